@@ -1,0 +1,102 @@
+/*
+ * The records of a thread's stream: everything about the thread's history that cannot
+ * be recomputed from its registers and its code.
+ *
+ * A record applies at a position in its thread: after `steps` instructions have been
+ * executed in that thread, before the next one. A REP instruction counts as ONE step when
+ * it is complete; a record that belongs to one of its iterations also carries `rep`, the
+ * value of the count register (rcx, or ecx with an address-size prefix) at the start of that
+ * iteration; `rep` is 0 for all else. Records of a stream are in order of (steps, then
+ * descending rep, then ordinal).
+ *
+ *   IMPORT   The load number `ordinal` (0, 1, ... in the order in which the instruction
+ *            loads) at this position found memory different from the shadow. `addr` is a
+ *            multiple of 64; `data` is the line. The replayer copies it to the shadow just
+ *            before that load. A straddling load may have several IMPORTs.
+ *   EFFECTS  The instruction at this position was executed natively; `mask`/`regs` say
+ *            which registers it changed (rip is always among them). It counts as a step.
+ *            Emulation must not execute it. `why` tells why: time stamp, cpuid, unemulated...
+ *   SYSCALL  The instruction at this position is a system call that came back with rax =
+ *            `result`; rcx becomes the address of the next instruction and r11 `r11`.
+ *            It counts as a step. An ordered event. The number is in the replayed rax.
+ *   REGS     Outside of any instruction the registers named by `mask` became `regs`
+ *            (first record of a stream: everything; after sigreturn; after exec). No step.
+ *   SIGNAL   Signal `signo` arrived here, with `siginfo` (the kernel's 128 bytes). If it has
+ *            a handler, `mask`/`regs` give the registers at the handler's first
+ *            instruction; for a fatal signal mask is 0 and EXIT follows. A synchronous
+ *            fault arrives before its instruction counts. No step. An ordered event.
+ *   MAP      The range [addr, addr+length) became mapped: prot, flags (mmap's), module
+ *            number or -1, and the offset within the module; `name` for display.
+ *   UNMAP, PROTECT   The range was unmapped, or its protection changed to `prot`.
+ *   CODE     From here on the bytes at `addr` are `code`, `length` of them (<= 4096): code
+ *            that is not (any more) what the module file says.
+ *   DIGEST   The registers here have this digest (dj_regs_digest). No step.
+ *   FORK     A child process `pid` was made here (it is not recorded). No step.
+ *   EXEC     The process image was replaced here; REGS, MAPs and SNAPSHOT lines follow.
+ *            Shadow, code and mappings start afresh.
+ *   EXIT     The thread ended: `status` as wait(2) gives it.
+ *   END      Recording of this thread ended here although the thread went on; `name` says
+ *            why (a second thread, detach...).
+ */
+#ifndef DEJA_FORMAT_RECORD_H
+#define DEJA_FORMAT_RECORD_H
+
+#include "format/regs.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum dj_record_kind {
+	DJ_REC_IMPORT = 1,
+	DJ_REC_EFFECTS,
+	DJ_REC_SYSCALL,
+	DJ_REC_REGS,
+	DJ_REC_SIGNAL,
+	DJ_REC_MAP,
+	DJ_REC_UNMAP,
+	DJ_REC_PROTECT,
+	DJ_REC_CODE,
+	DJ_REC_DIGEST,
+	DJ_REC_FORK,
+	DJ_REC_EXEC,
+	DJ_REC_EXIT,
+	DJ_REC_END,
+	DJ_REC_KINDS
+};
+
+enum dj_why { DJ_WHY_UNEMULATED, DJ_WHY_TSC, DJ_WHY_CPUID, DJ_WHY_RANDOM, DJ_WHY_XSTATE,
+	      DJ_WHY_FAULTING, DJ_WHY_OTHER, DJ_WHYS };
+
+#define DJ_LINE 64
+#define DJ_CODE_MAX 4096
+#define DJ_NAME_MAX 4096
+
+struct dj_record {
+	enum dj_record_kind kind;
+	uint64_t steps;
+	uint64_t rep;
+	uint8_t ordinal;
+	uint64_t addr, length; /* IMPORT, MAP, UNMAP, PROTECT, CODE */
+	uint32_t prot, flags;  /* MAP, PROTECT */
+	int32_t module;	       /* MAP: index into the trace's modules, or -1 */
+	uint64_t offset;       /* MAP */
+	uint64_t result, r11;  /* SYSCALL */
+	uint32_t signo;	       /* SIGNAL */
+	uint8_t siginfo[128];  /* SIGNAL */
+	uint64_t mask;	       /* EFFECTS, REGS, SIGNAL: DJ_REG_... */
+	uint8_t why;	       /* EFFECTS: enum dj_why */
+	uint8_t insn[15];      /* EFFECTS: the instruction's bytes */
+	uint8_t insn_len;
+	uint64_t digest;      /* DIGEST */
+	int32_t pid, status;  /* FORK, EXIT */
+	const uint8_t *bytes; /* IMPORT (64), CODE (length): borrowed, see reader/writer */
+	const char *name;     /* MAP, END, EXEC: borrowed, NUL-terminated, or NULL */
+	struct dj_regs regs;  /* EFFECTS, REGS, SIGNAL: the parts in `mask` */
+};
+
+/* "import", "syscall"...; "?" for strange kinds. */
+const char *dj_record_kind_name(enum dj_record_kind k);
+const char *dj_why_name(unsigned why);
+
+#endif

@@ -1,0 +1,157 @@
+/*
+ * The trace file: one append-only file of chunks. deja-trace(5) documents every byte.
+ *
+ * Writing: dj_writer_* put permanent facts and stream records into a file as chunks; a chunk
+ * is self-contained and checksummed, so a file cut anywhere is a shorter trace. Reading:
+ * dj_trace_open() maps the file, checks the header, finds the chunks (through the index at
+ * the end, or by scanning when there is none or it is damaged) and serves the facts; a
+ * dj_cursor walks one thread's records in order and can be moved to any record position
+ * quickly. A reader never trusts the file: lengths, counts and offsets are checked.
+ */
+#ifndef DEJA_FORMAT_TRACE_H
+#define DEJA_FORMAT_TRACE_H
+
+#include "format/error.h"
+#include "format/record.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define DJ_TRACE_VERSION 1
+
+enum dj_predict { DJ_PREDICT_SHADOW = 0, DJ_PREDICT_LAST = 1, DJ_PREDICT_NONE = 2 };
+
+/* What is known when recording starts. Strings and arrays are borrowed. */
+struct dj_trace_meta {
+	uint32_t predict;	  /* enum dj_predict */
+	uint32_t shadow_bits;	  /* n: the shadow has 2^n bytes (plus DJ_LINE of slack) */
+	uint32_t memory_model;	  /* 1 = kernel, 2 = fence */
+	uint64_t digest_interval; /* instructions */
+	int64_t start_time_ns;	  /* CLOCK_REALTIME */
+	int32_t pid;
+	uint32_t page_size;
+	const char *deja_version;
+	const char *machine;  /* uname: "Linux 6.1.0 x86_64 hostname" */
+	const char *cpu;      /* vendor and model name */
+	const char *exe;      /* absolute path of the executable */
+	const char *cwd;
+	const char *const *argv; /* NULL-terminated */
+	const char *const *envp; /* NULL-terminated */
+	const uint8_t *auxv;	 /* the kernel's auxiliary vector, as in /proc/PID/auxv */
+	size_t auxv_len;
+};
+
+struct dj_module_info {
+	const char *path;
+	uint8_t build_id[32]; /* GNU build id, or the first bytes of a content hash */
+	uint8_t build_id_len;
+	uint64_t size;
+};
+
+struct dj_trace_end {
+	bool present;	      /* false: the recording was cut off (crash, kill, power) */
+	int64_t end_time_ns;
+	int32_t status;	      /* wait(2) status of the process */
+	uint64_t steps;	      /* instructions over all threads */
+};
+
+/* ---- writing ------------------------------------------------------------------- */
+
+struct dj_writer;
+
+/* Create `path` (truncating it) and write header and meta. NULL on error. */
+struct dj_writer *dj_writer_create(const char *path, const struct dj_trace_meta *meta,
+				   struct dj_error *err);
+
+/* Store a whole file as a module; returns its number (0, 1, ...) or -1. The same build id and
+ * path stored again returns the earlier number. `contents` is only read during the call. */
+int dj_writer_module(struct dj_writer *w, const char *path, const void *contents, size_t size,
+		     struct dj_error *err);
+
+/* Memory as it was at the start of recording (or at exec: at thread position `steps`): any
+ * number of calls, any size. */
+int dj_writer_snapshot(struct dj_writer *w, uint64_t steps, uint64_t addr, const void *bytes,
+		       size_t len, struct dj_error *err);
+
+/* Begin a thread's stream. */
+int dj_writer_thread(struct dj_writer *w, int32_t tid, const char *name, struct dj_error *err);
+
+/* Append a record to the stream of `tid`. Records gather in memory and become a chunk when
+ * enough have gathered or on dj_writer_flush(). */
+int dj_writer_record(struct dj_writer *w, int32_t tid, const struct dj_record *rec,
+		     struct dj_error *err);
+
+/* Fast path for the commonest record. `line` is 64 bytes. */
+int dj_writer_import(struct dj_writer *w, int32_t tid, uint64_t steps, uint64_t rep,
+		     unsigned ordinal, uint64_t addr, const uint8_t *line, struct dj_error *err);
+
+/* Write what has gathered, as chunks. `steps` is how far thread `tid` is known to have
+ * come without further records, so that a reader knows the history reaches there. */
+int dj_writer_flush(struct dj_writer *w, int32_t tid, uint64_t steps, struct dj_error *err);
+
+/* Write the end chunk and the index, close and free (also after an error). */
+int dj_writer_close(struct dj_writer *w, const struct dj_trace_end *end, struct dj_error *err);
+
+/* Bytes written so far. */
+uint64_t dj_writer_size(const struct dj_writer *w);
+
+/* ---- reading ------------------------------------------------------------------- */
+
+struct dj_trace;
+
+struct dj_thread_info {
+	int32_t tid;
+	const char *name;
+	uint64_t first_steps, last_steps; /* history reaches from..to (instructions) */
+	uint64_t records;
+};
+
+/* Open a trace. NULL with err on anything that is not one (exit_status 2). A trace that was
+ * cut or damaged in the middle opens as far as it is good; dj_trace_damage() then says so. */
+struct dj_trace *dj_trace_open(const char *path, struct dj_error *err);
+/* The same over memory the caller keeps alive (fuzzing, tests). */
+struct dj_trace *dj_trace_open_memory(const void *bytes, size_t len, struct dj_error *err);
+void dj_trace_close(struct dj_trace *t);
+
+/* NULL if undamaged and complete, else one line saying where history ends and why. */
+const char *dj_trace_damage(const struct dj_trace *t);
+
+const char *dj_trace_path(const struct dj_trace *t);
+uint64_t dj_trace_file_size(const struct dj_trace *t);
+const struct dj_trace_meta *dj_trace_meta(const struct dj_trace *t);
+const struct dj_trace_end *dj_trace_end(const struct dj_trace *t);
+
+size_t dj_trace_threads(const struct dj_trace *t);
+const struct dj_thread_info *dj_trace_thread(const struct dj_trace *t, size_t i);
+
+size_t dj_trace_modules(const struct dj_trace *t);
+const struct dj_module_info *dj_trace_module(const struct dj_trace *t, size_t i);
+/* The module's file contents, decompressed on first use and kept until close. NULL on error. */
+const uint8_t *dj_trace_module_bytes(struct dj_trace *t, size_t i, size_t *size,
+				     struct dj_error *err);
+
+/* Copy snapshot bytes of the image that was current at `steps` (start, or latest exec at or
+ * before): returns how many bytes from addr on are known, contiguous, at most len; may be 0. */
+size_t dj_trace_snapshot(struct dj_trace *t, uint64_t steps, uint64_t addr, void *out, size_t len);
+
+/* ---- cursors -------------------------------------------------------------------- */
+
+struct dj_cursor;
+
+/* A cursor at the first record of thread `i` (index, not tid). Borrows the trace. */
+struct dj_cursor *dj_cursor_new(struct dj_trace *t, size_t i, struct dj_error *err);
+void dj_cursor_free(struct dj_cursor *c);
+
+/* The next record, or NULL at the end of history (err->text empty) or on damage (err filled).
+ * The record and what it borrows stay valid until the next call on this cursor. */
+const struct dj_record *dj_cursor_next(struct dj_cursor *c, struct dj_error *err);
+
+/* Where the cursor is: an opaque mark that dj_cursor_restore() goes back to. */
+struct dj_mark {
+	uint64_t chunk, offset, steps, addr, n;
+};
+void dj_cursor_mark(const struct dj_cursor *c, struct dj_mark *m);
+int dj_cursor_restore(struct dj_cursor *c, const struct dj_mark *m, struct dj_error *err);
+
+#endif

@@ -1,0 +1,48 @@
+/*
+ * The CPU as oracle: run machine code on the bare CPU and in the emulator from the same
+ * registers and memory, for comparison.
+ *
+ * Memory operands must stay inside [ORACLE_MEM, ORACLE_MEM + ORACLE_MEM_SIZE), which is
+ * mapped at that fixed address for the CPU and copied to the shadow for the emulator.
+ */
+#ifndef DEJA_TESTS_ORACLE_H
+#define DEJA_TESTS_ORACLE_H
+
+#include "format/regs.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ORACLE_MEM 0x10000000UL
+#define ORACLE_MEM_SIZE 8192
+#define ORACLE_CODE 0x20000000UL
+
+/* Whether this CPU can run the oracle at all (x86-64 with AVX2). */
+bool oracle_available(void);
+
+/* Run `n` bytes of straight-line code at ORACLE_CODE with registers *in (all 16 gprs including
+ * rsp, arithmetic flags and DF, ymm, mxcsr, x87) and memory `mem` (ORACLE_MEM_SIZE bytes,
+ * updated). Returns 0 and fills *out, or the signal number if the CPU raised one. */
+int oracle_cpu(const uint8_t *code, size_t n, const struct dj_regs *in, struct dj_regs *out,
+	       uint8_t *mem);
+
+/* The same in the emulator. Returns 0, or -1 if an instruction is not bound or raised. Instructions
+ * are decoded and bound with the emu_bind_* functions directly. */
+int oracle_emu(const uint8_t *code, size_t n, const struct dj_regs *in, struct dj_regs *out,
+	       uint8_t *mem);
+
+/* Deterministic random numbers. */
+uint64_t oracle_rand(uint64_t *state);
+/* Random registers: integers with many small, negative, boundary values; vectors with
+ * integer and floating-point patterns (zeros, denormals, infinities, NaNs, ones, near-overflow); rsp and
+ * rip inside the oracle's memory and code; x87 empty; mxcsr default. */
+void oracle_random_regs(struct dj_regs *r, uint64_t *seed);
+
+/* Print a one-line description of the first difference (parts in `mask`, rflags restricted to
+ * `flags`) to stderr with the code bytes and inputs; returns whether they are equal. */
+bool oracle_same(const char *what, const uint8_t *code, size_t n, const struct dj_regs *in,
+		 const struct dj_regs *cpu, const struct dj_regs *emu, uint64_t mask,
+		 uint32_t flags, const uint8_t *mem_cpu, const uint8_t *mem_emu);
+
+#endif
