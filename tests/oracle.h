@@ -32,6 +32,15 @@ int oracle_cpu(const uint8_t *code, size_t n, const struct dj_regs *in, struct d
 int oracle_emu(const uint8_t *code, size_t n, const struct dj_regs *in, struct dj_regs *out,
 	       uint8_t *mem);
 
+/* How many loads the last oracle_emu() made. */
+extern unsigned oracle_emu_loads;
+
+/* Families are weak references of the oracle, which pull nothing out of an archive: a test
+ * names the binders it needs at file scope, as in ORACLE_FAMILY(emu_bind_vec). */
+#define ORACLE_FAMILY(binder)                                                                      \
+	emu_fn *(*const oracle_needs_##binder)(const struct insn *, struct uop *)                  \
+		__attribute__((used)) = binder
+
 /* Deterministic random numbers. */
 uint64_t oracle_rand(uint64_t *state);
 /* Random registers: integers with many small, negative, boundary values; vectors with
