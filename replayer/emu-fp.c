@@ -1,0 +1,319 @@
+/*
+ * SSE and AVX floating point: arithmetic, comparing, rounding. Conversions are in emu-fp-cvt.c, FMA
+ * in emu-fp-fma.c. Semantics after SDM vol. 2 and vol. 1, chapter 11.
+ *
+ * An operation is a function on one element; macros make its packed handlers (operand
+ * in register or memory) and scalar ones (that times legacy or VEX).
+ */
+#include "replayer/emu-fp.h"
+
+#include "replayer/emu-flags.h"
+
+void fp_raise(struct emu *e, uint32_t flags)
+{
+	const uint32_t before = SFP_IE | SFP_DE | SFP_ZE; /* found before computing */
+	uint32_t unmasked = flags & ~(e->cpu.mxcsr >> SFP_MASK_SHIFT);
+
+	/* nothing was computed then: no flag of a result is set (SDM vol. 1, 11.5.3) */
+	if (unmasked & before)
+		flags &= before;
+	e->cpu.mxcsr |= flags;
+	emu_raise(e, EMU_STOP_FAULT, "floating-point exception (mxcsr %#x)", e->cpu.mxcsr);
+}
+
+/* ---- elements --------------------------------------------------------------------- */
+
+/* What a predicate accepts: quiet sets of outcomes for imm 0..15; 16..31 repeat them. */
+static const uint8_t cmp_set[16] = {
+	SFP_EQ,			   /* EQ */
+	SFP_LT,			   /* LT */
+	SFP_LT | SFP_EQ,	   /* LE */
+	SFP_UN,			   /* UNORD */
+	SFP_LT | SFP_GT | SFP_UN,  /* NEQ_U */
+	SFP_EQ | SFP_GT | SFP_UN,  /* NLT */
+	SFP_GT | SFP_UN,	   /* NLE */
+	SFP_LT | SFP_EQ | SFP_GT,  /* ORD */
+	SFP_EQ | SFP_UN,	   /* EQ_U */
+	SFP_LT | SFP_UN,	   /* NGE */
+	SFP_LT | SFP_EQ | SFP_UN,  /* NGT */
+	0,			   /* FALSE */
+	SFP_LT | SFP_GT,	   /* NEQ_O */
+	SFP_EQ | SFP_GT,	   /* GE */
+	SFP_GT,			   /* GT */
+	15,			   /* TRUE */
+};
+
+/* Whether predicate `p` (0..31) signals on quiet NaNs: those with an order, and the upper half
+ * the other way round (SDM vol. 2, CMPPD, table 3-1). */
+static inline bool cmp_signals(unsigned p)
+{
+	return ((0x6666u >> (p & 15)) & 1) ^ (p >> 4);
+}
+
+#define DEFINE_ELEMENTS(W)                                                                         \
+	static inline uint##W##_t fp_min##W(struct fp *f, const struct uop *u, unsigned i,         \
+					    uint##W##_t a, uint##W##_t b)                          \
+	{                                                                                          \
+		(void)u, (void)i;                                                                  \
+		return sfp_min##W(a, b, &f->s);                                                    \
+	}                                                                                          \
+	static inline uint##W##_t fp_max##W(struct fp *f, const struct uop *u, unsigned i,         \
+					    uint##W##_t a, uint##W##_t b)                          \
+	{                                                                                          \
+		(void)u, (void)i;                                                                  \
+		return sfp_max##W(a, b, &f->s);                                                    \
+	}                                                                                          \
+	static inline uint##W##_t fp_sqrt##W(struct fp *f, const struct uop *u, unsigned i,        \
+					     uint##W##_t a, uint##W##_t b)                         \
+	{                                                                                          \
+		uint##W##_t r;                                                                     \
+		(void)u, (void)i, (void)a;                                                         \
+		if (f->host && hostfp_sqrt##W(b, f->exact, &r))                                    \
+			return r;                                                                  \
+		return sfp_sqrt##W(b, &f->s);                                                      \
+	}                                                                                          \
+	static inline uint##W##_t fp_cmp##W(struct fp *f, const struct uop *u, unsigned i,         \
+					    uint##W##_t a, uint##W##_t b)                          \
+	{                                                                                          \
+		unsigned p = u->imm & 31;                                                          \
+		(void)i;                                                                           \
+		return sfp_cmp##W(a, b, cmp_signals(p), &f->s) & cmp_set[p & 15]                   \
+			       ? ~(uint##W##_t)0                                                   \
+			       : 0;                                                                \
+	}                                                                                          \
+	/* bits of the immediate: 1..0 rounding, 2 MXCSR's instead, 3 never inexact */             \
+	static inline uint##W##_t fp_round##W(struct fp *f, const struct uop *u, unsigned i,       \
+					      uint##W##_t a, uint##W##_t b)                        \
+	{                                                                                          \
+		struct sfp s = {.csr = f->s.csr};                                                  \
+		uint##W##_t r = sfp_rint##W(b, u->imm & 4 ? sfp_rm(&s) : u->imm & 3, &s);          \
+		(void)i, (void)a;                                                                  \
+		f->s.flags |= u->imm & 8 ? s.flags & ~SFP_PE : s.flags;                            \
+		return r;                                                                          \
+	}                                                                                          \
+	static inline uint##W##_t fp_addsub##W(struct fp *f, const struct uop *u, unsigned i,      \
+					       uint##W##_t a, uint##W##_t b)                       \
+	{                                                                                          \
+		return i & 1 ? fp_add##W(f, u, i, a, b) : fp_sub##W(f, u, i, a, b);                \
+	}
+DEFINE_ELEMENTS(32)
+DEFINE_ELEMENTS(64)
+
+/* ---- handlers ---------------------------------------------------------------------- */
+
+/* The second operand of a packed instruction: `do_` gets it as a vector. */
+#define FROM_BOTH(NAME)                                                                            \
+	static void NAME##_r(struct emu *e, const struct uop *u)                                   \
+	{                                                                                          \
+		NAME##_do(e, u, &e->cpu.v[u->c]);                                                  \
+	}                                                                                          \
+	static void NAME##_m(struct emu *e, const struct uop *u)                                   \
+	{                                                                                          \
+		union emu_vec t;                                                                   \
+		emu_load_vec(e, emu_ea(e, u), &t, u->size);                                        \
+		NAME##_do(e, u, &t);                                                               \
+	}
+
+#define PACKED(NAME, W, EL)                                                                        \
+	static inline void NAME##_do(struct emu *e, const struct uop *u, const union emu_vec *y)   \
+	{                                                                                          \
+		const union emu_vec *x = &e->cpu.v[u->b];                                          \
+		struct fp f = fp_begin(e);                                                         \
+		unsigned size = u->size;                                                           \
+		union emu_vec r;                                                                   \
+		for (unsigned i = 0; i < size * 8 / W; i++)                                        \
+			V##W(&r, i) = EL##W(&f, u, i, V##W(x, i), V##W(y, i));                     \
+		fp_commit(e, &f);                                                                  \
+		fp_put_packed(e, u, &r, size);                                                     \
+	}                                                                                          \
+	FROM_BOTH(NAME)
+
+/* Pairs of neighbours, of the first source then of the second, within each 16 bytes. */
+#define HORIZONTAL(NAME, W, EL)                                                                    \
+	static inline void NAME##_do(struct emu *e, const struct uop *u, const union emu_vec *y)   \
+	{                                                                                          \
+		const union emu_vec *x = &e->cpu.v[u->b];                                          \
+		const unsigned n = 128 / W;                                                        \
+		struct fp f = fp_begin(e);                                                         \
+		union emu_vec r;                                                                   \
+		for (unsigned i = 0; i < u->size * 8u / W; i++) {                                  \
+			const union emu_vec *v = i % n < n / 2 ? x : y;                            \
+			unsigned k = i / n * n + i % (n / 2) * 2;                                  \
+			V##W(&r, i) = EL##W(&f, u, i, V##W(v, k), V##W(v, k + 1));                 \
+		}                                                                                  \
+		fp_commit(e, &f);                                                                  \
+		fp_put_packed(e, u, &r, u->size);                                                  \
+	}                                                                                          \
+	FROM_BOTH(NAME)
+
+#define SCALAR1(NAME, W, EL, VEX, FORM, SOURCE)                                                    \
+	static void NAME##_##FORM(struct emu *e, const struct uop *u)                              \
+	{                                                                                          \
+		uint##W##_t y = SOURCE, r;                                                         \
+		struct fp f = fp_begin(e);                                                         \
+		r = EL##W(&f, u, 0, V##W(&e->cpu.v[u->b], 0), y);                                  \
+		fp_commit(e, &f);                                                                  \
+		FP_PUT_SCALAR(W, e, u, VEX, r);                                                    \
+	}
+#define SCALAR(NAME, W, EL)                                                                        \
+	SCALAR1(NAME, W, EL, 0, r, V##W(&e->cpu.v[u->c], 0))                                       \
+	SCALAR1(NAME, W, EL, 0, m, emu_load##W(e, emu_ea(e, u)))                                   \
+	SCALAR1(NAME, W, EL, 1, vr, V##W(&e->cpu.v[u->c], 0))                                      \
+	SCALAR1(NAME, W, EL, 1, vm, emu_load##W(e, emu_ea(e, u)))
+
+#define ALL_FOUR(NAME, EL)                                                                         \
+	PACKED(NAME##ps, 32, EL)                                                                   \
+	PACKED(NAME##pd, 64, EL)                                                                   \
+	SCALAR(NAME##ss, 32, EL)                                                                   \
+	SCALAR(NAME##sd, 64, EL)
+ALL_FOUR(add, fp_add)
+ALL_FOUR(sub, fp_sub)
+ALL_FOUR(mul, fp_mul)
+ALL_FOUR(div, fp_div)
+ALL_FOUR(min, fp_min)
+ALL_FOUR(max, fp_max)
+ALL_FOUR(sqrt, fp_sqrt)
+ALL_FOUR(cmp, fp_cmp)
+ALL_FOUR(round, fp_round)
+PACKED(addsubps, 32, fp_addsub)
+PACKED(addsubpd, 64, fp_addsub)
+HORIZONTAL(haddps, 32, fp_add)
+HORIZONTAL(haddpd, 64, fp_add)
+HORIZONTAL(hsubps, 32, fp_sub)
+HORIZONTAL(hsubpd, 64, fp_sub)
+
+/* ZF PF CF: unordered 111, greater 000, less 001, equal 100; OF, AF, SF cleared. */
+static inline void put_comparison(struct emu *e, unsigned r)
+{
+	emu_set_flags(e, r == SFP_UN   ? DJ_FLAG_ZF | DJ_FLAG_PF | DJ_FLAG_CF
+			 : r == SFP_GT ? 0
+			 : r == SFP_LT ? DJ_FLAG_CF
+				       : DJ_FLAG_ZF);
+}
+#define COMPARE1(NAME, W, SIGNAL, FORM, SOURCE)                                                    \
+	static void NAME##_##FORM(struct emu *e, const struct uop *u)                              \
+	{                                                                                          \
+		uint##W##_t y = SOURCE;                                                            \
+		struct fp f = fp_begin(e);                                                         \
+		unsigned r = sfp_cmp##W(V##W(&e->cpu.v[u->a], 0), y, SIGNAL, &f.s);                \
+		fp_commit(e, &f);                                                                  \
+		put_comparison(e, r);                                                              \
+	}
+#define COMPARE(NAME, W, SIGNAL)                                                                   \
+	COMPARE1(NAME, W, SIGNAL, r, V##W(&e->cpu.v[u->c], 0))                                     \
+	COMPARE1(NAME, W, SIGNAL, m, emu_load##W(e, emu_ea(e, u)))
+COMPARE(comiss, 32, true)
+COMPARE(comisd, 64, true)
+COMPARE(ucomiss, 32, false)
+COMPARE(ucomisd, 64, false)
+
+/* Dot products: bits 7..4 of the immediate choose products (others count as +0), bits 3..0
+ * where the sum goes. Pairs are added first. */
+static inline void dpps_do(struct emu *e, const struct uop *u, const union emu_vec *y)
+{
+	const union emu_vec *x = &e->cpu.v[u->b];
+	struct fp f = fp_begin(e);
+	union emu_vec r;
+
+	for (unsigned k = 0; k < u->size / 4u; k += 4) {
+		uint32_t p[4], sum;
+		for (unsigned i = 0; i < 4; i++)
+			p[i] = u->imm >> (4 + i) & 1
+				       ? fp_mul32(&f, u, i, VD(x, k + i), VD(y, k + i))
+				       : 0;
+		sum = fp_add32(&f, u, 0, fp_add32(&f, u, 0, p[0], p[1]),
+			       fp_add32(&f, u, 0, p[2], p[3]));
+		for (unsigned i = 0; i < 4; i++)
+			VD(&r, k + i) = u->imm >> i & 1 ? sum : 0;
+	}
+	fp_commit(e, &f);
+	fp_put_packed(e, u, &r, u->size);
+}
+FROM_BOTH(dpps)
+
+static inline void dppd_do(struct emu *e, const struct uop *u, const union emu_vec *y)
+{
+	const union emu_vec *x = &e->cpu.v[u->b];
+	struct fp f = fp_begin(e);
+	union emu_vec r;
+	uint64_t p[2], sum;
+
+	for (unsigned i = 0; i < 2; i++)
+		p[i] = u->imm >> (4 + i) & 1 ? fp_mul64(&f, u, i, VQ(x, i), VQ(y, i)) : 0;
+	sum = fp_add64(&f, u, 0, p[0], p[1]);
+	for (unsigned i = 0; i < 2; i++)
+		VQ(&r, i) = u->imm >> i & 1 ? sum : 0;
+	fp_commit(e, &f);
+	fp_put_packed(e, u, &r, 16);
+}
+FROM_BOTH(dppd)
+
+/* ---- binding ----------------------------------------------------------------------- */
+
+/* Indexed by form: register, memory, VEX register, VEX memory. */
+struct row {
+	emu_fn *fn[4];
+};
+#define ROW_P(ID, NAME) [INSN_##ID - INSN_ADDPS] = {{NAME##_r, NAME##_m, NAME##_r, NAME##_m}}
+#define ROW_S(ID, NAME) [INSN_##ID - INSN_ADDPS] = {{NAME##_r, NAME##_m, NAME##_vr, NAME##_vm}}
+#define ROW_4(ID, NAME)                                                                            \
+	ROW_P(ID##PS, NAME##ps), ROW_P(ID##PD, NAME##pd), ROW_S(ID##SS, NAME##ss),                 \
+		ROW_S(ID##SD, NAME##sd)
+
+static const struct row rows[] = {
+	ROW_4(ADD, add),
+	ROW_4(SUB, sub),
+	ROW_4(MUL, mul),
+	ROW_4(DIV, div),
+	ROW_4(MIN, min),
+	ROW_4(MAX, max),
+	ROW_4(SQRT, sqrt),
+	ROW_4(ROUND, round),
+	ROW_P(CMPPS, cmpps),
+	ROW_P(CMPPD, cmppd),
+	ROW_S(CMPSS, cmpss),
+	ROW_S(CMPSDX, cmpsd),
+	ROW_P(COMISS, comiss),
+	ROW_P(COMISD, comisd),
+	ROW_P(UCOMISS, ucomiss),
+	ROW_P(UCOMISD, ucomisd),
+	ROW_P(ADDSUBPS, addsubps),
+	ROW_P(ADDSUBPD, addsubpd),
+	ROW_P(HADDPS, haddps),
+	ROW_P(HADDPD, haddpd),
+	ROW_P(HSUBPS, hsubps),
+	ROW_P(HSUBPD, hsubpd),
+	ROW_P(DPPS, dpps),
+	ROW_P(DPPD, dppd),
+};
+
+void fp_operands(const struct insn *in, struct uop *u)
+{
+	unsigned n = in->nopnd;
+
+	if (n && in->opnd[n - 1].kind == OPND_IMM)
+		n--;
+	u->a = in->opnd[0].reg;
+	u->b = in->opnd[in->vex && n >= 3 ? 1 : 0].reg;
+	u->c = n ? in->opnd[n - 1].reg : 0;
+	u->d = in->vex != 0;
+	u->size = in->vex && in->vex_l ? 32 : 16;
+}
+
+/* RCPxx and RSQRTxx have no row: their results differ between CPUs, so they are recorded. */
+emu_fn *emu_bind_fp(const struct insn *in, struct uop *u)
+{
+	if (in->id < INSN_ADDPS || in->id > INSN_VFMSUBADDPD)
+		return NULL;
+	unsigned k = in->id - INSN_ADDPS;
+	if (k < sizeof(rows) / sizeof(rows[0]) && rows[k].fn[0]) {
+		fp_operands(in, u);
+		/* legacy compares know eight predicates */
+		if (!in->vex && (in->id == INSN_CMPPS || in->id == INSN_CMPPD ||
+				 in->id == INSN_CMPSS || in->id == INSN_CMPSDX))
+			u->imm &= 7;
+		return rows[k].fn[(in->vex ? 2 : 0) + (in->has_mem ? 1 : 0)];
+	}
+	emu_fn *fn = fp_bind_cvt(in, u);
+	return fn ? fn : fp_bind_fma(in, u);
+}
