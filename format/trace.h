@@ -122,6 +122,12 @@ uint64_t dj_trace_file_size(const struct dj_trace *t);
 const struct dj_trace_meta *dj_trace_meta(const struct dj_trace *t);
 const struct dj_trace_end *dj_trace_end(const struct dj_trace *t);
 
+/* Bytes of the file by what they are for (chunk headers included). */
+struct dj_trace_usage {
+	uint64_t meta, modules, snapshots, streams;
+};
+const struct dj_trace_usage *dj_trace_usage(const struct dj_trace *t);
+
 size_t dj_trace_threads(const struct dj_trace *t);
 const struct dj_thread_info *dj_trace_thread(const struct dj_trace *t, size_t i);
 

@@ -1,0 +1,120 @@
+/* File header, chunk header, footer (format/chunk.h). */
+#include "format/chunk.h"
+
+#include "format/bytes.h"
+
+#include <xxhash.h>
+#include <zstd.h>
+
+uint64_t chunk_sum(uint64_t id, const void *bytes, size_t len)
+{
+	return XXH3_64bits_withSeed(bytes, len, id);
+}
+
+/*
+ * File header: magic 8, version 4, size of this header 4, file id 8, checksum 8 of all
+ * before. Whatever a later version changes, it keeps these 32 bytes.
+ */
+void file_header_pack(uint8_t out[FILE_HEADER_SIZE], uint32_t version, uint64_t id)
+{
+	uint8_t *p = out;
+
+	memcpy(p, FILE_MAGIC, 8);
+	p = dj_put32(p + 8, version);
+	p = dj_put32(p, FILE_HEADER_SIZE);
+	p = dj_put64(p, id);
+	dj_put64(p, chunk_sum(id, out, (size_t)(p - out)));
+}
+
+enum file_header_state file_header_unpack(const uint8_t *in, size_t len, uint32_t *version,
+					  uint64_t *id)
+{
+	uint64_t sum;
+
+	if (memcmp(in, FILE_MAGIC, len < 8 ? len : 8))
+		return HEADER_FOREIGN;
+	if (len < FILE_HEADER_SIZE)
+		return HEADER_SHORT;
+	*version = dj_get32(in + 8);
+	*id = dj_get64(in + 16);
+	sum = chunk_sum(*id, in, 24);
+	if (sum == dj_get64(in + 24) && *version == DJ_TRACE_VERSION)
+		return dj_get32(in + 12) == FILE_HEADER_SIZE ? HEADER_GOOD : HEADER_DAMAGED;
+	/* a believable newer version need not compute its checksum as this one does */
+	if (sum == dj_get64(in + 24) || (*version > DJ_TRACE_VERSION && *version < 1000))
+		return HEADER_VERSION;
+	return HEADER_DAMAGED;
+}
+
+/*
+ * Chunk header: magic 4, type 1, encoding 1, zero 2, stream 4, seq 4, first 8, last 8,
+ * arg 8, raw length 4, length 4, payload checksum 8, header checksum 8.
+ */
+void chunk_header_pack(uint8_t out[CHUNK_HEADER_SIZE], const struct chunk_header *h, uint64_t id)
+{
+	uint8_t *p = out;
+
+	memcpy(p, CHUNK_MAGIC, 4);
+	p += 4;
+	*p++ = h->type;
+	*p++ = h->encoding;
+	p = dj_put16(p, 0);
+	p = dj_put32(p, h->stream);
+	p = dj_put32(p, h->seq);
+	p = dj_put64(p, h->first);
+	p = dj_put64(p, h->last);
+	p = dj_put64(p, h->arg);
+	p = dj_put32(p, h->raw_len);
+	p = dj_put32(p, h->len);
+	p = dj_put64(p, h->payload_sum);
+	dj_put64(p, chunk_sum(id, out, (size_t)(p - out)));
+}
+
+bool chunk_header_unpack(struct chunk_header *h, const uint8_t *bytes, size_t len, uint64_t id)
+{
+	struct dj_in in = { bytes, bytes + len, false };
+
+	if (len < CHUNK_HEADER_SIZE || memcmp(bytes, CHUNK_MAGIC, 4) ||
+	    dj_get64(bytes + 56) != chunk_sum(id, bytes, 56))
+		return false;
+	dj_in_bytes(&in, 4);
+	h->type = dj_in8(&in);
+	h->encoding = dj_in8(&in);
+	dj_in16(&in);
+	h->stream = dj_in32(&in);
+	h->seq = dj_in32(&in);
+	h->first = dj_in64(&in);
+	h->last = dj_in64(&in);
+	h->arg = dj_in64(&in);
+	h->raw_len = dj_in32(&in);
+	h->len = dj_in32(&in);
+	h->payload_sum = dj_in64(&in);
+	return h->first <= h->last && h->raw_len <= CHUNK_RAW_MAX && h->len <= CHUNK_RAW_MAX &&
+	       h->encoding <= CHUNK_ZSTD && (h->encoding == CHUNK_ZSTD || h->len == h->raw_len);
+}
+
+/* Footer: magic 8, offset of the first INDEX chunk 8, zero 8, checksum 8. */
+void footer_pack(uint8_t out[FOOTER_SIZE], uint64_t index_at, uint64_t id)
+{
+	uint8_t *p = out;
+
+	memcpy(p, FOOTER_MAGIC, 8);
+	p = dj_put64(p + 8, index_at);
+	p = dj_put64(p, 0);
+	dj_put64(p, chunk_sum(id, out, (size_t)(p - out)));
+}
+
+bool footer_unpack(const uint8_t *in, uint64_t *index_at, uint64_t id)
+{
+	*index_at = dj_get64(in + 8);
+	return !memcmp(in, FOOTER_MAGIC, 8) && dj_get64(in + 24) == chunk_sum(id, in, 24);
+}
+
+int chunk_unpack(const struct chunk_header *h, const uint8_t *payload, uint8_t *out)
+{
+	if (h->encoding == CHUNK_PLAIN) {
+		memcpy(out, payload, h->len);
+		return 0;
+	}
+	return ZSTD_decompress(out, h->raw_len, payload, h->len) == h->raw_len ? 0 : -1;
+}

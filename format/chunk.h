@@ -1,0 +1,82 @@
+/*
+ * The outer form of a trace file: file header, chunks, footer. Private to format/;
+ * deja-trace(5) shows every byte.
+ *
+ * All checksums are XXH3 (64 bits), seeded with the file's random id: a chunk of another
+ * trace, or of an earlier file in the same disk blocks, or in the memory of a program that
+ * handles traces itself, is never taken for one of ours.
+ */
+#ifndef DEJA_FORMAT_CHUNK_H
+#define DEJA_FORMAT_CHUNK_H
+
+#include "format/trace.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FILE_MAGIC   "\x89" "DEJA\r\n\x1a" /* like PNG's: shows line-end conversion and 7-bit paths */
+#define CHUNK_MAGIC  "DJCK"
+#define FOOTER_MAGIC "DJINDEX\n"
+
+#define FILE_HEADER_SIZE  32
+#define CHUNK_HEADER_SIZE 64
+#define FOOTER_SIZE	  32
+#define INDEX_ENTRY_SIZE  24
+
+/* No chunk is larger than this when unpacked; a header that says so is not valid. */
+#define CHUNK_RAW_MAX (16u << 20)
+/* META is parsed as a whole; a module is unpacked as a whole. */
+#define META_TOTAL_MAX	(64u << 20)
+#define MODULE_SIZE_MAX (4ull << 30)
+
+enum chunk_type {
+	CHUNK_META = 1,	   /* facts about the recording, in tagged fields */
+	CHUNK_MODULE,	   /* describes module `stream` */
+	CHUNK_MODULE_DATA, /* bytes first..last of module `stream` */
+	CHUNK_SNAPSHOT,	   /* memory at position `first` */
+	CHUNK_THREAD,	   /* describes the thread of stream `stream` */
+	CHUNK_STREAM,	   /* records of stream `stream`, for positions first..last */
+	CHUNK_END,	   /* how the recording ended */
+	CHUNK_INDEX,	   /* where the chunks are */
+	CHUNK_TYPES
+};
+
+enum chunk_encoding { CHUNK_PLAIN, CHUNK_ZSTD };
+
+#define NO_STREAM 0xffffffffu
+
+struct chunk_header {
+	uint8_t type, encoding;
+	uint32_t stream;
+	/* Number among the chunks of its sequence: THREAD and STREAM chunks of a stream are
+	 * counted together, so are MODULE and MODULE_DATA chunks of a module, META, SNAPSHOT
+	 * and INDEX chunks each by themselves. A missing number tells that a chunk is lost. */
+	uint32_t seq;
+	uint64_t first, last;
+	uint64_t arg;	  /* STREAM: number of records; SNAPSHOT: address of its first byte */
+	uint32_t raw_len; /* of the payload when unpacked */
+	uint32_t len;	  /* of the payload as it is in the file, right after the header */
+	uint64_t payload_sum;
+};
+
+void file_header_pack(uint8_t out[FILE_HEADER_SIZE], uint32_t version, uint64_t id);
+
+enum file_header_state { HEADER_GOOD, HEADER_FOREIGN, HEADER_SHORT, HEADER_DAMAGED, HEADER_VERSION };
+enum file_header_state file_header_unpack(const uint8_t *in, size_t len, uint32_t *version,
+					  uint64_t *id);
+
+uint64_t chunk_sum(uint64_t id, const void *bytes, size_t len);
+
+/* Writes the header with its own checksum. */
+void chunk_header_pack(uint8_t out[CHUNK_HEADER_SIZE], const struct chunk_header *h, uint64_t id);
+/* False unless magic, checksum and lengths are those of a chunk. */
+bool chunk_header_unpack(struct chunk_header *h, const uint8_t *in, size_t len, uint64_t id);
+
+void footer_pack(uint8_t out[FOOTER_SIZE], uint64_t index_at, uint64_t id);
+bool footer_unpack(const uint8_t *in, uint64_t *index_at, uint64_t id);
+
+/* Unpack a payload into `out`, which has h->raw_len bytes. */
+int chunk_unpack(const struct chunk_header *h, const uint8_t *payload, uint8_t *out);
+
+#endif

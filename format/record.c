@@ -1,0 +1,29 @@
+/*
+ * Names of record kinds and of the reasons for side-effect records (format/record.h).
+ */
+#include "format/record.h"
+
+static const char *const kind_names[DJ_REC_KINDS] = {
+	[DJ_REC_IMPORT] = "import",   [DJ_REC_EFFECTS] = "effects", [DJ_REC_SYSCALL] = "syscall",
+	[DJ_REC_REGS] = "regs",	      [DJ_REC_SIGNAL] = "signal",   [DJ_REC_MAP] = "map",
+	[DJ_REC_UNMAP] = "unmap",     [DJ_REC_PROTECT] = "protect", [DJ_REC_CODE] = "code",
+	[DJ_REC_DIGEST] = "digest",   [DJ_REC_FORK] = "fork",	    [DJ_REC_EXEC] = "exec",
+	[DJ_REC_EXIT] = "exit",	      [DJ_REC_END] = "end",
+};
+
+static const char *const why_names[DJ_WHYS] = {
+	[DJ_WHY_UNEMULATED] = "unemulated", [DJ_WHY_TSC] = "tsc",
+	[DJ_WHY_CPUID] = "cpuid",	    [DJ_WHY_RANDOM] = "random",
+	[DJ_WHY_XSTATE] = "xstate",	    [DJ_WHY_FAULTING] = "faulting",
+	[DJ_WHY_OTHER] = "other",
+};
+
+const char *dj_record_kind_name(enum dj_record_kind k)
+{
+	return (unsigned)k < DJ_REC_KINDS && kind_names[k] ? kind_names[k] : "?";
+}
+
+const char *dj_why_name(unsigned why)
+{
+	return why < DJ_WHYS ? why_names[why] : "?";
+}

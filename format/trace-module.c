@@ -1,0 +1,147 @@
+/*
+ * The trace writer's bulk facts: whole module files and start memory, in pieces.
+ */
+#include "format/writer.h"
+
+#include <elf.h>
+#include <stdlib.h>
+#include <xxhash.h>
+
+static size_t min_size(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Search the notes in [p, end) for NT_GNU_BUILD_ID (ELF gABI, note section format). */
+static unsigned id_in_notes(uint8_t id[32], struct dj_in in)
+{
+	while (in.p != in.end) {
+		uint32_t namesz = dj_in32(&in), descsz = dj_in32(&in), type = dj_in32(&in);
+		const uint8_t *name = dj_in_bytes(&in, ((size_t)namesz + 3) & ~(size_t)3);
+		const uint8_t *desc = dj_in_bytes(&in, ((size_t)descsz + 3) & ~(size_t)3);
+
+		if (in.bad)
+			return 0;
+		if (type == NT_GNU_BUILD_ID && namesz == 4 && !memcmp(name, "GNU", 4) && descsz) {
+			memcpy(id, desc, min_size(descsz, 32));
+			return (unsigned)min_size(descsz, 32);
+		}
+	}
+	return 0;
+}
+
+/* Field offsets of Elf64_Ehdr and Elf64_Phdr are used rather than the structs, so that
+ * alignment and byte order do not matter. */
+static unsigned id_in_elf(uint8_t id[32], const uint8_t *bytes, size_t size)
+{
+	struct dj_in headers;
+	uint64_t at;
+	unsigned n;
+
+	if (size < sizeof(Elf64_Ehdr) || memcmp(bytes, ELFMAG, SELFMAG) ||
+	    bytes[EI_CLASS] != ELFCLASS64 || bytes[EI_DATA] != ELFDATA2LSB)
+		return 0;
+	at = dj_get64(bytes + offsetof(Elf64_Ehdr, e_phoff));
+	n = dj_get16(bytes + offsetof(Elf64_Ehdr, e_phnum));
+	if (at > size)
+		return 0;
+	headers = (struct dj_in){ bytes + at, bytes + size, false };
+	while (n-- > 0) {
+		const uint8_t *ph = dj_in_bytes(&headers, sizeof(Elf64_Phdr));
+		uint64_t offset, len;
+		unsigned got;
+
+		if (!ph)
+			return 0;
+		offset = dj_get64(ph + offsetof(Elf64_Phdr, p_offset));
+		len = dj_get64(ph + offsetof(Elf64_Phdr, p_filesz));
+		if (dj_get32(ph) != PT_NOTE || offset > size || len > size - offset)
+			continue;
+		got = id_in_notes(id, (struct dj_in){ bytes + offset, bytes + offset + len, false });
+		if (got)
+			return got;
+	}
+	return 0;
+}
+
+unsigned writer_build_id(uint8_t id[32], const void *contents, size_t size)
+{
+	unsigned n = id_in_elf(id, contents, size);
+	XXH128_canonical_t hash;
+
+	if (n)
+		return n;
+	XXH128_canonicalFromHash(&hash, XXH3_128bits(contents, size));
+	memcpy(id, hash.digest, sizeof(hash.digest));
+	return sizeof(hash.digest);
+}
+
+static int write_module_info(struct dj_writer *w, uint32_t number, const struct writer_module *m,
+			     const void *contents, size_t size, struct dj_error *err)
+{
+	struct chunk_header h = { .type = CHUNK_MODULE, .stream = number, .last = size };
+	size_t path_len = strnlen(m->path, DJ_NAME_MAX - 1);
+	uint8_t payload[8 + 8 + 1 + 32 + DJ_NAME_MAX], *p = payload;
+
+	p = dj_put64(p, size);
+	p = dj_put64(p, chunk_sum(w->id, contents, size));
+	*p++ = m->build_id_len;
+	memcpy(p, m->build_id, 32);
+	p += 32;
+	memcpy(p, m->path, path_len);
+	p += path_len;
+	return writer_chunk(w, &h, payload, (size_t)(p - payload), err);
+}
+
+int dj_writer_module(struct dj_writer *w, const char *path, const void *contents, size_t size,
+		     struct dj_error *err)
+{
+	struct writer_module m = { 0 };
+	uint32_t number = (uint32_t)w->nmodules, seq = 1;
+
+	if (size > MODULE_SIZE_MAX)
+		return dj_fail(err, 1, "%s: too large to store in a trace", path);
+	m.build_id_len = (uint8_t)writer_build_id(m.build_id, contents, size);
+	for (size_t i = 0; i < w->nmodules; i++)
+		if (w->modules[i].build_id_len == m.build_id_len &&
+		    !memcmp(w->modules[i].build_id, m.build_id, m.build_id_len) &&
+		    !strcmp(w->modules[i].path, path))
+			return (int)i;
+	if (writer_grow(w, (void **)&w->modules, w->nmodules, sizeof(m), err))
+		return -1;
+	m.path = strdup(path);
+	if (!m.path)
+		return dj_fail(err, 1, "out of memory");
+	w->modules[w->nmodules++] = m;
+	if (write_module_info(w, number, &m, contents, size, err))
+		return -1;
+	for (size_t at = 0; at < size; seq++) {
+		size_t n = min_size(size - at, WRITER_MODULE);
+		struct chunk_header h = { .type = CHUNK_MODULE_DATA, .stream = number, .seq = seq,
+					  .first = at, .last = at + n };
+
+		if (writer_chunk(w, &h, (const uint8_t *)contents + at, n, err))
+			return -1;
+		at += n;
+	}
+	return (int)number;
+}
+
+int dj_writer_snapshot(struct dj_writer *w, uint64_t steps, uint64_t addr, const void *bytes,
+		       size_t len, struct dj_error *err)
+{
+	size_t at = 0;
+
+	/* at least once: an empty one says that a new image begins */
+	do {
+		size_t n = min_size(len - at, WRITER_SNAPSHOT);
+		struct chunk_header h = { .type = CHUNK_SNAPSHOT, .stream = NO_STREAM,
+					  .seq = w->snapshots++, .first = steps, .last = steps,
+					  .arg = addr + at };
+
+		if (writer_chunk(w, &h, n ? (const uint8_t *)bytes + at : NULL, n, err))
+			return -1;
+		at += n;
+	} while (at < len);
+	return 0;
+}

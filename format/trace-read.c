@@ -1,0 +1,370 @@
+/*
+ * Opening a trace: header, finding the chunks, checking them (format/trace.h).
+ *
+ * All checksums are verified when a trace is opened, so that its threads' ends of history
+ * are known from the start and do not come nearer while someone is debugging; XXH3 is
+ * as fast as the memory. The chunks are found through the index or, when that is missing
+ * or does not fit, by walking from chunk to chunk; after a damaged chunk header the walk
+ * goes on at the next place that carries a valid one.
+ */
+#include "format/reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void reader_damage(struct dj_trace *t, uint64_t at, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (t->damages++)
+		return;
+	t->damage_at = at;
+	va_start(ap, fmt);
+	vsnprintf(t->damage_what, sizeof(t->damage_what), fmt, ap);
+	va_end(ap);
+}
+
+void *reader_grow(void *array, size_t n, size_t element)
+{
+	if (n & (n - 1) && n)
+		return array;
+	return realloc(array, (n ? 2 * n : 1) * element);
+}
+
+uint8_t *reader_unpack(const struct dj_trace *t, const struct reader_chunk *c)
+{
+	uint8_t *out = malloc(c->h.raw_len ? c->h.raw_len : 1);
+
+	if (out && chunk_unpack(&c->h, t->bytes + c->at, out)) {
+		free(out);
+		return NULL;
+	}
+	return out;
+}
+
+/* The header of a chunk that lies wholly in [at, limit). */
+static bool chunk_at(const struct dj_trace *t, uint64_t at, uint64_t limit, struct reader_chunk *c)
+{
+	if (at > limit || !chunk_header_unpack(&c->h, t->bytes + at, limit - at, t->id))
+		return false;
+	c->at = at + CHUNK_HEADER_SIZE;
+	return c->h.len <= limit - c->at;
+}
+
+static bool payload_good(const struct dj_trace *t, const struct reader_chunk *c)
+{
+	return chunk_sum(t->id, t->bytes + c->at, c->h.len) == c->h.payload_sum;
+}
+
+/* Check a chunk whose header is good, and take it in or note what is lost. */
+static void check_chunk(struct dj_trace *t, const struct reader_chunk *c)
+{
+	if (!payload_good(t, c) || reader_take(t, c))
+		reader_lose(t, c->at - CHUNK_HEADER_SIZE, c->h.type, c->h.stream);
+}
+
+/* ---- by the index ----------------------------------------------------------------- */
+
+struct index_entry {
+	uint64_t at;
+	uint32_t type, stream;
+};
+
+struct index {
+	struct index_entry *v;
+	size_t n;
+	uint64_t at; /* where the INDEX chunks start, after all others */
+};
+
+/* Read the INDEX chunks from `at` to the footer. False if anything is odd. */
+static bool read_index(struct dj_trace *t, struct index *x)
+{
+	uint64_t at, limit = t->size - FOOTER_SIZE;
+
+	if (t->size < FILE_HEADER_SIZE + FOOTER_SIZE ||
+	    !footer_unpack(t->bytes + limit, &x->at, t->id) ||
+	    x->at < FILE_HEADER_SIZE + CHUNK_HEADER_SIZE || x->at > limit)
+		return false;
+	for (at = x->at; at != limit;) {
+		struct reader_chunk c;
+		uint8_t *raw;
+
+		if (!chunk_at(t, at, limit, &c) || c.h.type != CHUNK_INDEX || !payload_good(t, &c) ||
+		    !(raw = reader_unpack(t, &c)))
+			return false;
+		for (uint32_t i = 0; i + INDEX_ENTRY_SIZE <= c.h.raw_len; i += INDEX_ENTRY_SIZE) {
+			struct index_entry *v = reader_grow(x->v, x->n, sizeof(*v)), *e;
+
+			/* every chunk has a header: more entries than fit are no index */
+			if (!v || x->n > t->size / CHUNK_HEADER_SIZE) {
+				free(raw);
+				return false;
+			}
+			x->v = v;
+			e = &x->v[x->n];
+			e->at = dj_get64(raw + i);
+			e->type = dj_get32(raw + i + 8);
+			e->stream = dj_get32(raw + i + 12);
+			if (e->at < (x->n ? e[-1].at + CHUNK_HEADER_SIZE : FILE_HEADER_SIZE) ||
+			    e->at > x->at - CHUNK_HEADER_SIZE) {
+				free(raw);
+				return false;
+			}
+			x->n++;
+		}
+		free(raw);
+		at = c.at + c.h.len;
+	}
+	return x->n && x->v[0].at == FILE_HEADER_SIZE;
+}
+
+static void take_indexed(struct dj_trace *t, const struct index *x)
+{
+	for (size_t i = 0; i < x->n; i++) {
+		uint64_t limit = i + 1 < x->n ? x->v[i + 1].at : x->at;
+		struct reader_chunk c;
+
+		if (chunk_at(t, x->v[i].at, limit, &c) && c.at + c.h.len == limit)
+			check_chunk(t, &c);
+		else
+			reader_lose(t, x->v[i].at, x->v[i].type, x->v[i].stream);
+	}
+}
+
+/* ---- by scanning ------------------------------------------------------------------- */
+
+/* The next place from `at` on with a valid chunk header, or the end of the file. */
+static uint64_t find_chunk(const struct dj_trace *t, uint64_t at)
+{
+	struct reader_chunk c;
+
+	while (at < t->size) {
+		const uint8_t *p = memmem(t->bytes + at, t->size - at, CHUNK_MAGIC, 4);
+
+		if (!p)
+			break;
+		at = (uint64_t)(p - t->bytes);
+		if (chunk_at(t, at, t->size, &c))
+			return at;
+		at++;
+	}
+	return t->size;
+}
+
+static bool footer_at(const struct dj_trace *t, uint64_t at)
+{
+	uint64_t index_at;
+
+	return t->size - at == FOOTER_SIZE && footer_unpack(t->bytes + at, &index_at, t->id);
+}
+
+static void scan(struct dj_trace *t)
+{
+	uint64_t at = FILE_HEADER_SIZE;
+	uint64_t index_bad = 0; /* where, if it is */
+	bool footer = false;
+
+	while (at < t->size && !footer) {
+		struct reader_chunk c;
+
+		if (footer_at(t, at)) {
+			footer = true;
+		} else if (chunk_at(t, at, t->size, &c)) {
+			if (c.h.type != CHUNK_INDEX)
+				check_chunk(t, &c);
+			else if (!payload_good(t, &c))
+				index_bad = at;
+			at = c.at + c.h.len;
+		} else {
+			uint64_t next = find_chunk(t, at + 1);
+
+			if (t->end.present) /* nothing but the index follows the end */
+				index_bad = at;
+			else if (next < t->size)
+				reader_damage(t, at, "a chunk header there is damaged");
+			else
+				reader_damage(t, at, "the recording was cut off or damaged there");
+			at = next;
+		}
+	}
+	if (t->damages)
+		return;
+	if (t->end.present)
+		reader_damage(t, index_bad ? index_bad : at, "its index is missing or damaged");
+	else
+		reader_damage(t, at, "the recording was cut off there");
+}
+
+/* ---- life --------------------------------------------------------------------------- */
+
+static int check_header(struct dj_trace *t, struct dj_error *err)
+{
+	uint32_t version = 0;
+
+	if (t->size == 0)
+		return dj_fail(err, 2, "%s: the file is empty", t->path);
+	switch (file_header_unpack(t->bytes, t->size, &version, &t->id)) {
+	case HEADER_GOOD:
+		return 0;
+	case HEADER_SHORT:
+		return dj_fail(err, 2, "%s: the trace is cut off in its header, at byte %llu", t->path,
+			       (unsigned long long)t->size);
+	case HEADER_DAMAGED:
+		return dj_fail(err, 2, "%s: the header of the trace is damaged", t->path);
+	case HEADER_VERSION:
+		return dj_fail(err, 2, "%s: trace format version %u; this deja reads version %d",
+			       t->path, version, DJ_TRACE_VERSION);
+	default:
+		return dj_fail(err, 2, "%s: not a deja trace", t->path);
+	}
+}
+
+/* Say in one line what is wrong and what it means. */
+static void describe_damage(struct dj_trace *t)
+{
+	const struct dj_thread_info *first = NULL;
+	char more[80] = "", history[120] = "";
+	size_t ended = 0;
+
+	if (!t->damages)
+		return;
+	for (size_t i = 0; i < t->nthreads; i++) {
+		if (t->threads[i].cut || !t->end.present) {
+			first = first ? first : &t->threads[i].info;
+			ended++;
+		}
+	}
+	if (ended > 1)
+		snprintf(more, sizeof(more), ", that of %zu others early, too", ended - 1);
+	if (first)
+		snprintf(history, sizeof(history),
+			 "; history of thread %d ends after %llu instructions%s", first->tid,
+			 (unsigned long long)first->last_steps, more);
+	more[0] = 0;
+	if (t->damages > 1)
+		snprintf(more, sizeof(more), " (and %zu more)", t->damages - 1);
+	snprintf(t->damage, sizeof(t->damage), "damaged or incomplete at byte %llu: %s%s%s",
+		 (unsigned long long)t->damage_at, t->damage_what, more, history);
+}
+
+static struct dj_trace *open_bytes(struct dj_trace *t, struct dj_error *err)
+{
+	struct index index = { 0 };
+	bool indexed;
+
+	if (check_header(t, err)) {
+		dj_trace_close(t);
+		return NULL;
+	}
+	indexed = read_index(t, &index);
+	if (indexed)
+		take_indexed(t, &index);
+	else
+		scan(t);
+	free(index.v);
+	if (reader_finish(t, err)) {
+		dj_trace_close(t);
+		return NULL;
+	}
+	if (indexed && !t->end.present && !t->damages)
+		reader_damage(t, t->size, "how the recording ended is not known");
+	describe_damage(t);
+	return t;
+}
+
+static struct dj_trace *new_trace(const char *path, struct dj_error *err)
+{
+	struct dj_trace *t = calloc(1, sizeof(*t));
+
+	if (t && !(t->path = strdup(path))) {
+		free(t);
+		t = NULL;
+	}
+	if (!t)
+		dj_fail(err, 1, "out of memory");
+	return t;
+}
+
+/* Map the file. Not more than what is in it now: it may still be growing. */
+static int map_file(struct dj_trace *t, struct dj_error *err)
+{
+	/* not to hang on a pipe */
+	int fd = open(t->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	struct stat st;
+	void *p;
+
+	if (fd < 0)
+		return dj_fail_errno(err, 2, "%s", t->path);
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+		close(fd);
+		return S_ISDIR(st.st_mode)
+			       ? dj_fail(err, 2, "%s: is a directory, not a trace", t->path)
+			       : dj_fail(err, 2, "%s: not a regular file", t->path);
+	}
+	t->size = (uint64_t)st.st_size;
+	if (t->size) {
+		p = mmap(NULL, (size_t)t->size, PROT_READ, MAP_PRIVATE, fd, 0);
+		if (p == MAP_FAILED) {
+			dj_fail_errno(err, 2, "cannot map %s", t->path);
+			close(fd);
+			return -1;
+		}
+		t->bytes = p;
+		t->mapped = true;
+	}
+	close(fd);
+	return 0;
+}
+
+struct dj_trace *dj_trace_open(const char *path, struct dj_error *err)
+{
+	struct dj_trace *t = new_trace(path, err);
+
+	if (t && map_file(t, err)) {
+		dj_trace_close(t);
+		return NULL;
+	}
+	return t ? open_bytes(t, err) : NULL;
+}
+
+struct dj_trace *dj_trace_open_memory(const void *bytes, size_t len, struct dj_error *err)
+{
+	struct dj_trace *t = new_trace("(memory)", err);
+
+	if (!t)
+		return NULL;
+	t->bytes = bytes;
+	t->size = len;
+	return open_bytes(t, err);
+}
+
+void dj_trace_close(struct dj_trace *t)
+{
+	if (!t)
+		return;
+	reader_free_facts(t);
+	if (t->mapped)
+		munmap((void *)t->bytes, (size_t)t->size);
+	free(t->path);
+	free(t);
+}
+
+const char *dj_trace_damage(const struct dj_trace *t)
+{
+	return t->damages ? t->damage : NULL;
+}
+
+const char *dj_trace_path(const struct dj_trace *t)
+{
+	return t->path;
+}
+
+uint64_t dj_trace_file_size(const struct dj_trace *t)
+{
+	return t->size;
+}

@@ -1,0 +1,288 @@
+/*
+ * The trace writer: header, facts, chunks, index (format/trace.h).
+ *
+ * Every chunk goes out with one write(). When that fails (disk full, file size limit), the
+ * file is cut back to the end of the last whole chunk, and every later call reports the same
+ * failure: what is in the file stays a valid, shorter trace.
+ */
+#include "format/writer.h"
+
+#include "format/meta.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Payloads below this are not worth packing. */
+#define PACK_MIN 64
+
+int writer_failed(struct dj_writer *w, struct dj_error *err)
+{
+	if (err)
+		*err = w->failed;
+	return -1;
+}
+
+static int out_of_memory(struct dj_writer *w, struct dj_error *err)
+{
+	dj_fail(&w->failed, 1, "%s: out of memory while writing", w->path);
+	return writer_failed(w, err);
+}
+
+int writer_grow(struct dj_writer *w, void **array, size_t n, size_t element, struct dj_error *err)
+{
+	void *grown;
+
+	if (n & (n - 1) && n) /* grows when the count is 0 or a power of two */
+		return 0;
+	grown = realloc(*array, (n ? 2 * n : 1) * element);
+	if (!grown)
+		return out_of_memory(w, err);
+	*array = grown;
+	return 0;
+}
+
+/* Append bytes to the file, all or none. */
+static int append(struct dj_writer *w, const uint8_t *bytes, size_t len, struct dj_error *err)
+{
+	size_t done = 0;
+
+	while (done < len) {
+		ssize_t n = write(w->fd, bytes + done, len - done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0) {
+			if (n == 0)
+				errno = ENOSPC;
+			dj_fail_errno(&w->failed, 1, "cannot write %s", w->path);
+			/* a reader copes with a torn chunk, too, so this may fail */
+			if (done && !ftruncate(w->fd, (off_t)w->size))
+				lseek(w->fd, (off_t)w->size, SEEK_SET);
+			return writer_failed(w, err);
+		}
+		done += (size_t)n;
+	}
+	w->size += len;
+	return 0;
+}
+
+/* Room for a chunk header and `len` unpacked bytes however they pack. */
+static int reserve_out(struct dj_writer *w, size_t len, struct dj_error *err)
+{
+	size_t need = CHUNK_HEADER_SIZE + ZSTD_compressBound(len);
+	uint8_t *grown;
+
+	if (need <= w->out_cap)
+		return 0;
+	grown = realloc(w->out, need);
+	if (!grown)
+		return out_of_memory(w, err);
+	w->out = grown;
+	w->out_cap = need;
+	return 0;
+}
+
+int writer_chunk(struct dj_writer *w, struct chunk_header *h, const void *raw, size_t len,
+		 struct dj_error *err)
+{
+	struct writer_index_entry entry = { w->size, h->last, h->stream, h->type };
+	uint8_t *payload;
+	size_t packed = 0;
+
+	DJ_ASSERT(len <= CHUNK_RAW_MAX, "chunk of %zu bytes", len);
+	if (w->failed.exit_status)
+		return writer_failed(w, err);
+	if (reserve_out(w, len, err))
+		return -1;
+	payload = w->out + CHUNK_HEADER_SIZE;
+	if (len >= PACK_MIN)
+		packed = ZSTD_compressCCtx(w->zstd, payload, w->out_cap - CHUNK_HEADER_SIZE, raw,
+					   len, WRITER_LEVEL);
+	h->encoding = CHUNK_ZSTD;
+	if (packed == 0 || ZSTD_isError(packed) || packed >= len) {
+		if (len)
+			memcpy(payload, raw, len);
+		h->encoding = CHUNK_PLAIN;
+		packed = len;
+	}
+	h->raw_len = (uint32_t)len;
+	h->len = (uint32_t)packed;
+	h->payload_sum = chunk_sum(w->id, payload, packed);
+	chunk_header_pack(w->out, h, w->id);
+	if (writer_grow(w, (void **)&w->index, w->nindex, sizeof(w->index[0]), err) ||
+	    append(w, w->out, CHUNK_HEADER_SIZE + packed, err))
+		return -1;
+	w->index[w->nindex++] = entry;
+	return 0;
+}
+
+/* ---- the description ------------------------------------------------------------- */
+
+struct meta_buffer {
+	struct dj_writer *w;
+	uint8_t *bytes;
+	size_t len;
+	uint32_t seq;
+};
+
+static int meta_flush(struct meta_buffer *b, struct dj_error *err)
+{
+	struct chunk_header h = { .type = CHUNK_META, .stream = NO_STREAM, .seq = b->seq++ };
+	size_t len = b->len;
+
+	b->len = 0;
+	return writer_chunk(b->w, &h, b->bytes, len, err);
+}
+
+static int meta_take(void *ctx, const uint8_t *field, size_t len, struct dj_error *err)
+{
+	struct meta_buffer *b = ctx;
+	uint8_t *grown;
+
+	if (b->len && b->len + len > WRITER_META && meta_flush(b, err))
+		return -1;
+	grown = realloc(b->bytes, b->len + len);
+	if (!grown)
+		return out_of_memory(b->w, err);
+	b->bytes = grown;
+	memcpy(b->bytes + b->len, field, len);
+	b->len += len;
+	return 0;
+}
+
+static int write_meta(struct dj_writer *w, const struct dj_trace_meta *meta, struct dj_error *err)
+{
+	struct meta_buffer b = { .w = w };
+	int r = meta_code(meta, meta_take, &b, err);
+
+	if (!r)
+		r = meta_flush(&b, err);
+	free(b.bytes);
+	return r;
+}
+
+/* ---- life ------------------------------------------------------------------------- */
+
+static void writer_free(struct dj_writer *w)
+{
+	for (size_t i = 0; i < w->nstreams; i++)
+		free(w->streams[i].block);
+	for (size_t i = 0; i < w->nmodules; i++)
+		free(w->modules[i].path);
+	free(w->streams);
+	free(w->modules);
+	free(w->index);
+	free(w->out);
+	free(w->path);
+	ZSTD_freeCCtx(w->zstd);
+	free(w);
+}
+
+/* A number that no other trace has. It need not be secret. */
+static uint64_t new_file_id(void)
+{
+	struct timespec now;
+	uint64_t id;
+
+	if (getrandom(&id, sizeof(id), GRND_NONBLOCK) == sizeof(id))
+		return id;
+	clock_gettime(CLOCK_REALTIME, &now);
+	return ((uint64_t)now.tv_sec << 32 ^ (uint64_t)now.tv_nsec ^ (uint64_t)getpid() << 40) *
+	       0x9e3779b97f4a7c15ull;
+}
+
+struct dj_writer *dj_writer_create(const char *path, const struct dj_trace_meta *meta,
+				   struct dj_error *err)
+{
+	struct dj_writer *w = calloc(1, sizeof(*w));
+	uint8_t header[FILE_HEADER_SIZE];
+
+	if (!w || !(w->path = strdup(path)) || !(w->zstd = ZSTD_createCCtx())) {
+		if (w)
+			writer_free(w);
+		dj_fail(err, 1, "out of memory");
+		return NULL;
+	}
+	w->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
+	if (w->fd < 0) {
+		dj_fail_errno(err, 1, "cannot create %s", path);
+		writer_free(w);
+		return NULL;
+	}
+	w->id = new_file_id();
+	file_header_pack(header, DJ_TRACE_VERSION, w->id);
+	if (append(w, header, sizeof(header), err) || write_meta(w, meta, err)) {
+		close(w->fd);
+		writer_free(w);
+		return NULL;
+	}
+	return w;
+}
+
+uint64_t dj_writer_size(const struct dj_writer *w)
+{
+	return w->size;
+}
+
+static int write_end(struct dj_writer *w, const struct dj_trace_end *end, struct dj_error *err)
+{
+	struct chunk_header h = { .type = CHUNK_END, .stream = NO_STREAM };
+	uint8_t payload[20], *p = payload;
+
+	p = dj_put64(p, (uint64_t)end->end_time_ns);
+	p = dj_put32(p, (uint32_t)end->status);
+	dj_put64(p, end->steps);
+	return writer_chunk(w, &h, payload, sizeof(payload), err);
+}
+
+static int write_index(struct dj_writer *w, struct dj_error *err)
+{
+	uint64_t index_at = w->size;
+	size_t total = w->nindex; /* INDEX chunks do not list themselves */
+	uint8_t footer[FOOTER_SIZE], *payload = malloc(WRITER_INDEX * INDEX_ENTRY_SIZE);
+	int r = payload ? 0 : out_of_memory(w, err);
+
+	for (size_t i = 0, seq = 0; i < total && !r; seq++) {
+		struct chunk_header h = { .type = CHUNK_INDEX, .stream = NO_STREAM,
+					  .seq = (uint32_t)seq };
+		uint8_t *p = payload;
+
+		for (size_t n = 0; i < total && n < WRITER_INDEX; i++, n++) {
+			const struct writer_index_entry *e = &w->index[i];
+
+			p = dj_put64(p, e->offset);
+			p = dj_put32(p, e->type);
+			p = dj_put32(p, e->stream);
+			p = dj_put64(p, e->last);
+		}
+		r = writer_chunk(w, &h, payload, (size_t)(p - payload), err);
+	}
+	free(payload);
+	if (r)
+		return -1;
+	footer_pack(footer, index_at, w->id);
+	return append(w, footer, sizeof(footer), err);
+}
+
+int dj_writer_close(struct dj_writer *w, const struct dj_trace_end *end, struct dj_error *err)
+{
+	int r = 0;
+
+	/* after a failure each of these reports it again and writes nothing */
+	for (size_t i = 0; i < w->nstreams && !r; i++)
+		r = writer_flush_stream(w, &w->streams[i], err);
+	if (!r && end && end->present)
+		r = write_end(w, end, err);
+	if (!r)
+		r = write_index(w, err);
+	if (w->failed.exit_status)
+		r = writer_failed(w, err);
+	if (close(w->fd) && !r)
+		r = dj_fail_errno(err, 1, "cannot write %s", w->path);
+	writer_free(w);
+	return r;
+}
