@@ -121,10 +121,11 @@ static inline void compare(struct emu *e, struct s80_ctx *c, bool empty, struct 
 		c->fl = X87_UNDERFLOW;
 	else
 		cc = s80_compare(c, x87_get(cpu, 0), v, quiet);
-	if (x87_done(cpu, c->fl)) {
-		set_cc(cpu, cc);
+	/* The condition codes are set even if an unmasked exception keeps it from popping. */
+	bool good = x87_done(cpu, c->fl);
+	set_cc(cpu, cc);
+	if (good)
 		pops(cpu, npop);
-	}
 }
 
 /* u->a: register, u->b: how many to pop, u->c: quiet */
@@ -156,7 +157,8 @@ static void ftst(struct emu *e, const struct uop *u)
 	compare(e, &c, false, s80_make(false, 0, 0), false, 0);
 }
 
-/* FCOMI, FUCOMI: the result goes to ZF, PF, CF; the other arithmetic flags become 0. */
+/* FCOMI, FUCOMI: the result goes to ZF, PF, CF; the other arithmetic flags become 0. C1 is
+ * left alone but for a stack fault (measured). */
 static void compare_flags(struct emu *e, const struct uop *u)
 {
 	struct emu_cpu *cpu = &e->cpu;
@@ -168,11 +170,13 @@ static void compare_flags(struct emu *e, const struct uop *u)
 		c.fl = X87_UNDERFLOW;
 	else
 		cc = s80_compare(&c, x87_get(cpu, 0), x87_get(cpu, u->a), u->c);
-	if (x87_done(cpu, c.fl)) {
-		emu_set_flags(e, (cc & S80_C3 ? DJ_FLAG_ZF : 0) | (cc & S80_C2 ? DJ_FLAG_PF : 0) |
-					 (cc & S80_C0 ? DJ_FLAG_CF : 0));
+	if (!(c.fl & S80_SF))
+		c.fl |= cpu->fsw & S80_C1;
+	bool good = x87_done(cpu, c.fl);
+	emu_set_flags(e, (cc & S80_C3 ? DJ_FLAG_ZF : 0) | (cc & S80_C2 ? DJ_FLAG_PF : 0) |
+				 (cc & S80_C0 ? DJ_FLAG_CF : 0));
+	if (good)
 		pops(cpu, u->b);
-	}
 }
 
 static void fxam(struct emu *e, const struct uop *u)
@@ -245,14 +249,16 @@ static inline void remainder_of(struct emu *e, bool nearest)
 	struct emu_cpu *cpu = &e->cpu;
 	struct s80_ctx c = x87_ctx(cpu);
 	struct s80 r = S80_INDEFINITE;
+	unsigned cc = cpu->fsw & (S80_C0 | S80_C3); /* kept if there is no quotient (measured) */
 
 	x87_wait(e);
 	if (__builtin_expect(x87_empty(cpu, 0) || x87_empty(cpu, 1), 0))
 		c.fl = X87_UNDERFLOW;
 	else
-		r = s80_remainder(&c, x87_get(cpu, 0), x87_get(cpu, 1), nearest);
-	cpu->fsw &= (uint16_t)~X87_CC;
-	if (x87_done(cpu, c.fl))
+		r = s80_remainder(&c, x87_get(cpu, 0), x87_get(cpu, 1), nearest, &cc);
+	bool good = x87_done(cpu, c.fl);
+	cpu->fsw = (uint16_t)((cpu->fsw & ~X87_CC) | cc);
+	if (good)
 		x87_put(cpu, 0, r);
 }
 

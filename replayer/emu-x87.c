@@ -11,7 +11,8 @@
 
 /* ---- loads ------------------------------------------------------------------------------- */
 
-/* Push `v`, in which `fl` was raised, unless the stack is full. */
+/* Push `v`, in which `fl` was raised, unless the stack is full. An unmasked DE does not
+ * keep it from being pushed (measured). */
 static inline void push_checked(struct emu *e, unsigned fl, struct s80 v)
 {
 	struct emu_cpu *cpu = &e->cpu;
@@ -20,7 +21,7 @@ static inline void push_checked(struct emu *e, unsigned fl, struct s80 v)
 		fl = X87_OVERFLOW;
 		v = S80_INDEFINITE;
 	}
-	if (x87_done(cpu, fl))
+	if (x87_done(cpu, fl) || !(fl & ~cpu->fcw & S80_IE))
 		x87_push(cpu, v);
 }
 
@@ -56,10 +57,10 @@ static void fld_m80(struct emu *e, const struct uop *u)
 static void fld_sti(struct emu *e, const struct uop *u)
 {
 	x87_wait(e);
-	if (__builtin_expect(x87_empty(&e->cpu, u->a), 0))
-		push_checked(e, X87_UNDERFLOW, S80_INDEFINITE);
-	else
+	if (__builtin_expect(!x87_empty(&e->cpu, u->a), 1))
 		push_checked(e, 0, x87_get(&e->cpu, u->a));
+	else if (x87_done(&e->cpu, X87_UNDERFLOW)) /* before overflow (measured) */
+		x87_push(&e->cpu, S80_INDEFINITE);
 }
 
 /* ---- stores ------------------------------------------------------------------------------ */
@@ -174,20 +175,19 @@ static void fxch(struct emu *e, const struct uop *u)
 	}
 }
 
-/* u->c: condition code. An empty register counts whether or not the move is made. */
+/* u->c: condition code. An empty register counts whether or not the move is made; C1 is left
+ * alone otherwise (measured). */
 static void fcmov(struct emu *e, const struct uop *u)
 {
 	struct emu_cpu *cpu = &e->cpu;
 
 	x87_wait(e);
-	if (x87_empty(cpu, 0) || x87_empty(cpu, u->a)) {
-		if (x87_done(cpu, X87_UNDERFLOW) && emu_cond(e, u->c))
+	if (__builtin_expect(x87_empty(cpu, 0) || x87_empty(cpu, u->a), 0)) {
+		if (x87_done(cpu, X87_UNDERFLOW))
 			x87_put(cpu, 0, S80_INDEFINITE);
-		return;
-	}
-	x87_done(cpu, 0);
-	if (emu_cond(e, u->c))
+	} else if (emu_cond(e, u->c)) {
 		x87_put(cpu, 0, x87_get(cpu, u->a));
+	}
 }
 
 /* FFREE, FFREEP: u->b: pop */
@@ -197,8 +197,9 @@ static void ffree(struct emu *e, const struct uop *u)
 
 	x87_wait(e);
 	cpu->x87_ftw &= (uint8_t)~(1u << x87_phys(cpu, u->a));
+	x87_done(cpu, 0);
 	if (u->b)
-		cpu->x87_top = (cpu->x87_top + 1) & 7;
+		x87_pop(cpu);
 }
 
 /* FINCSTP, FDECSTP: u->b: what to add to top */

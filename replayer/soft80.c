@@ -103,8 +103,10 @@ static struct s80 underflow(struct s80_ctx *c, bool sign, int exp, uint64_t hi, 
 		if (!f->adjust)
 			return s80_make(sign, 0, 0);
 		/* FSCALE can land below even the adjusted range: then it is zero. */
-		if (exp + f->adjust < 1)
+		if (exp + f->adjust < 1) {
+			c->fl |= S80_PE;
 			return s80_make(sign, 0, 0);
+		}
 		return s80_round(c, sign, exp + f->adjust, hi, lo, f);
 	}
 	u128 v = shift_jam((u128)hi << 64 | lo, (unsigned)(1 - exp));
@@ -440,6 +442,15 @@ struct s80 s80_round_int(struct s80_ctx *c, struct s80 a)
 	return s80_make(x.sign, S80_BIAS + 63 - shift, n << shift);
 }
 
+/* A finite number as a result that was not computed: never tiny, a pseudo-denormal gets the
+ * exponent that its value has. */
+static struct s80 unchanged(struct s80 a)
+{
+	if ((a.se & 0x7fff) == 0 && (a.mant & S80_TOP))
+		a.se |= 1;
+	return a;
+}
+
 struct s80 s80_scale(struct s80_ctx *c, struct s80 a, struct s80 b)
 {
 	struct s80_num x = s80_unpack(a), y = s80_unpack(b);
@@ -454,8 +465,10 @@ struct s80 s80_scale(struct s80_ctx *c, struct s80 a, struct s80 b)
 		return a;
 	if (y.cls == S80_INF)
 		return y.sign ? s80_make(x.sign, 0, 0) : s80_make(x.sign, 0x7fff, S80_TOP);
+	if (y.cls == S80_ZERO)
+		return unchanged(a);
 	int n = 0;
-	if (y.cls == S80_FINITE && y.exp >= S80_BIAS) {
+	if (y.exp >= S80_BIAS) {
 		/* Far beyond what any exponent can absorb is all the same. */
 		n = y.exp > S80_BIAS + 16 ? 0x20000 :
 					    (int)(y.mant >> (S80_BIAS + 63 - y.exp));
@@ -488,7 +501,8 @@ struct s80 s80_extract(struct s80_ctx *c, struct s80 a, struct s80 *exponent)
 	return s80_make(x.sign, S80_BIAS, x.mant);
 }
 
-struct s80 s80_remainder(struct s80_ctx *c, struct s80 a, struct s80 b, bool nearest)
+struct s80 s80_remainder(struct s80_ctx *c, struct s80 a, struct s80 b, bool nearest,
+			 unsigned *cc)
 {
 	struct s80_num x = s80_unpack(a), y = s80_unpack(b);
 	struct s80 r;
@@ -498,10 +512,11 @@ struct s80 s80_remainder(struct s80_ctx *c, struct s80 a, struct s80 b, bool nea
 		return s80_invalid(c);
 	if (denormal(c, x.denormal || y.denormal))
 		return a;
+	*cc = 0;
 	if (x.cls == S80_ZERO)
 		return a;
 	if (y.cls == S80_INF)
-		return s80_round(c, x.sign, x.exp, x.mant, 0, full);
+		return unchanged(a);
 
 	int d = x.exp - y.exp, exp = y.exp;
 	uint64_t q = 0;
@@ -512,7 +527,7 @@ struct s80 s80_remainder(struct s80_ctx *c, struct s80 a, struct s80 b, bool nea
 		int n = (d & 31) | 32;
 		rem = ((u128)x.mant << n) % y.mant;
 		exp += d - n;
-		c->fl |= S80_C2;
+		*cc = S80_C2;
 	} else if (d >= 0) {
 		u128 num = (u128)x.mant << d;
 		q = (uint64_t)(num / y.mant);
@@ -529,10 +544,7 @@ struct s80 s80_remainder(struct s80_ctx *c, struct s80 a, struct s80 b, bool nea
 			sign = !sign;
 		}
 	}
-	if (!(c->fl & S80_C2)) {
-		c->fl |= (uint16_t)((q & 4 ? S80_C0 : 0) | (q & 2 ? S80_C3 : 0) |
-				    (q & 1 ? S80_C1 : 0));
-	}
+	*cc |= (q & 4 ? S80_C0 : 0) | (q & 2 ? S80_C3 : 0) | (q & 1 ? S80_C1 : 0);
 	if (rem == 0)
 		return s80_make(x.sign, 0, 0);
 	int shift = __builtin_clzll((uint64_t)rem);

@@ -67,9 +67,10 @@ struct s80 s80_round_int(struct s80_ctx *c, struct s80 a);
 struct s80 s80_scale(struct s80_ctx *c, struct s80 a, struct s80 b);
 /* The significand of `a`, and its exponent as a number in *exponent. */
 struct s80 s80_extract(struct s80_ctx *c, struct s80 a, struct s80 *exponent);
-/* FPREM, or FPREM1 with `nearest`. The condition codes (C2 = partial, else the three low
- * bits of the quotient) are added to c->fl. */
-struct s80 s80_remainder(struct s80_ctx *c, struct s80 a, struct s80 b, bool nearest);
+/* FPREM, or FPREM1 with `nearest`. *cc gets the condition codes: C2 if the result is partial,
+ * else the three low bits of the quotient; it is left alone if there is no quotient. */
+struct s80 s80_remainder(struct s80_ctx *c, struct s80 a, struct s80 b, bool nearest,
+			 unsigned *cc);
 
 /* C3, C2, C0 as FCOM sets them. `quiet`: a QNaN raises nothing (FUCOM). */
 unsigned s80_compare(struct s80_ctx *c, struct s80 a, struct s80 b, bool quiet);
