@@ -154,6 +154,18 @@ static void fst_sti(struct emu *e, const struct uop *u)
 		x87_pop(cpu);
 }
 
+/* FSTP's second encoding (D9 D8+i): from an empty register it only pops (measured). */
+static void fstp_quiet(struct emu *e, const struct uop *u)
+{
+	if (!x87_empty(&e->cpu, 0)) {
+		fst_sti(e, u);
+		return;
+	}
+	x87_wait(e);
+	x87_done(&e->cpu, 0);
+	x87_pop(&e->cpu);
+}
+
 static void fxch(struct emu *e, const struct uop *u)
 {
 	struct emu_cpu *cpu = &e->cpu;
@@ -337,7 +349,9 @@ emu_fn *emu_bind_x87(const struct insn *in, struct uop *u)
 			if (register_forms[i].id == in->id) {
 				u->b = register_forms[i].form.b;
 				u->c = register_forms[i].form.c;
-				return register_forms[i].form.fn;
+				return in->id == INSN_FSTP && in->opcode == 0xd9 ?
+					       fstp_quiet :
+					       register_forms[i].form.fn;
 			}
 		}
 		if (is_constant(in->id))
