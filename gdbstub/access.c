@@ -1,0 +1,153 @@
+/*
+ * Memory: reading, writing (which makes a throw-away copy, see scratch.c), searching, checksums.
+ * What the replay does not know is an error, and a reply stops before it.
+ */
+#include "gdbstub/session.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define EFAULT_REPLY 14
+
+static bool scan_range(struct scan *a, uint64_t *addr, uint64_t *len)
+{
+	return scan_hex(a, addr) && scan_char(a, ',') && scan_hex(a, len);
+}
+
+/* Read up to SESSION_CHUNK bytes into a buffer of that size. */
+static size_t read_chunk(struct session *s, uint64_t addr, uint64_t len, uint8_t *buf)
+{
+	if (len > SESSION_CHUNK)
+		len = SESSION_CHUNK;
+	if (addr + len < addr)
+		len = -addr;
+	return replay_read(s->r, addr, buf, len);
+}
+
+bool handle_mem_read(struct session *s, struct scan *a)
+{
+	static uint8_t buf[SESSION_CHUNK];
+	uint64_t addr, len;
+	if (!scan_range(a, &addr, &len) || a->p != a->end)
+		return reply_error(s, 1);
+	size_t n = read_chunk(s, addr, len, buf);
+	if (n == 0 && len > 0)
+		return reply_error(s, EFAULT_REPLY);
+	textbuf_hex(&s->reply, buf, n);
+	return true;
+}
+
+bool handle_mem_read_binary(struct session *s, struct scan *a)
+{
+	static uint8_t buf[SESSION_CHUNK];
+	uint64_t addr, len;
+	if (!scan_range(a, &addr, &len) || a->p != a->end)
+		return reply_error(s, 1);
+	size_t n = read_chunk(s, addr, len, buf);
+	if (n == 0 && len > 0)
+		return reply_error(s, EFAULT_REPLY);
+	textbuf_char(&s->reply, 'b');
+	textbuf_binary(&s->reply, buf, n, LINK_PACKET_MAX);
+	return true;
+}
+
+static bool write_memory(struct session *s, struct scan *a,
+			 long (*decode)(struct scan *, void *, size_t))
+{
+	uint64_t addr, len;
+	struct dj_error err;
+	if (!scan_range(a, &addr, &len) || !scan_char(a, ':') || len > LINK_PACKET_MAX)
+		return reply_error(s, 1);
+	uint8_t *buf = malloc(len + 1);
+	if (!buf)
+		return reply_error(s, 12);
+	bool sent;
+	if (decode(a, buf, len) != (long)len || a->p != a->end)
+		sent = reply_error(s, 1);
+	else if (len && scratch_write(s, addr, buf, len, &err) != 0)
+		sent = reply_error_text(s, "%s", err.text);
+	else
+		sent = reply_ok(s); /* of no bytes: gdb asks whether X is supported */
+	free(buf);
+	return sent;
+}
+
+bool handle_mem_write(struct session *s, struct scan *a)
+{
+	return write_memory(s, a, scan_hexbytes);
+}
+
+bool handle_mem_write_binary(struct session *s, struct scan *a)
+{
+	return write_memory(s, a, scan_binary);
+}
+
+/* Where a search or checksum over a huge range looks up from its work for an interrupt. */
+static bool interrupted(struct session *s)
+{
+	return s->link && link_poll_interrupt(s->link);
+}
+
+/* qSearch:memory:ADDR;LEN;PATTERN. Unknown memory ends the search. */
+bool handle_mem_search(struct session *s, struct scan *a)
+{
+	enum { WINDOW = 2 * SESSION_CHUNK };
+	static uint8_t buf[WINDOW], pattern[SESSION_CHUNK];
+	uint64_t addr, len;
+	if (!scan_hex(a, &addr) || !scan_char(a, ';') || !scan_hex(a, &len) || !scan_char(a, ';'))
+		return reply_error(s, 1);
+	long plen = scan_binary(a, pattern, sizeof pattern);
+	if (plen <= 0)
+		return reply_error(s, 1);
+	if (addr + len < addr)
+		len = -addr;
+	while (len >= (uint64_t)plen) {
+		size_t want = len < WINDOW ? len : WINDOW;
+		size_t n = replay_read(s->r, addr, buf, want);
+		const uint8_t *hit = memmem(buf, n, pattern, (size_t)plen);
+		if (hit) {
+			textbuf_printf(&s->reply, "1,%llx",
+				       (unsigned long long)(addr + (uint64_t)(hit - buf)));
+			return true;
+		}
+		if (n < want)
+			return n == 0 ? reply_error(s, EFAULT_REPLY)
+				      : (textbuf_char(&s->reply, '0'), true);
+		if (interrupted(s))
+			return reply_error(s, 4);
+		if (want == len)
+			break;
+		size_t step = want - (size_t)plen + 1; /* a match may straddle windows */
+		addr += step;
+		len -= step;
+	}
+	textbuf_char(&s->reply, '0');
+	return true;
+}
+
+/* qCRC:ADDR,LEN: the CRC-32 of gdb's compare-sections, polynomial 0x04c11db7, most significant
+ * bit first, starting from all ones. */
+bool handle_mem_crc(struct session *s, struct scan *a)
+{
+	static uint8_t buf[SESSION_CHUNK];
+	uint64_t addr, len;
+	uint32_t crc = 0xffffffff;
+	if (!scan_range(a, &addr, &len))
+		return reply_error(s, 1);
+	while (len > 0) {
+		size_t want = len < SESSION_CHUNK ? len : SESSION_CHUNK;
+		if (read_chunk(s, addr, want, buf) < want)
+			return reply_error(s, EFAULT_REPLY);
+		for (size_t i = 0; i < want; i++) {
+			crc ^= (uint32_t)buf[i] << 24;
+			for (int bit = 0; bit < 8; bit++)
+				crc = crc << 1 ^ (crc >> 31 ? 0x04c11db7 : 0);
+		}
+		if (interrupted(s))
+			return reply_error(s, 4);
+		addr += want;
+		len -= want;
+	}
+	textbuf_printf(&s->reply, "C%x", crc);
+	return true;
+}

@@ -1,0 +1,163 @@
+/*
+ * "monitor" commands (qRcmd): what gdb has no command for. The reply is text for the console;
+ * gdb notices by itself neither a new position nor new registers, so what moves the replay says
+ * where it is (deja replay makes gdb look again, see cli/cmd-replay.c).
+ */
+#include "gdbstub/session.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+struct monitor_command {
+	const char *name, *args, *help;
+	void (*run)(struct session *s, const char *args, struct textbuf *out);
+};
+
+static void put_place(struct session *s, struct textbuf *out)
+{
+	char pos[64];
+	struct dj_regs regs;
+	const struct replay_mapping *maps;
+	replay_pos_text(s->r, pos, sizeof pos);
+	replay_regs(s->r, &regs);
+	textbuf_printf(out, "at %s, pc 0x%llx", pos, (unsigned long long)regs.rip);
+	size_t n = replay_mappings(s->r, &maps);
+	for (size_t i = 0; i < n; i++)
+		if (regs.rip >= maps[i].start && regs.rip < maps[i].end && maps[i].name &&
+		    *maps[i].name)
+			textbuf_printf(out, " in %s", maps[i].name);
+	textbuf_char(out, '\n');
+}
+
+static void run_when(struct session *s, const char *args, struct textbuf *out)
+{
+	(void)args;
+	char pos[64];
+	replay_pos_text(s->r, pos, sizeof pos);
+	textbuf_printf(out, "%s\n", pos);
+}
+
+static void run_goto(struct session *s, const char *args, struct textbuf *out)
+{
+	struct dj_error err = { 0 };
+	if (!*args) {
+		textbuf_str(out, "goto wants a position: SEQ:STEPS[+REP], a number of "
+				 "instructions, begin or end\n");
+		return;
+	}
+	scratch_leave(s, false);
+	xfer_forget(s);
+	if (replay_goto_text(s->r, args, &err) != 0) {
+		textbuf_printf(out, "%s\n", err.text);
+		return;
+	}
+	session_moved(s);
+	put_place(s, out);
+}
+
+static void run_begin(struct session *s, const char *args, struct textbuf *out)
+{
+	(void)args;
+	run_goto(s, "begin", out);
+}
+
+static void run_end(struct session *s, const char *args, struct textbuf *out)
+{
+	(void)args;
+	run_goto(s, "end", out);
+}
+
+static void run_mappings(struct session *s, const char *args, struct textbuf *out)
+{
+	(void)args;
+	put_mappings(s, out);
+}
+
+static void run_info(struct session *s, const char *args, struct textbuf *out)
+{
+	struct dj_trace *t = replay_trace(s->r);
+	const struct dj_trace_meta *meta = dj_trace_meta(t);
+	const char *path = dj_trace_path(t), *damage = dj_trace_damage(t);
+	time_t start = (time_t)(meta->start_time_ns / 1000000000);
+	struct tm tm;
+	char when[64] = "";
+	(void)args;
+	if (gmtime_r(&start, &tm))
+		strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S UTC", &tm);
+	textbuf_printf(out, "trace     %s\ncommand  ", path ? path : "");
+	for (size_t i = 0; meta->argv && meta->argv[i]; i++)
+		textbuf_printf(out, " %s", meta->argv[i]);
+	textbuf_printf(out, "\nprocess   %d\nrecorded  %s\n", s->pid, when);
+	textbuf_printf(out, "machine   %s\n          %s\n", meta->machine ? meta->machine : "",
+		       meta->cpu ? meta->cpu : "");
+	for (size_t i = 0; i < dj_trace_threads(t); i++) {
+		const struct dj_thread_info *th = dj_trace_thread(t, i);
+		textbuf_printf(out, "thread    %d %s: %llu instructions\n", th->tid,
+			       th->name ? th->name : "",
+			       (unsigned long long)(th->last_steps - th->first_steps));
+	}
+	if (damage)
+		textbuf_printf(out, "damage    %s\n", damage);
+	textbuf_str(out, "now       ");
+	put_place(s, out);
+}
+
+static void run_help(struct session *s, const char *args, struct textbuf *out);
+
+static const struct monitor_command commands[] = {
+	{ "when", "", "where in history the program stands", run_when },
+	{ "goto", "POSITION", "go to SEQ:STEPS[+REP], to an instruction count, begin or end",
+	  run_goto },
+	{ "begin", "", "go to the beginning of history", run_begin },
+	{ "start", "", "the same", run_begin },
+	{ "restart", "", "the same", run_begin },
+	{ "end", "", "go to the end of history", run_end },
+	{ "info", "", "what was recorded, when and where", run_info },
+	{ "mappings", "", "the program's memory mappings at this position", run_mappings },
+	{ "help", "", "this list", run_help },
+	{ NULL, NULL, NULL, NULL },
+};
+
+static void run_help(struct session *s, const char *args, struct textbuf *out)
+{
+	(void)s;
+	(void)args;
+	for (const struct monitor_command *c = commands; c->name; c++) {
+		char usage[64];
+		snprintf(usage, sizeof usage, "%s%s%s", c->name, *c->args ? " " : "", c->args);
+		textbuf_printf(out, "monitor %-14s %s\n", usage, c->help);
+	}
+}
+
+bool handle_monitor(struct session *s, struct scan *a)
+{
+	char line[1024];
+	long n = scan_hexbytes(a, line, sizeof line - 1);
+	if (n < 0 || a->p != a->end)
+		return reply_error(s, 1);
+	line[n] = '\0';
+	char *name = line + strspn(line, " \t"), *args = name + strcspn(name, " \t");
+	if (*args)
+		*args++ = '\0';
+	args += strspn(args, " \t");
+	for (size_t len = strlen(args); len && strchr(" \t\r\n", args[len - 1]); len--)
+		args[len - 1] = '\0';
+
+	struct textbuf out = { 0 };
+	const struct monitor_command *c = commands;
+	while (c->name && strcmp(c->name, name) != 0)
+		c++;
+	if (!*name)
+		run_help(s, "", &out);
+	else if (!c->name)
+		textbuf_printf(&out, "no monitor command \"%s\"; \"monitor help\" lists them\n", name);
+	else
+		c->run(s, args, &out);
+	textbuf_hex(&s->reply, out.p, out.len);
+	s->reply.failed |= out.failed;
+	textbuf_free(&out);
+	if (!s->reply.len)
+		return reply_ok(s);
+	return true;
+}

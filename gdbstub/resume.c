@@ -1,0 +1,431 @@
+/*
+ * Moving: steps, ranges and runs both ways, breakpoints and watchpoints, and the stop replies
+ * that tell how it ended.
+ *
+ * All stop mode, and gdb's own notion of which way it goes: forwards with vCont, s, c, backwards
+ * with bs and bc. History is fixed, so signals that the debugger passes along or swallows change
+ * nothing. At the end of history the program does not exit for gdb: the reply is replaylog:end,
+ * so that one can go back, and the console says how the program ended.
+ *
+ * A stopped program stands at the breakpoint's own address (swbreak and hwbreak are announced, so
+ * gdb corrects nothing).
+ */
+#include "gdbstub/session.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+enum how { HOW_STEP, HOW_RANGE, HOW_CONTINUE };
+
+struct motion {
+	enum how how;
+	enum replay_dir dir;
+	uint64_t lo, hi;
+};
+
+/* ---- breakpoints and watchpoints ----------------------------------------------------- */
+
+static void point_drop(struct session *s, const struct session_point *p)
+{
+	if (p->type <= '1')
+		replay_break_del(s->r, p->addr);
+	else
+		replay_watch_del(s->r, p->id);
+}
+
+void session_points_clear(struct session *s)
+{
+	for (size_t i = 0; i < s->n_points; i++)
+		point_drop(s, &s->points[i]);
+	s->n_points = 0;
+}
+
+static struct session_point *point_find(struct session *s, char type, uint64_t addr, uint64_t len)
+{
+	for (size_t i = 0; i < s->n_points; i++) {
+		struct session_point *p = &s->points[i];
+		if (p->type == type && p->addr == addr && p->len == len)
+			return p;
+	}
+	return NULL;
+}
+
+static struct session_point *point_by_id(struct session *s, int id)
+{
+	for (size_t i = 0; i < s->n_points; i++)
+		if (s->points[i].type >= '2' && s->points[i].id == id)
+			return &s->points[i];
+	return NULL;
+}
+
+static bool scan_point(struct scan *a, char *type, uint64_t *addr, uint64_t *len)
+{
+	if (a->p == a->end)
+		return false;
+	*type = *a->p++;
+	return scan_char(a, ',') && scan_hex(a, addr) && scan_char(a, ',') && scan_hex(a, len);
+}
+
+bool handle_point_insert(struct session *s, struct scan *a)
+{
+	static const unsigned kinds[] = { REPLAY_WATCH_WRITE, REPLAY_WATCH_READ,
+					  REPLAY_WATCH_ACCESS };
+	struct session_point p = { .id = -1 };
+	if (!scan_point(a, &p.type, &p.addr, &p.len))
+		return reply_error(s, 1);
+	if (p.type < '0' || p.type > '4')
+		return reply_empty(s);
+	if (point_find(s, p.type, p.addr, p.len))
+		return reply_ok(s); /* the manual wants these packets idempotent */
+	if (s->n_points == SESSION_POINTS)
+		return reply_error_text(s, "more than %d breakpoints", SESSION_POINTS);
+	if (p.type <= '1') {
+		if (replay_break_add(s->r, p.addr) != 0)
+			return reply_error(s, 12);
+	} else {
+		if (p.len == 0 || p.len > (1u << 20))
+			return reply_error_text(s, "cannot watch %llu bytes",
+						(unsigned long long)p.len);
+		p.id = replay_watch_add(s->r, p.addr, p.len, kinds[p.type - '2']);
+		if (p.id < 0)
+			return reply_error(s, 12);
+	}
+	s->points[s->n_points++] = p;
+	return reply_ok(s);
+}
+
+bool handle_point_remove(struct session *s, struct scan *a)
+{
+	char type;
+	uint64_t addr, len;
+	if (!scan_point(a, &type, &addr, &len))
+		return reply_error(s, 1);
+	struct session_point *p = point_find(s, type, addr, len);
+	if (p) {
+		point_drop(s, p);
+		*p = s->points[--s->n_points];
+	}
+	return reply_ok(s);
+}
+
+bool session_breakpoint_at(struct session *s, uint64_t addr)
+{
+	for (size_t i = 0; i < s->n_points; i++)
+		if (s->points[i].type <= '1' && s->points[i].addr == addr)
+			return true;
+	return false;
+}
+
+/* ---- stop replies ------------------------------------------------------------------- */
+
+static void put_stop(struct session *s, int signal)
+{
+	textbuf_reset(&s->reply);
+	textbuf_printf(&s->reply, "T%02x", signal & 0xff);
+	put_expedited_regs(s);
+	textbuf_str(&s->reply, "thread:");
+	put_thread_id(s, replay_thread(s->r));
+	textbuf_char(&s->reply, ';');
+}
+
+#define GDB_SIGINT  2
+#define GDB_SIGTRAP 5
+#define GDB_SIGSYS  12
+
+bool reply_plain_stop(struct session *s)
+{
+	int signal = GDB_SIGTRAP;
+	if (s->have_last && s->last.reason == REPLAY_SIGNAL)
+		signal = gdbsignal_from_linux(s->last.signo);
+	put_stop(s, signal);
+	return true;
+}
+
+bool handle_why(struct session *s, struct scan *a)
+{
+	(void)a;
+	if (s->no_process) {
+		textbuf_str(&s->reply, "W00");
+		return true;
+	}
+	return reply_plain_stop(s);
+}
+
+void session_moved(struct session *s)
+{
+	s->have_last = false;
+	s->sysno = -1;
+}
+
+static void tell_end(struct session *s, const struct replay_stop *stop)
+{
+	const char *damage = dj_trace_damage(replay_trace(s->r));
+	if (stop->exited && WIFEXITED(stop->status))
+		session_console(s, "[The program exited with status %d; history ends here.]\n",
+				WEXITSTATUS(stop->status));
+	else if (stop->exited && WIFSIGNALED(stop->status))
+		session_console(s, "[The program was killed by %s; history ends here.]\n",
+				strsignal(WTERMSIG(stop->status)));
+	else
+		session_console(s, "[The recording ends here%s%s.]\n", damage ? ": " : "",
+				damage ? damage : "");
+}
+
+static void put_watch(struct session *s, const struct replay_stop *stop)
+{
+	static const char *const names[] = { "watch", "rwatch", "awatch" };
+	const struct session_point *p = point_by_id(s, stop->watch);
+	if (p)
+		textbuf_printf(&s->reply, "%s:%llx;", names[p->type - '2'],
+			       (unsigned long long)stop->watch_addr);
+}
+
+/* The name of the break reason follows the kind of breakpoint that is there. */
+static void put_break(struct session *s)
+{
+	struct dj_regs regs;
+	replay_regs(s->r, &regs);
+	bool hw = false, sw = false;
+	for (size_t i = 0; i < s->n_points; i++)
+		if (s->points[i].addr == regs.rip) {
+			hw |= s->points[i].type == '1';
+			sw |= s->points[i].type == '0';
+		}
+	textbuf_str(&s->reply, hw && !sw ? "hwbreak:;" : "swbreak:;");
+}
+
+static bool reply_stop(struct session *s, const struct replay_stop *stop, enum replay_dir dir)
+{
+	s->last = *stop;
+	s->have_last = true;
+	s->sysno = -1;
+	switch (stop->reason) {
+	case REPLAY_BREAK:
+		put_stop(s, GDB_SIGTRAP);
+		put_break(s);
+		break;
+	case REPLAY_WATCH:
+		put_stop(s, GDB_SIGTRAP);
+		put_watch(s, stop);
+		break;
+	case REPLAY_SYSCALL_ENTRY:
+	case REPLAY_SYSCALL_RETURN:
+		s->sysno = (int64_t)stop->sysno;
+		put_stop(s, GDB_SIGTRAP);
+		textbuf_printf(&s->reply, "syscall_%s:%llx;",
+			       stop->reason == REPLAY_SYSCALL_ENTRY ? "entry" : "return",
+			       (unsigned long long)stop->sysno);
+		break;
+	case REPLAY_SIGNAL:
+		put_stop(s, gdbsignal_from_linux(stop->signo));
+		break;
+	case REPLAY_FORKED:
+		put_stop(s, GDB_SIGTRAP);
+		textbuf_printf(&s->reply, "fork:p%x.%x;", (unsigned)stop->pid, (unsigned)stop->pid);
+		break;
+	case REPLAY_EXECED: {
+		session_image_new(s);
+		const char *exe = session_exe(s);
+		put_stop(s, GDB_SIGTRAP);
+		textbuf_str(&s->reply, "exec:");
+		textbuf_hex(&s->reply, exe, strlen(exe));
+		textbuf_char(&s->reply, ';');
+		break;
+	}
+	case REPLAY_BEGIN:
+		put_stop(s, GDB_SIGTRAP);
+		textbuf_str(&s->reply, "replaylog:begin;");
+		break;
+	case REPLAY_END:
+		tell_end(s, stop);
+		put_stop(s, GDB_SIGTRAP);
+		textbuf_str(&s->reply, "replaylog:end;");
+		break;
+	case REPLAY_INTERRUPTED:
+		put_stop(s, GDB_SIGINT);
+		break;
+	case REPLAY_FAILED:
+		session_console(s, "[deja: %s]\n", stop->err.text);
+		if (s->scratch != SCRATCH_NONE) {
+			put_stop(s, GDB_SIGSYS);
+			break;
+		}
+		put_stop(s, GDB_SIGTRAP);
+		textbuf_str(&s->reply, dir == REPLAY_FORWARD ? "replaylog:end;" : "replaylog:begin;");
+		break;
+	case REPLAY_STEPPED:
+		put_stop(s, GDB_SIGTRAP);
+		break;
+	}
+	return true;
+}
+
+/* ---- moving ---------------------------------------------------------------------------- */
+
+/* Events that this client has not asked for, or that only make sense forwards: an image going
+ * away is told like one that appears, so that gdb loads the other one's symbols. */
+static bool wanted(const struct session *s, const struct replay_stop *stop, enum replay_dir dir)
+{
+	if (stop->reason == REPLAY_FORKED)
+		return s->fork_events && s->multiprocess && dir == REPLAY_FORWARD;
+	if (stop->reason == REPLAY_EXECED)
+		return s->exec_events;
+	return true;
+}
+
+static void move(struct session *s, const struct motion *m, struct replay_stop *stop)
+{
+	*stop = (struct replay_stop){ 0 };
+	switch (m->how) {
+	case HOW_STEP:
+		replay_step(s->r, m->dir, stop);
+		break;
+	case HOW_RANGE:
+		replay_step_range(s->r, m->lo, m->hi, stop);
+		break;
+	case HOW_CONTINUE:
+		replay_continue(s->r, m->dir, stop);
+		break;
+	}
+}
+
+static bool resume(struct session *s, const struct motion *m)
+{
+	struct replay_stop stop;
+	struct replay_pos before, after;
+	scratch_before_resume(s, m->dir);
+	xfer_forget(s);
+	replay_pos(s->r, &before);
+	for (;;) {
+		move(s, m, &stop);
+		if (wanted(s, &stop, m->dir))
+			break;
+		replay_pos(s->r, &after);
+		bool moved = memcmp(&before, &after, sizeof before) != 0;
+		before = after;
+		if (m->how == HOW_STEP || !moved) {
+			stop.reason = REPLAY_STEPPED;
+			break;
+		}
+		if (s->link && link_poll_interrupt(s->link)) {
+			stop.reason = REPLAY_INTERRUPTED;
+			break;
+		}
+	}
+	return reply_stop(s, &stop, m->dir);
+}
+
+bool handle_vcont_query(struct session *s, struct scan *a)
+{
+	(void)a;
+	textbuf_str(&s->reply, "vCont;c;C;s;S;t;r");
+	return true;
+}
+
+/* One action of a vCont packet; false if it is not one. */
+static bool scan_action(struct scan *a, struct motion *m, bool *stops)
+{
+	uint64_t signal;
+	*m = (struct motion){ .dir = REPLAY_FORWARD };
+	*stops = false;
+	if (a->p == a->end)
+		return false;
+	switch (*a->p++) {
+	case 'c':
+		m->how = HOW_CONTINUE;
+		return true;
+	case 's':
+		m->how = HOW_STEP;
+		return true;
+	case 'C':
+		m->how = HOW_CONTINUE;
+		return scan_hex(a, &signal);
+	case 'S':
+		m->how = HOW_STEP;
+		return scan_hex(a, &signal);
+	case 'r':
+		m->how = HOW_RANGE;
+		return scan_hex(a, &m->lo) && scan_char(a, ',') && scan_hex(a, &m->hi);
+	case 't':
+		*stops = true;
+		return true;
+	}
+	return false;
+}
+
+bool handle_vcont(struct session *s, struct scan *a)
+{
+	int32_t current = replay_thread(s->r);
+	bool found = false;
+	struct motion chosen = { .how = HOW_CONTINUE, .dir = REPLAY_FORWARD };
+	while (a->p < a->end) {
+		struct scan part = scan_until(a, ';');
+		struct motion m;
+		bool stops;
+		int32_t pid = -1, tid = -1;
+		if (!scan_action(&part, &m, &stops))
+			return reply_error(s, 1);
+		if (scan_char(&part, ':') && !scan_thread_id(&part, &pid, &tid))
+			return reply_error(s, 1);
+		if (part.p != part.end)
+			return reply_error(s, 1);
+		/* the leftmost action that names the thread is the one that counts */
+		if (!found && !stops && (tid <= 0 || tid == current)) {
+			chosen = m;
+			found = true;
+		}
+	}
+	if (!found)
+		return reply_error(s, 1);
+	/* a range that does not hold the program counter is one plain step */
+	if (chosen.how == HOW_RANGE && chosen.lo >= chosen.hi)
+		chosen.how = HOW_STEP;
+	return resume(s, &chosen);
+}
+
+/* The old requests with an address to go on from: history goes on where it is. */
+static bool old_style(struct session *s, struct scan *a, bool with_signal, enum how how)
+{
+	uint64_t signal;
+	if (with_signal && !scan_hex(a, &signal))
+		return reply_error(s, 1);
+	if (a->p != a->end)
+		return reply_error_text(s, "history cannot be left by a jump");
+	struct motion m = { .how = how, .dir = REPLAY_FORWARD };
+	return resume(s, &m);
+}
+
+bool handle_continue(struct session *s, struct scan *a)
+{
+	return old_style(s, a, false, HOW_CONTINUE);
+}
+
+bool handle_continue_signal(struct session *s, struct scan *a)
+{
+	return old_style(s, a, true, HOW_CONTINUE);
+}
+
+bool handle_step(struct session *s, struct scan *a)
+{
+	return old_style(s, a, false, HOW_STEP);
+}
+
+bool handle_step_signal(struct session *s, struct scan *a)
+{
+	return old_style(s, a, true, HOW_STEP);
+}
+
+bool handle_back_step(struct session *s, struct scan *a)
+{
+	(void)a;
+	struct motion m = { .how = HOW_STEP, .dir = REPLAY_BACKWARD };
+	return resume(s, &m);
+}
+
+bool handle_back_continue(struct session *s, struct scan *a)
+{
+	(void)a;
+	struct motion m = { .how = HOW_CONTINUE, .dir = REPLAY_BACKWARD };
+	return resume(s, &m);
+}

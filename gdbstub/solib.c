@@ -1,0 +1,237 @@
+/*
+ * Program images and their shared libraries, out of replayed memory.
+ *
+ * The list of libraries is the dynamic linker's own: auxiliary vector -> program headers ->
+ * dynamic section -> DT_DEBUG -> struct r_debug -> struct link_map (glibc's <link.h>; ELF gABI,
+ * "Dynamic Linking"). Before the linker has set it up the list is empty, and since it is read
+ * afresh from memory at each position it is right both ways. A library's name is that of the
+ * module mapped at its dynamic section, under which the trace keeps its file: the linker's name
+ * may be a symbolic link.
+ *
+ * Nothing read from memory is trusted: the recorded program may have overwritten all of it.
+ */
+#include "gdbstub/session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { AUX_PHDR = 3, AUX_PHENT = 4, AUX_PHNUM = 5 };
+enum { PHDR_DYNAMIC = 2, PHDR_PHDR = 6, TAG_DEBUG = 21 };
+
+#define MAX_LIBRARIES  4096
+#define MAX_NAMESPACES 32
+#define MAX_DYNAMIC    4096
+
+static uint64_t le64(const uint8_t *p)
+{
+	uint64_t x = 0;
+	for (int i = 7; i >= 0; i--)
+		x = x << 8 | p[i];
+	return x;
+}
+
+static bool read_words(struct session *s, uint64_t addr, uint64_t *words, size_t n)
+{
+	uint8_t buf[8 * 8];
+	if (n > 8 || replay_read(s->r, addr, buf, 8 * n) < 8 * n)
+		return false;
+	for (size_t i = 0; i < n; i++)
+		words[i] = le64(buf + 8 * i);
+	return true;
+}
+
+static bool read_string(struct session *s, uint64_t addr, char *out, size_t size)
+{
+	size_t n = replay_read(s->r, addr, out, size - 1);
+	out[n] = '\0';
+	return strlen(out) < n;
+}
+
+/* ---- images ------------------------------------------------------------------------------- */
+
+static uint64_t aux_value(const struct session_image *image, uint64_t type)
+{
+	for (size_t i = 0; i + 16 <= image->auxv_len; i += 16)
+		if (le64(image->auxv + i) == type)
+			return le64(image->auxv + i + 8);
+	return 0;
+}
+
+static const struct replay_mapping *mapping_at(struct session *s, uint64_t addr)
+{
+	const struct replay_mapping *maps;
+	size_t n = replay_mappings(s->r, &maps);
+	for (size_t i = 0; i < n; i++)
+		if (addr >= maps[i].start && addr < maps[i].end)
+			return &maps[i];
+	return NULL;
+}
+
+static const char *module_path(struct session *s, uint64_t addr)
+{
+	const struct replay_mapping *m = mapping_at(s, addr);
+	struct dj_trace *t = replay_trace(s->r);
+	if (m && m->module >= 0 && (size_t)m->module < dj_trace_modules(t))
+		return dj_trace_module(t, (size_t)m->module)->path;
+	return NULL;
+}
+
+/* What exec leaves on the stack: argc, argv, 0, envp, 0, auxv (System V ABI for x86-64,
+ * "Initial Stack and Register State"). */
+static void read_stack_auxv(struct session *s, struct session_image *image)
+{
+	struct dj_regs regs;
+	uint64_t at, pair[2];
+	replay_regs(s->r, &regs);
+	at = regs.gpr[DJ_RSP];
+	if (!read_words(s, at, pair, 1) || pair[0] > 1u << 20)
+		return;
+	at += 8 * (pair[0] + 2);
+	for (size_t i = 0; i < 1u << 20; i++, at += 8)
+		if (!read_words(s, at, pair, 1))
+			return;
+		else if (pair[0] == 0)
+			break;
+	at += 8;
+	while (image->auxv_len + 16 <= sizeof image->auxv && read_words(s, at, pair, 2)) {
+		for (int k = 0; k < 16; k++)
+			image->auxv[image->auxv_len++] = (uint8_t)(pair[k / 8] >> (8 * (k % 8)));
+		if (pair[0] == 0)
+			break;
+		at += 16;
+	}
+}
+
+void session_image_new(struct session *s)
+{
+	struct replay_pos pos;
+	replay_pos(s->r, &pos);
+	for (size_t i = 1; i < s->n_images; i++)
+		if (s->images[i].steps == pos.steps)
+			return;
+	struct session_image *grown =
+		realloc(s->images, (s->n_images + 1) * sizeof *s->images);
+	if (!grown)
+		return;
+	s->images = grown;
+	struct session_image *image = &s->images[s->n_images];
+	memset(image, 0, sizeof *image);
+	const char *exe;
+	if (s->n_images == 0) {
+		const struct dj_trace_meta *meta = dj_trace_meta(replay_trace(s->r));
+		if (meta->auxv) {
+			image->auxv_len = meta->auxv_len < sizeof image->auxv
+						  ? meta->auxv_len : sizeof image->auxv;
+			memcpy(image->auxv, meta->auxv, image->auxv_len);
+		}
+		exe = meta->exe;
+	} else {
+		image->steps = pos.steps;
+		read_stack_auxv(s, image);
+		exe = module_path(s, aux_value(image, AUX_PHDR));
+	}
+	snprintf(image->exe, sizeof image->exe, "%s", exe ? exe : "");
+	s->n_images++;
+	/* images were met in the order of their positions or between known ones */
+	for (size_t i = s->n_images - 1; i > 1 && s->images[i].steps < s->images[i - 1].steps; i--) {
+		struct session_image later = s->images[i - 1];
+		s->images[i - 1] = s->images[i];
+		s->images[i] = later;
+	}
+}
+
+const struct session_image *session_image(struct session *s)
+{
+	struct replay_pos pos;
+	replay_pos(s->r, &pos);
+	size_t i = s->n_images - 1;
+	while (i > 0 && s->images[i].steps > pos.steps)
+		i--;
+	return &s->images[i];
+}
+
+const char *session_exe(struct session *s)
+{
+	return session_image(s)->exe;
+}
+
+/* ---- libraries -------------------------------------------------------------------------------- */
+
+/* The address of struct r_debug, or 0. */
+static uint64_t find_r_debug(struct session *s)
+{
+	const struct session_image *image = session_image(s);
+	uint64_t phdr = aux_value(image, AUX_PHDR), phnum = aux_value(image, AUX_PHNUM);
+	uint64_t bias = 0, dynamic = 0;
+	uint64_t ph[7]; /* Elf64_Phdr: type+flags, offset, vaddr, paddr, filesz, memsz, align */
+	if (!phdr || phnum > 256 || aux_value(image, AUX_PHENT) != sizeof ph)
+		return 0;
+	for (uint64_t i = 0; i < phnum; i++) {
+		if (!read_words(s, phdr + i * sizeof ph, ph, 7))
+			return 0;
+		if ((uint32_t)ph[0] == PHDR_PHDR)
+			bias = phdr - ph[2];
+		if ((uint32_t)ph[0] == PHDR_DYNAMIC)
+			dynamic = ph[2];
+	}
+	if (!dynamic)
+		return 0;
+	uint64_t pair[2];
+	for (unsigned i = 0; i < MAX_DYNAMIC; i++) {
+		if (!read_words(s, dynamic + bias + 16 * i, pair, 2) || pair[0] == 0)
+			return 0;
+		if (pair[0] == TAG_DEBUG)
+			return pair[1];
+	}
+	return 0;
+}
+
+static void put_library(struct session *s, struct textbuf *b, const uint64_t *lm, uint64_t addr,
+			uint64_t space)
+{
+	char name[1024];
+	const char *path = module_path(s, lm[2]);
+	if (!path) {
+		if (!read_string(s, lm[1], name, sizeof name) || !*name)
+			return;
+		path = name;
+	}
+	textbuf_str(b, "<library name=\"");
+	textbuf_xml(b, path);
+	textbuf_printf(b, "\" lm=\"0x%llx\" l_addr=\"0x%llx\" l_ld=\"0x%llx\" lmid=\"0x%llx\"/>\n",
+		       (unsigned long long)addr, (unsigned long long)lm[0],
+		       (unsigned long long)lm[2], (unsigned long long)space);
+}
+
+void put_library_list(struct session *s, struct textbuf *b)
+{
+	struct textbuf list = { 0 };
+	uint64_t debug = find_r_debug(s), main_lm = 0;
+	unsigned left = MAX_LIBRARIES;
+	for (unsigned space = 0; debug && space < MAX_NAMESPACES; space++) {
+		uint64_t d[6]; /* version, map, brk, state, ldbase; from version 2 on: next */
+		uint64_t lm[4]; /* addr, name, ld, next */
+		if (!read_words(s, debug, d, 5))
+			break;
+		uint64_t addr = d[1];
+		for (bool first = space == 0; addr && left && read_words(s, addr, lm, 4); left--) {
+			if (first) /* the program itself */
+				main_lm = addr;
+			else
+				put_library(s, &list, lm, addr, debug);
+			first = false;
+			addr = lm[3];
+		}
+		if ((uint32_t)d[0] < 2 || !read_words(s, debug + 40, &debug, 1))
+			break;
+	}
+	textbuf_str(b, "<library-list-svr4 version=\"1.0\"");
+	if (main_lm)
+		textbuf_printf(b, " main-lm=\"0x%llx\"", (unsigned long long)main_lm);
+	textbuf_str(b, ">\n");
+	textbuf_bytes(b, list.p, list.len);
+	textbuf_str(b, "</library-list-svr4>\n");
+	b->failed |= list.failed;
+	textbuf_free(&list);
+}
