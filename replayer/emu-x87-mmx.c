@@ -5,8 +5,8 @@
  * marks all registers as in use and sets top to 0; writing one sets its exponent to all
  * ones (SDM vol. 1, 9.5 and vol. 3A, 12.2). A pending x87 exception faults first.
  */
+#include "replayer/emu-fp.h"
 #include "replayer/emu-x87.h"
-#include "replayer/softfp.h"
 
 static inline void to_mmx(struct emu *e)
 {
@@ -96,9 +96,9 @@ static inline struct sfp sse(const struct emu *e)
 /* Add the flags to mxcsr; an unmasked one is a fault of this instruction. */
 static inline void sse_done(struct emu *e, const struct sfp *s)
 {
-	if (s->flags & SFP_FLAGS & ~(s->csr >> SFP_MASK_SHIFT))
-		emu_raise(e, EMU_STOP_FAULT, "SIMD floating-point exception, flags %#x", s->flags);
-	e->cpu.mxcsr |= s->flags & SFP_FLAGS;
+	if (s->flags & ~(s->csr >> SFP_MASK_SHIFT))
+		fp_raise(e, s->flags);
+	e->cpu.mxcsr |= s->flags;
 }
 
 static inline void pi2ps(struct emu *e, const struct uop *u, uint64_t v)
@@ -107,7 +107,6 @@ static inline void pi2ps(struct emu *e, const struct uop *u, uint64_t v)
 	uint32_t lo = sfp_i32_to_f32((int32_t)v, &s);
 	uint32_t hi = sfp_i32_to_f32((int32_t)(v >> 32), &s);
 	sse_done(e, &s);
-	to_mmx(e);
 	VQ(&e->cpu.v[u->a], 0) = (uint64_t)hi << 32 | lo;
 }
 
@@ -122,12 +121,7 @@ static void cvtpi2ps_mm(struct emu *e, const struct uop *u)
 {
 	x87_wait(e);
 	pi2ps(e, u, e->cpu.x87_mant[u->b]);
-}
-
-static void cvtpi2ps_m64(struct emu *e, const struct uop *u)
-{
-	x87_wait(e);
-	pi2ps(e, u, emu_load64(e, emu_ea(e, u)));
+	to_mmx(e);
 }
 
 static void cvtpi2pd_mm(struct emu *e, const struct uop *u)
@@ -137,7 +131,13 @@ static void cvtpi2pd_mm(struct emu *e, const struct uop *u)
 	pi2pd(e, u, e->cpu.x87_mant[u->b]);
 }
 
-/* From memory no MMX register takes part, and the x87 state is left alone (SDM, CVTPI2PD). */
+/* From memory no MMX register takes part, and the x87 state is left alone. The SDM says so of
+ * CVTPI2PD only, the CPU does it with both. */
+static void cvtpi2ps_m64(struct emu *e, const struct uop *u)
+{
+	pi2ps(e, u, emu_load64(e, emu_ea(e, u)));
+}
+
 static void cvtpi2pd_m64(struct emu *e, const struct uop *u)
 {
 	pi2pd(e, u, emu_load64(e, emu_ea(e, u)));

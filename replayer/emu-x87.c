@@ -231,6 +231,13 @@ static void wait_only(struct emu *e, const struct uop *u)
 	x87_wait(e);
 }
 
+/* FNENI, FNDISI, FNSETPM of older processors */
+static void nothing(struct emu *e, const struct uop *u)
+{
+	(void)e;
+	(void)u;
+}
+
 static void fnclex(struct emu *e, const struct uop *u)
 {
 	(void)u;
@@ -298,11 +305,15 @@ static const struct form {
 	  { fbstp, 1 }, { fist_m64, 1 } },
 };
 
-/* Register forms by id. FCMOVcc: c is the condition code. */
+/* Register forms by id, and by opcode where that is not 0 and the second encoding differs.
+ * FCMOVcc: c is the condition code. */
 static const struct {
 	uint16_t id;
 	struct form form;
+	uint8_t opcode;
 } register_forms[] = {
+	{ INSN_FSTP, { fstp_quiet, 1 }, 0xd9 },
+	{ INSN_FNOP, { nothing }, 0xdb },
 	{ INSN_FLD, { fld_sti } },
 	{ INSN_FST, { fst_sti } },
 	{ INSN_FSTP, { fst_sti, 1 } },
@@ -346,13 +357,12 @@ emu_fn *emu_bind_x87(const struct insn *in, struct uop *u)
 	}
 	if (!in->has_mem) {
 		for (size_t i = 0; i < sizeof(register_forms) / sizeof(register_forms[0]); i++) {
-			if (register_forms[i].id == in->id) {
-				u->b = register_forms[i].form.b;
-				u->c = register_forms[i].form.c;
-				return in->id == INSN_FSTP && in->opcode == 0xd9 ?
-					       fstp_quiet :
-					       register_forms[i].form.fn;
-			}
+			if (register_forms[i].id != in->id ||
+			    (register_forms[i].opcode && register_forms[i].opcode != in->opcode))
+				continue;
+			u->b = register_forms[i].form.b;
+			u->c = register_forms[i].form.c;
+			return register_forms[i].form.fn;
 		}
 		if (is_constant(in->id))
 			return fld_constant;

@@ -97,10 +97,8 @@ uint64_t s80_to_f64(struct s80_ctx *c, struct s80 a)
 
 /* The magnitude rounded to an integer, with PE and C1 in *fl; false if it needs more
  * than 64 bits or is no number. */
-static bool magnitude(const struct s80_ctx *c, const struct s80_num *x, unsigned rc, uint64_t *out,
-		      unsigned *fl)
+static bool magnitude(const struct s80_num *x, unsigned rc, uint64_t *out, unsigned *fl)
 {
-	(void)c;
 	*fl = 0;
 	*out = 0;
 	if (x->cls == S80_ZERO)
@@ -129,7 +127,7 @@ int64_t s80_to_int(struct s80_ctx *c, struct s80 a, unsigned bits, bool truncate
 	struct s80_num x = s80_unpack(a);
 	uint64_t limit = 1ULL << (bits - 1), n;
 	unsigned fl;
-	if (!magnitude(c, &x, truncate ? 3 : s80_rc(c->cw), &n, &fl) || n > limit - !x.sign) {
+	if (!magnitude(&x, truncate ? 3 : s80_rc(c->cw), &n, &fl) || n > limit - !x.sign) {
 		c->fl |= S80_IE;
 		return (int64_t)-limit;
 	}
@@ -139,6 +137,7 @@ int64_t s80_to_int(struct s80_ctx *c, struct s80 a, unsigned bits, bool truncate
 
 /* ---- packed decimal ------------------------------------------------------------------------ */
 
+/* Digits above 9 are undefined; the CPU, too, takes each half byte for its value (measured). */
 struct s80 s80_from_bcd(const uint8_t bcd[10])
 {
 	uint64_t n = 0;
@@ -154,7 +153,7 @@ void s80_to_bcd(struct s80_ctx *c, struct s80 a, uint8_t bcd[10])
 	struct s80_num x = s80_unpack(a);
 	uint64_t n;
 	unsigned fl;
-	if (!magnitude(c, &x, s80_rc(c->cw), &n, &fl) || n > 999999999999999999ULL) {
+	if (!magnitude(&x, s80_rc(c->cw), &n, &fl) || n > 999999999999999999ULL) {
 		static const uint8_t indefinite[10] = { [7] = 0xc0, [8] = 0xff, [9] = 0xff };
 		c->fl |= S80_IE;
 		memcpy(bcd, indefinite, 10);
