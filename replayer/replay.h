@@ -27,6 +27,8 @@ struct replay;
 
 struct replay_pos {
 	int32_t tid;
+	uint32_t signals; /* delivered after `steps` instructions; positions order by steps,
+			   * then this, then rep */
 	uint64_t steps, rep;
 };
 

@@ -1,0 +1,69 @@
+/*
+ * deja verify: replay a whole trace and compare every digest in it.
+ */
+#include "cli/cli.h"
+#include "cli/cmd.h"
+#include "replayer/replay.h"
+
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static bool shown; /* something is on the progress line */
+
+static void show_progress(uint64_t done, uint64_t total)
+{
+	if (total)
+		fprintf(stderr, "\r%3.0f%% of %" PRIu64 " instructions ",
+			100.0 * (double)done / (double)total, total);
+	shown = true;
+	fflush(stderr);
+}
+
+static int print_result(const struct replay_verify_result *res)
+{
+	double rate = res->seconds > 0 ? (double)res->instructions / res->seconds : 0;
+
+	printf("instructions  %" PRIu64 "\n", res->instructions);
+	printf("events        %" PRIu64 "\n", res->events);
+	printf("imports       %" PRIu64 "\n", res->imports);
+	printf("side effects  %" PRIu64 "\n", res->effects);
+	printf("digests       %" PRIu64 "%s\n", res->digests, res->div.found ? "" : " (all match)");
+	printf("seconds       %.2f\n", res->seconds);
+	printf("speed         %.1f million instructions per second\n", rate / 1e6);
+	if (!res->div.found)
+		return CLI_GOOD;
+	printf("divergence    %s\n", res->div.text);
+	fflush(stdout);
+	cli_warn("the replay diverges: %s", res->div.text);
+	return 1;
+}
+
+int cmd_verify(int argc, char **argv)
+{
+	static const struct option options[] = { { "help", no_argument, NULL, 'h' }, { 0 } };
+	struct replay_verify_result res;
+	struct dj_error err = { 0 };
+	struct dj_trace *t;
+	int c, status;
+
+	opterr = 0;
+	while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+		if (c != 'h')
+			return cli_bad_option("verify", argc, argv, c);
+		puts("Usage: deja verify [FILE]\n"
+		     "Replay everything in FILE and compare all digests. Exit status: 0 if all match,\n"
+		     "1 at the first divergence, which is printed, 2 if FILE is not a good trace.");
+		return cli_finish(CLI_GOOD);
+	}
+	t = cli_open_trace("verify", argc, argv, &status);
+	if (!t)
+		return status;
+	int ret = replay_verify(t, &res, isatty(STDERR_FILENO) ? show_progress : NULL, &err);
+	if (shown)
+		fputs("\r\033[K", stderr);
+	status = ret ? cli_error(&err) : print_result(&res);
+	dj_trace_close(t);
+	return cli_finish(status);
+}

@@ -1,0 +1,51 @@
+/*
+ * Checkpoints of one thread: positions that it can be put back to at once, because what
+ * changed since is in undo logs (undo.h).
+ *
+ * Checkpoint i's log spans from it to checkpoint i+1, the newest's to the current position.
+ * Going back to one applies the logs from the newest down to its own and drops the
+ * checkpoints after it. The beginning of history needs no log: there everything is fresh.
+ * When there are too many, or they hold too much, neighbours merge, those first that
+ * are close together for their distance from here: so the newest part stays densest.
+ */
+#ifndef DEJA_REPLAYER_CHECKPOINT_H
+#define DEJA_REPLAYER_CHECKPOINT_H
+
+#include "replayer/memview.h"
+#include "replayer/thread.h"
+
+struct checkpoint {
+	struct thread_pos pos;
+	struct emu_cpu cpu;
+	uint64_t fences, rep_iter;
+	bool in_rep, exited;
+	int32_t status;
+	uint64_t events, event_steps, signals_total, last_sysno;
+	struct dj_mark mark;
+	struct space *space;
+	struct undo log;
+};
+
+struct checkpoints {
+	struct thread *th;
+	struct memview *mem;
+	struct checkpoint **list; /* by position */
+	size_t n, cap;
+	size_t max;	/* how many to keep */
+	size_t budget;	/* bytes of logs to keep, about */
+	size_t pinned;	/* the first so many never merge or go (a throw-away copy's origin) */
+};
+
+void checkpoints_init(struct checkpoints *cs, struct thread *th, struct memview *mem);
+void checkpoints_free(struct checkpoints *cs);
+/* One here, unless there is. Without memory there is none, which only costs time later. */
+void checkpoint_take(struct checkpoints *cs);
+/* Put the thread back to the last checkpoint (or the beginning) not after `pos`, which must not
+ * be after the current position. */
+int checkpoint_back(struct checkpoints *cs, const struct thread_pos *pos, struct dj_error *err);
+/* Forget them all (the thread went back to its beginning or is given up). */
+void checkpoints_clear(struct checkpoints *cs);
+/* The newest checkpoint, NULL if there is only the beginning. */
+struct checkpoint *checkpoint_newest(const struct checkpoints *cs);
+
+#endif

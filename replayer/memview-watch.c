@@ -1,0 +1,156 @@
+/*
+ * Watched ranges of a thread's memory.
+ *
+ * A write watch is about values: the bytes an access is about to change are remembered and
+ * compared afterwards. A store to bytes nobody knew before counts as a change; so does an
+ * import that differs from what the shadow held for a stale byte. Nothing is looked
+ * at unless the page of the access is watched (memview.c keeps such pages off its fast path).
+ */
+#include "replayer/memview-watch.h"
+#include "replayer/replay.h"
+#include "replayer/thread.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t watch_last(const struct memview_watch *w)
+{
+	return w->addr + w->len - 1;
+}
+
+bool watch_on_page(const struct memview *mv, uint64_t num)
+{
+	for (size_t i = 0; i < mv->nwatches; i++)
+		if (mv->watches[i].addr >> 12 <= num && watch_last(&mv->watches[i]) >> 12 >= num)
+			return true;
+	return false;
+}
+
+int memview_watch_add(struct memview *mv, int id, uint64_t addr, uint64_t len, unsigned kind)
+{
+	if (!len || addr + len - 1 < addr)
+		return -1;
+	if (mv->nwatches == mv->watches_cap) {
+		size_t cap = mv->watches_cap * 2 + 4;
+		struct memview_watch *w = realloc(mv->watches, cap * sizeof(*w));
+		if (!w)
+			return -1;
+		mv->watches = w;
+		mv->watches_cap = cap;
+	}
+	mv->watches[mv->nwatches++] =
+		(struct memview_watch){.id = id, .addr = addr, .len = len, .kind = kind};
+	memset(mv->tlb, 0, sizeof(mv->tlb));
+	return 0;
+}
+
+void memview_watch_del(struct memview *mv, int id)
+{
+	for (size_t i = 0; i < mv->nwatches; i++) {
+		if (mv->watches[i].id == id) {
+			mv->watches[i] = mv->watches[--mv->nwatches];
+			return;
+		}
+	}
+}
+
+void watch_free(struct memview *mv)
+{
+	free(mv->watches);
+}
+
+bool memview_watches_quiet(struct memview *mv, struct undo *log)
+{
+	/* where stores leave the shadow alone the log does not tell them */
+	if (mv->all_own)
+		return !mv->nwatches;
+	for (size_t i = 0; i < mv->nwatches; i++) {
+		const struct memview_watch *w = &mv->watches[i];
+		uint64_t first = w->addr >> 12, last = watch_last(w) >> 12;
+		if ((w->kind & REPLAY_WATCH_READ) || last - first > 64)
+			return false;
+		for (uint64_t n = first; n <= last; n++)
+			if (undo_has_shadow(log, n & 0xfffff))
+				return false;
+	}
+	return true;
+}
+
+/* The part [*lo, *hi] of an access that a watch covers. */
+static bool overlap(const struct memview_watch *w, uint64_t addr, unsigned size, uint64_t *lo,
+		    uint64_t *hi)
+{
+	uint64_t last = addr + size - 1, wlast = watch_last(w);
+
+	if (!size || last < addr || w->addr > last || wlast < addr)
+		return false;
+	*lo = addr > w->addr ? addr : w->addr;
+	*hi = last < wlast ? last : wlast;
+	return true;
+}
+
+static void hit(struct memview *mv, const struct memview_watch *w, uint64_t addr)
+{
+	if (!mv->watching || mv->hit.hit)
+		return;
+	mv->hit = (struct memview_hit){.hit = true, .id = w->id, .addr = addr};
+	mv->th->e->stop_requested = true;
+}
+
+void watch_read(struct memview *mv, uint64_t addr, unsigned size)
+{
+	uint64_t lo, hi;
+
+	for (size_t i = 0; i < mv->nwatches; i++)
+		if ((mv->watches[i].kind & REPLAY_WATCH_READ) &&
+		    overlap(&mv->watches[i], addr, size, &lo, &hi))
+			hit(mv, &mv->watches[i], lo);
+}
+
+bool watch_before(struct memview *mv, uint64_t addr, unsigned size)
+{
+	uint64_t lo, hi;
+	bool watched = false;
+
+	for (size_t i = 0; i < mv->nwatches && !watched; i++)
+		watched = (mv->watches[i].kind & REPLAY_WATCH_WRITE) &&
+			  overlap(&mv->watches[i], addr, size, &lo, &hi);
+	if (!watched)
+		return false;
+	mv->old_size = size < sizeof(mv->old) ? size : sizeof(mv->old);
+	for (unsigned i = 0; i < mv->old_size; i++) {
+		const struct view_page *p = memview_page(mv, (addr + i) >> 12);
+		unsigned off = (addr + i) % UNDO_PAGE;
+		mv->old_state[i] = (uint8_t)memview_state(p, off);
+		mv->old[i] = p ? memview_data(mv, p)[off] : 0;
+		if (mv->old_state[i] == VIEW_UNTOUCHED &&
+		    memview_read(mv, addr + i, &mv->old[i], 1) == 1)
+			mv->old_state[i] = VIEW_KNOWN;
+	}
+	return true;
+}
+
+void watch_after(struct memview *mv, uint64_t addr, unsigned size, bool import)
+{
+	uint64_t lo, hi;
+
+	for (size_t i = 0; i < mv->nwatches; i++) {
+		const struct memview_watch *w = &mv->watches[i];
+		if (!(w->kind & REPLAY_WATCH_WRITE) || !overlap(w, addr, size, &lo, &hi))
+			continue;
+		for (uint64_t a = lo; a <= hi; a++) {
+			uint64_t k = a - addr;
+			const struct view_page *p = memview_page(mv, a >> 12);
+			if (k >= mv->old_size || !p)
+				break;
+			bool fresh = mv->old_state[k] == VIEW_UNTOUCHED;
+			if (fresh ? !import : memview_data(mv, p)[a % UNDO_PAGE] != mv->old[k]) {
+				hit(mv, w, a);
+				break;
+			}
+		}
+		/* an access watch is about any access, a store of the same value included */
+		if (!import && (w->kind & REPLAY_WATCH_READ))
+			hit(mv, w, lo);
+	}
+}

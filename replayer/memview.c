@@ -1,0 +1,555 @@
+/*
+ * Memory as a debugger sees it: see memview.h.
+ *
+ * Accesses are cut into pieces that lie within one 64-byte line, so that a piece is a mask in
+ * one word of a page's bitmaps.
+ */
+#include "replayer/memview.h"
+#include "replayer/memview-watch.h"
+#include "replayer/thread.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SHADOW_PAGES (1u << 20)
+
+/* An owner[] entry: two pages met here, so that nobody's data are in the shadow any more. */
+static struct view_page contested;
+
+struct memview *memview_new(struct thread *th)
+{
+	struct memview *mv = calloc(1, sizeof(*mv));
+
+	if (!mv)
+		return NULL;
+	mv->th = th;
+	mv->epoch = 1;
+	mv->all_own = !th->e->mirror_stores;
+	mv->hash_size = 1024;
+	mv->hash = calloc(mv->hash_size, sizeof(*mv->hash));
+	/* one more for the slack behind the shadow's end */
+	mv->shadow_epoch = calloc(SHADOW_PAGES + 1, sizeof(*mv->shadow_epoch));
+	mv->owner = calloc(SHADOW_PAGES, sizeof(struct view_page *));
+	if (!mv->hash || !mv->shadow_epoch || !mv->owner) {
+		memview_free(mv);
+		return NULL;
+	}
+	return mv;
+}
+
+static void page_free(struct view_page *p)
+{
+	free(p->own);
+	free(p->stale);
+	free(p);
+}
+
+static void drop_pages(struct memview *mv)
+{
+	for (size_t i = 0; mv->npages && i < mv->hash_size; i++) {
+		for (struct view_page *p = mv->hash[i], *next; p; p = next) {
+			next = p->hash_next;
+			page_free(p);
+			mv->npages--;
+		}
+		mv->hash[i] = NULL;
+	}
+	memset(mv->tlb, 0, sizeof(mv->tlb));
+	for (size_t i = 0; i < SHADOW_PAGES; i++)
+		if (mv->owner[i])
+			mv->owner[i] = NULL;
+}
+
+void memview_free(struct memview *mv)
+{
+	if (!mv)
+		return;
+	if (mv->hash && mv->owner)
+		drop_pages(mv);
+	watch_free(mv);
+	free(mv->hash);
+	free(mv->shadow_epoch);
+	free(mv->owner);
+	free(mv);
+}
+
+void memview_reset(struct memview *mv)
+{
+	drop_pages(mv);
+	for (size_t i = 0; i <= SHADOW_PAGES; i++)
+		if (mv->shadow_epoch[i])
+			mv->shadow_epoch[i] = 0;
+	mv->log = NULL;
+	mv->epoch = 1;
+	mv->hit.hit = false;
+	mv->slow_store = false;
+}
+
+void memview_set_log(struct memview *mv, struct undo *log)
+{
+	mv->log = log;
+	mv->epoch++;
+}
+
+/* ---- pages --------------------------------------------------------------------------- */
+
+static struct view_page **slot(struct memview *mv, uint64_t num)
+{
+	return &mv->hash[(num * 0x9e3779b97f4a7c15ULL >> 32) & (mv->hash_size - 1)];
+}
+
+struct view_page *memview_page(struct memview *mv, uint64_t num)
+{
+	struct view_page *p = mv->tlb[num % VIEW_TLB];
+
+	if (p && p->num == num)
+		return p;
+	for (p = *slot(mv, num); p && p->num != num;)
+		p = p->hash_next;
+	return p;
+}
+
+static void hash_grow(struct memview *mv)
+{
+	size_t size = mv->hash_size * 4, old_size = mv->hash_size;
+	struct view_page **old = mv->hash, **h = calloc(size, sizeof(*h));
+
+	if (!h)
+		return;
+	mv->hash = h;
+	mv->hash_size = size;
+	for (size_t i = 0; i < old_size; i++) {
+		for (struct view_page *p = old[i], *next; p; p = next) {
+			next = p->hash_next;
+			p->hash_next = *slot(mv, p->num);
+			*slot(mv, p->num) = p;
+		}
+	}
+	free(old);
+}
+
+/* Note a page's state in the log, unless it has been. */
+static void note(struct memview *mv, struct view_page *p)
+{
+	if (p->epoch == mv->epoch)
+		return;
+	if (mv->log)
+		undo_note_view(mv->log, p->num, true, p->own, p->known, p->stale);
+	p->epoch = mv->epoch;
+}
+
+static void note_shadow(struct memview *mv, uint64_t idx)
+{
+	if (mv->shadow_epoch[idx] == mv->epoch)
+		return;
+	if (mv->log)
+		undo_note_shadow(mv->log, idx, mv->th->e->shadow + idx * UNDO_PAGE);
+	mv->shadow_epoch[idx] = mv->epoch;
+}
+
+/* Give a page data of its own, from the shadow. Its state must have been noted. */
+static void make_own(struct memview *mv, struct view_page *p)
+{
+	uint64_t idx = p->num % SHADOW_PAGES;
+
+	p->own = malloc(UNDO_PAGE);
+	DJ_ASSERT(p->own, "out of memory for a page of the memory view");
+	memcpy(p->own, mv->th->e->shadow + idx * UNDO_PAGE, UNDO_PAGE);
+	p->store_epoch = 0;
+	if (mv->owner[idx] == p)
+		mv->owner[idx] = &contested;
+}
+
+static struct view_page *insert_page(struct memview *mv, uint64_t num)
+{
+	struct view_page *p = calloc(1, sizeof(*p));
+
+	DJ_ASSERT(p, "out of memory for a page of the memory view");
+	if (mv->npages > mv->hash_size)
+		hash_grow(mv);
+	p->num = num;
+	p->hash_next = *slot(mv, num);
+	*slot(mv, num) = p;
+	mv->npages++;
+	return p;
+}
+
+/* The page, made if need be; with a place for its data. */
+static struct view_page *get_page(struct memview *mv, uint64_t num)
+{
+	uint64_t idx = num % SHADOW_PAGES;
+	struct view_page *p = memview_page(mv, num);
+
+	if (!p) {
+		p = insert_page(mv, num);
+		if (mv->log)
+			undo_note_view(mv->log, num, false, NULL, NULL, NULL);
+		p->epoch = mv->epoch;
+		struct view_page *other = mv->owner[idx];
+		if (other && other != &contested) {
+			note(mv, other);
+			make_own(mv, other);
+		}
+		if (mv->all_own || mv->owner[idx])
+			make_own(mv, p);
+		else
+			mv->owner[idx] = p;
+	}
+	/* a watched page takes the slow path always */
+	if (!watch_on_page(mv, num))
+		mv->tlb[num % VIEW_TLB] = p;
+	return p;
+}
+
+static void remove_page(struct memview *mv, struct view_page *p)
+{
+	struct view_page **at = slot(mv, p->num);
+
+	while (*at != p)
+		at = &(*at)->hash_next;
+	*at = p->hash_next;
+	if (mv->owner[p->num % SHADOW_PAGES] == p)
+		mv->owner[p->num % SHADOW_PAGES] = NULL;
+	if (mv->tlb[p->num % VIEW_TLB] == p)
+		mv->tlb[p->num % VIEW_TLB] = NULL;
+	mv->npages--;
+	page_free(p);
+}
+
+void memview_undo(struct memview *mv, const struct undo *log)
+{
+	uint8_t *shadow = mv->th->e->shadow;
+
+	for (size_t i = 0; i < log->nshadow; i++) {
+		uint8_t *page = shadow + log->shadow[i].num * UNDO_PAGE;
+		if (log->shadow[i].data)
+			memcpy(page, log->shadow[i].data, UNDO_PAGE);
+		else
+			memset(page, 0, UNDO_PAGE);
+	}
+	/* first what was not there, so that a page's place in the shadow is free again */
+	for (size_t i = 0; i < log->nview; i++) {
+		struct view_page *p = memview_page(mv, log->view[i].num);
+		if (p && !log->view[i].existed)
+			remove_page(mv, p);
+	}
+	for (size_t i = 0; i < log->nview; i++) {
+		const struct undo_view *v = &log->view[i];
+		if (!v->existed)
+			continue;
+		struct view_page *p = memview_page(mv, v->num);
+		if (!p)
+			p = insert_page(mv, v->num);
+		if (v->known)
+			memcpy(p->known, v->known, sizeof(p->known));
+		else
+			memset(p->known, 0, sizeof(p->known));
+		free(p->stale);
+		p->stale = NULL;
+		if (v->stale) {
+			p->stale = malloc(sizeof(p->known));
+			DJ_ASSERT(p->stale, "out of memory");
+			memcpy(p->stale, v->stale, sizeof(p->known));
+		}
+		if (v->own) {
+			if (!p->own)
+				make_own(mv, p);
+			memcpy(p->own, v->own, UNDO_PAGE);
+			if (mv->owner[p->num % SHADOW_PAGES] == NULL)
+				mv->owner[p->num % SHADOW_PAGES] = &contested;
+		} else {
+			free(p->own);
+			p->own = NULL;
+			mv->owner[p->num % SHADOW_PAGES] = p;
+		}
+		p->epoch = p->store_epoch = 0;
+	}
+}
+
+/* ---- accesses ------------------------------------------------------------------------ */
+
+/* A piece of an access within one line; from: its data in the shadow. */
+struct piece {
+	uint64_t addr, mask;
+	unsigned size, line;
+	uint64_t index; /* in the shadow */
+};
+
+static bool next_piece(struct piece *pc, uint64_t addr, unsigned size, unsigned *done)
+{
+	if (*done >= size)
+		return false;
+	pc->addr = addr + *done;
+	pc->size = 64 - (pc->addr & 63);
+	if (pc->size > size - *done)
+		pc->size = size - *done;
+	pc->mask = memview_mask(pc->addr, pc->size);
+	pc->line = pc->addr >> 6 & 63;
+	pc->index = (uint64_t)(uint32_t)addr + *done;
+	*done += pc->size;
+	return true;
+}
+
+static bool in_slack(const struct piece *pc)
+{
+	return pc->index >= 1ULL << 32;
+}
+
+/* Mark a piece known; note() first. Bytes in the slack are not where their page looks. */
+static void mark_known(struct memview *mv, struct view_page *p, const struct piece *pc)
+{
+	if (in_slack(pc) && !p->own)
+		make_own(mv, p);
+	p->known[pc->line] |= pc->mask;
+	if (p->stale)
+		p->stale[pc->line] &= ~pc->mask;
+}
+
+void memview_load_slow(struct memview *mv, uint64_t addr, unsigned size)
+{
+	struct piece pc;
+
+	for (unsigned done = 0; next_piece(&pc, addr, size, &done);) {
+		struct view_page *p = get_page(mv, pc.addr >> 12);
+		const uint8_t *now = mv->th->e->shadow + pc.index;
+		if ((p->known[pc.line] & pc.mask) != pc.mask) {
+			note(mv, p);
+			mark_known(mv, p, &pc);
+		}
+		if (p->own && memcmp(p->own + pc.addr % UNDO_PAGE, now, pc.size)) {
+			note(mv, p);
+			memcpy(p->own + pc.addr % UNDO_PAGE, now, pc.size);
+		}
+	}
+	if (mv->nwatches)
+		watch_read(mv, addr, size);
+}
+
+void memview_before_store_slow(struct memview *mv, uint64_t addr, unsigned size)
+{
+	struct piece pc;
+
+	mv->slow_store = false;
+	if (mv->nwatches)
+		mv->slow_store = watch_before(mv, addr, size);
+	for (unsigned done = 0; next_piece(&pc, addr, size, &done);) {
+		struct view_page *p = get_page(mv, pc.addr >> 12);
+		if (p->own || (p->known[pc.line] & pc.mask) != pc.mask) {
+			note(mv, p);
+			mark_known(mv, p, &pc);
+		}
+		if (!mv->all_own)
+			note_shadow(mv, pc.index / UNDO_PAGE);
+		if (p->own) {
+			mv->slow_store = true;
+		} else {
+			note(mv, p);
+			p->store_epoch = mv->epoch;
+		}
+	}
+}
+
+/* Bytes came to [addr, addr+size): keep pages' own data in step. */
+static void write_own(struct memview *mv, uint64_t addr, unsigned size, const uint8_t *bytes)
+{
+	struct piece pc;
+
+	for (unsigned done = 0; next_piece(&pc, addr, size, &done);) {
+		struct view_page *p = get_page(mv, pc.addr >> 12);
+		if (p->own)
+			memcpy(p->own + pc.addr % UNDO_PAGE, bytes + (pc.addr - addr), pc.size);
+	}
+}
+
+void memview_after_store_slow(struct memview *mv, uint64_t addr, unsigned size,
+			      const uint8_t *bytes)
+{
+	mv->slow_store = false;
+	write_own(mv, addr, size, bytes);
+	if (mv->nwatches)
+		watch_after(mv, addr, size, false);
+}
+
+/* The line's bytes, known from now on, also in the shadow. */
+static void put(struct memview *mv, uint64_t addr, const uint8_t *bytes, unsigned size)
+{
+	struct piece pc;
+
+	for (unsigned done = 0; next_piece(&pc, addr, size, &done);) {
+		struct view_page *p = get_page(mv, pc.addr >> 12);
+		note(mv, p);
+		note_shadow(mv, pc.index / UNDO_PAGE);
+		memcpy(mv->th->e->shadow + pc.index, bytes + (pc.addr - addr), pc.size);
+		mark_known(mv, p, &pc);
+		if (p->own)
+			memcpy(p->own + pc.addr % UNDO_PAGE, bytes + (pc.addr - addr), pc.size);
+	}
+}
+
+void memview_import(struct memview *mv, uint64_t addr, const uint8_t *line)
+{
+	bool watched = mv->nwatches && watch_before(mv, addr, DJ_LINE);
+
+	put(mv, addr, line, DJ_LINE);
+	if (watched)
+		watch_after(mv, addr, DJ_LINE, true);
+}
+
+/* ---- what others do to memory ----------------------------------------------------------- */
+
+static void forget_page(struct memview *mv, struct view_page *p)
+{
+	note(mv, p);
+	remove_page(mv, p);
+}
+
+/* Call fn for each existing page in the range; fn may remove it. */
+static void each_page(struct memview *mv, uint64_t first, uint64_t last,
+		      void (*fn)(struct memview *mv, struct view_page *p))
+{
+	if (last - first < mv->npages) {
+		for (uint64_t n = first;; n++) {
+			struct view_page *p = memview_page(mv, n);
+			if (p)
+				fn(mv, p);
+			if (n == last)
+				return;
+		}
+	}
+	for (size_t i = 0; i < mv->hash_size; i++) {
+		for (struct view_page *p = mv->hash[i], *next; p; p = next) {
+			next = p->hash_next;
+			if (p->num >= first && p->num <= last)
+				fn(mv, p);
+		}
+	}
+}
+
+void memview_forget(struct memview *mv, uint64_t addr, uint64_t length)
+{
+	if (length && mv->npages)
+		each_page(mv, addr >> 12, (addr + length - 1) >> 12, forget_page);
+}
+
+void memview_forget_all(struct memview *mv)
+{
+	each_page(mv, 0, UINT64_MAX, forget_page);
+	for (uint64_t i = 0; i <= SHADOW_PAGES; i++)
+		if (mv->shadow_epoch[i])
+			note_shadow(mv, i);
+}
+
+void memview_stale(struct memview *mv, uint64_t addr, uint64_t length)
+{
+	struct piece pc;
+
+	/* beyond this nobody looks: a system call that writes more is cut short */
+	if (length > 16u << 20)
+		length = 16u << 20;
+	for (unsigned done = 0; next_piece(&pc, addr, (unsigned)length, &done);) {
+		struct view_page *p = get_page(mv, pc.addr >> 12);
+		note(mv, p);
+		if (!p->stale) {
+			p->stale = calloc(UNDO_WORDS, sizeof(*p->stale));
+			DJ_ASSERT(p->stale, "out of memory");
+		}
+		p->known[pc.line] &= ~pc.mask;
+		p->stale[pc.line] |= pc.mask;
+	}
+}
+
+/* ---- reading ----------------------------------------------------------------------------- */
+
+enum memview_byte memview_state(const struct view_page *p, unsigned off)
+{
+	if (!p)
+		return VIEW_UNTOUCHED;
+	if (p->known[off / 64] >> off % 64 & 1)
+		return VIEW_KNOWN;
+	return p->stale && p->stale[off / 64] >> off % 64 & 1 ? VIEW_STALE : VIEW_UNTOUCHED;
+}
+
+const uint8_t *memview_data(const struct memview *mv, const struct view_page *p)
+{
+	if (p->own)
+		return p->own;
+	return mv->th->e->shadow + p->num % SHADOW_PAGES * UNDO_PAGE;
+}
+
+/* Part of one page. */
+static size_t read_page(struct memview *mv, uint64_t addr, uint8_t *buf, size_t len)
+{
+	struct view_page *p = memview_page(mv, addr >> 12);
+	uint8_t fall[UNDO_PAGE];
+	size_t nfall = 0, i;
+	bool asked = false;
+
+	for (i = 0; i < len; i++) {
+		unsigned off = (addr + i) % UNDO_PAGE;
+		enum memview_byte state = memview_state(p, off);
+		if (state == VIEW_KNOWN) {
+			buf[i] = memview_data(mv, p)[off];
+			continue;
+		}
+		if (state == VIEW_STALE)
+			break;
+		if (!asked) {
+			/* from here to the end of the wanted part in one go */
+			nfall = i + space_contents(mv->th->space, mv->th->trace, addr + i,
+						   fall + i, len - i);
+			asked = true;
+		}
+		if (i >= nfall)
+			break;
+		buf[i] = fall[i];
+	}
+	return i;
+}
+
+size_t memview_read(struct memview *mv, uint64_t addr, void *buf, size_t len)
+{
+	size_t done = 0;
+
+	while (done < len && addr + done >= addr) {
+		size_t n = UNDO_PAGE - (addr + done) % UNDO_PAGE;
+		if (n > len - done)
+			n = len - done;
+		size_t got = read_page(mv, addr + done, (uint8_t *)buf + done, n);
+		done += got;
+		if (got < n)
+			break;
+	}
+	return done;
+}
+
+/* ---- in a throw-away copy ------------------------------------------------------------------ */
+
+void memview_fill(struct memview *mv, uint64_t addr, unsigned size)
+{
+	struct piece pc;
+	uint8_t bytes[64];
+
+	for (unsigned done = 0; next_piece(&pc, addr, size, &done);) {
+		struct view_page *p = memview_page(mv, pc.addr >> 12);
+		if (p && !p->own && !in_slack(&pc) && (p->known[pc.line] & pc.mask) == pc.mask)
+			continue;
+		if (memview_read(mv, pc.addr, bytes, pc.size) != pc.size)
+			emu_raise(mv->th->e, EMU_STOP_FAULT, "memory at 0x%llx is not in the trace",
+				  (unsigned long long)pc.addr);
+		note_shadow(mv, pc.index / UNDO_PAGE);
+		memcpy(mv->th->e->shadow + pc.index, bytes, pc.size);
+	}
+}
+
+void memview_write(struct memview *mv, uint64_t addr, const uint8_t *bytes, size_t len)
+{
+	while (len) {
+		unsigned n = 64 - (addr & 63);
+		if (n > len)
+			n = (unsigned)len;
+		put(mv, addr, bytes, n);
+		addr += n;
+		bytes += n;
+		len -= n;
+	}
+}

@@ -1,0 +1,135 @@
+/*
+ * One thread of a trace being replayed: an emulator, a cursor over the thread's records, and
+ * the rules by which records change the emulated thread.
+ *
+ * A thread is always at a position (steps, signals, rep): instructions executed, signals
+ * delivered since the last of them, iterations done of the REP instruction under way;
+ * positions compare in that order. At a position every record that has its place before
+ * the next instruction and takes no step has been applied (mappings, code, registers), except
+ * a SIGNAL, whose delivery is a step of its own, and IMPORTs, which wait for the
+ * instruction they belong to.
+ *
+ * Verification runs a thread without a memory view (mem is NULL) and at full speed. For
+ * a debugger, replay.c gives it one (memview.h), through which every access and import goes.
+ */
+#ifndef DEJA_REPLAYER_THREAD_H
+#define DEJA_REPLAYER_THREAD_H
+
+#include "format/trace.h"
+#include "replayer/code.h"
+#include "replayer/emu.h"
+#include "replayer/replay.h"
+
+struct memview;
+
+struct thread_import {
+	uint8_t ordinal;
+	uint64_t addr;
+	uint8_t line[DJ_LINE];
+};
+
+/* Why thread_run() came back. */
+enum thread_stop {
+	THREAD_LIMIT,	/* at the wanted position */
+	THREAD_EVENT,	/* before or after an event it was asked to stop at: th->event */
+	THREAD_BREAK,	/* e->stop_at said yes */
+	THREAD_REQUEST, /* e->stop_requested was set by a hook */
+	THREAD_END,	/* at the end of the thread's history */
+	THREAD_FAILED,	/* divergence (th->div.found) or damage; th->err says what */
+};
+
+/* Events thread_run() stops at if asked; before the event unless it says otherwise. */
+enum {
+	THREAD_EV_SYSCALL = 1,	/* before a system call */
+	THREAD_EV_RETURN = 2,	/* after it */
+	THREAD_EV_SIGNAL = 4,	/* before a signal's delivery */
+	THREAD_EV_EXEC = 8,	/* after the image was replaced */
+};
+
+struct thread {
+	struct dj_trace *trace;
+	size_t index;
+	const struct dj_thread_info *info;
+	struct emu *e;
+	struct space *space;
+	struct space_names *names;
+	struct memview *mem;
+
+	struct dj_cursor *cur;
+	const struct dj_record *next; /* not yet applied; NULL at the end of the stream */
+	struct dj_mark first_mark, next_mark, imports_mark; /* before the first record, next,
+							     * the first of imports[] */
+	bool damaged;		      /* the stream ended in damage: th->err */
+
+	struct thread_import *imports; /* for the next instruction or iteration */
+	size_t nimports, imports_cap, used;
+	uint64_t imports_rep;
+
+	uint64_t events, event_steps; /* ordered events so far; e->steps after the last */
+	uint32_t signals;	      /* delivered at e->steps */
+	uint64_t signals_total;
+	uint64_t end_steps;	      /* history reaches here */
+	uint64_t resume_steps;	      /* stop_at is not to stop here: it has been asked */
+	bool exited;		      /* EXIT was passed */
+	int32_t status;
+
+	unsigned event;		   /* after THREAD_EVENT */
+	bool exec_passed;
+	uint64_t sysno;		   /* THREAD_EV_SYSCALL, _RETURN */
+	uint64_t last_sysno;	   /* of the last system call passed */
+	uint64_t count_imports, count_effects, count_digests;
+	struct replay_divergence div;
+	struct dj_error err;
+};
+
+struct thread_pos {
+	uint64_t steps, rep;
+	uint32_t signals;
+};
+
+static inline int thread_pos_cmp(const struct thread_pos *a, const struct thread_pos *b)
+{
+	if (a->steps != b->steps)
+		return a->steps < b->steps ? -1 : 1;
+	if (a->signals != b->signals)
+		return a->signals < b->signals ? -1 : 1;
+	return a->rep < b->rep ? -1 : a->rep > b->rep;
+}
+
+/* At the beginning of the thread's history. NULL with err on failure. */
+struct thread *thread_new(struct dj_trace *t, size_t index, struct space_names *names,
+			  struct dj_error *err);
+void thread_free(struct thread *th);
+
+/* Apply what belongs to the beginning; call once after thread_new (and setting mem). */
+enum thread_stop thread_begin(struct thread *th);
+/* Go back to the beginning, with everything as after thread_begin(). */
+enum thread_stop thread_restart(struct thread *th);
+
+void thread_pos(const struct thread *th, struct thread_pos *pos);
+/* The position as people see it: ordered events so far, instructions since the last. */
+void thread_seq(const struct thread *th, uint64_t *seq, uint64_t *within);
+
+/*
+ * Run forward to `to` (not before the current position), stopping earlier at the events in
+ * `events` or as enum thread_stop says. An event pending at the starting position is passed
+ * without stopping before it.
+ */
+enum thread_stop thread_run(struct thread *th, const struct thread_pos *to, unsigned events);
+
+/* The next smallest step: an instruction, an iteration, or a signal's delivery. */
+enum thread_stop thread_step(struct thread *th);
+
+/* A signal's delivery is the next step: its record, else NULL. */
+const struct dj_record *thread_signal_here(const struct thread *th);
+/* The next step is a system call: true, and its number. */
+bool thread_syscall_here(const struct thread *th, uint64_t *sysno);
+bool thread_at_end(const struct thread *th);
+
+/* A mark from which reading on gives this position's imports and what comes after. */
+const struct dj_mark *thread_mark(const struct thread *th);
+/* Put the cursor back to such a mark (NULL: the first record). With a mark, the emulator is at
+ * the mark's position already, and the records are read up to there. */
+int thread_restore_cursor(struct thread *th, const struct dj_mark *mark);
+
+#endif

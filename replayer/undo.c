@@ -1,0 +1,164 @@
+/*
+ * Undo logs: see undo.h.
+ */
+#include "replayer/undo.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const uint8_t zeros[UNDO_PAGE];
+
+void undo_init(struct undo *u)
+{
+	*u = (struct undo){0};
+}
+
+static void view_free(struct undo_view *v)
+{
+	free(v->own);
+	free(v->known);
+	free(v->stale);
+}
+
+void undo_free(struct undo *u)
+{
+	for (size_t i = 0; i < u->nshadow; i++)
+		free(u->shadow[i].data);
+	for (size_t i = 0; i < u->nview; i++)
+		view_free(&u->view[i]);
+	free(u->shadow);
+	free(u->view);
+	undo_init(u);
+}
+
+/* Room for one more in an array of `size`-byte elements. */
+static bool reserve(struct undo *u, void *array, size_t n, size_t *cap, size_t size)
+{
+	void **p = array;
+
+	if (n < *cap)
+		return true;
+	size_t grown = *cap ? *cap * 2 : 16;
+	void *q = realloc(*p, grown * size);
+	if (!q) {
+		u->failed = true;
+		return false;
+	}
+	u->bytes += (grown - *cap) * size;
+	*p = q;
+	*cap = grown;
+	return true;
+}
+
+/* A copy of `n` bytes, or NULL if they are all zero (or absent). */
+static void *keep(struct undo *u, const void *bytes, size_t n)
+{
+	if (!bytes || !memcmp(bytes, zeros, n))
+		return NULL;
+	void *copy = malloc(n);
+	if (!copy) {
+		u->failed = true;
+		return NULL;
+	}
+	memcpy(copy, bytes, n);
+	u->bytes += n;
+	return copy;
+}
+
+void undo_note_shadow(struct undo *u, uint64_t num, const uint8_t *data)
+{
+	if (!reserve(u, &u->shadow, u->nshadow, &u->shadow_cap, sizeof(*u->shadow)))
+		return;
+	u->shadow[u->nshadow++] =
+		(struct undo_shadow){.num = num, .data = keep(u, data, UNDO_PAGE)};
+	u->sorted = false;
+}
+
+void undo_note_view(struct undo *u, uint64_t num, bool existed, const uint8_t *own,
+		    const uint64_t *known, const uint64_t *stale)
+{
+	if (!reserve(u, &u->view, u->nview, &u->view_cap, sizeof(*u->view)))
+		return;
+	struct undo_view *v = &u->view[u->nview++];
+	*v = (struct undo_view){.num = num, .existed = existed};
+	v->known = keep(u, known, UNDO_WORDS * 8);
+	v->stale = keep(u, stale, UNDO_WORDS * 8);
+	if (own) {
+		v->own = malloc(UNDO_PAGE); /* zeros, too: NULL means something else */
+		if (v->own) {
+			memcpy(v->own, own, UNDO_PAGE);
+			u->bytes += UNDO_PAGE;
+		} else {
+			u->failed = true;
+		}
+	}
+	u->sorted = false;
+}
+
+static int by_shadow(const void *a, const void *b)
+{
+	const struct undo_shadow *x = a, *y = b;
+
+	return x->num < y->num ? -1 : x->num > y->num;
+}
+
+static int by_view(const void *a, const void *b)
+{
+	const struct undo_view *x = a, *y = b;
+
+	return x->num < y->num ? -1 : x->num > y->num;
+}
+
+static void sort(struct undo *u)
+{
+	if (u->sorted)
+		return;
+	if (u->nshadow)
+		qsort(u->shadow, u->nshadow, sizeof(*u->shadow), by_shadow);
+	if (u->nview)
+		qsort(u->view, u->nview, sizeof(*u->view), by_view);
+	u->sorted = true;
+}
+
+bool undo_has_shadow(struct undo *u, uint64_t num)
+{
+	struct undo_shadow key = {.num = num};
+
+	if (u->failed)
+		return true;
+	sort(u);
+	return u->nshadow && bsearch(&key, u->shadow, u->nshadow, sizeof(key), by_shadow);
+}
+
+void undo_merge(struct undo *older, struct undo *younger)
+{
+	sort(older);
+	older->failed |= younger->failed;
+	/* the old states stay where they are: only what they lack is added at the end */
+	size_t ns = older->nshadow, nv = older->nview;
+	for (size_t i = 0; i < younger->nshadow; i++) {
+		struct undo_shadow *s = &younger->shadow[i];
+		if (ns && bsearch(s, older->shadow, ns, sizeof(*s), by_shadow))
+			continue;
+		if (!reserve(older, &older->shadow, older->nshadow, &older->shadow_cap,
+			     sizeof(*s)))
+			break;
+		older->shadow[older->nshadow++] = *s;
+		older->bytes += s->data ? UNDO_PAGE : 0;
+		s->data = NULL;
+	}
+	for (size_t i = 0; i < younger->nview; i++) {
+		struct undo_view *v = &younger->view[i];
+		if (nv && bsearch(v, older->view, nv, sizeof(*v), by_view))
+			continue;
+		if (!reserve(older, &older->view, older->nview, &older->view_cap, sizeof(*v)))
+			break;
+		older->view[older->nview++] = *v;
+		older->bytes += (v->own ? UNDO_PAGE : 0) + (v->known ? UNDO_WORDS * 8 : 0) +
+				(v->stale ? UNDO_WORDS * 8 : 0);
+		v->own = NULL;
+		v->known = v->stale = NULL;
+	}
+	older->sorted = false;
+	undo_free(younger);
+}
