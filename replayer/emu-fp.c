@@ -207,8 +207,11 @@ COMPARE(comisd, 64, true)
 COMPARE(ucomiss, 32, false)
 COMPARE(ucomisd, 64, false)
 
-/* Dot products: bits 7..4 of the immediate choose products (others count as +0), bits 3..0
- * where the sum goes. Pairs are added first. */
+/*
+ * Dot products: bits 7..4 of the immediate choose products (others count as +0), bits 3..0 where
+ * the sum goes. Each element of the result is a sum of its own, which shows when there are
+ * several NaNs: which one wins was found out on the CPU, the manual leaves it open.
+ */
 static inline void dpps_do(struct emu *e, const struct uop *u, const union emu_vec *y)
 {
 	const union emu_vec *x = &e->cpu.v[u->b];
@@ -216,15 +219,17 @@ static inline void dpps_do(struct emu *e, const struct uop *u, const union emu_v
 	union emu_vec r;
 
 	for (unsigned k = 0; k < u->size / 4u; k += 4) {
-		uint32_t p[4], sum;
+		uint32_t p[4], t[4];
 		for (unsigned i = 0; i < 4; i++)
 			p[i] = u->imm >> (4 + i) & 1
 				       ? fp_mul32(&f, u, i, VD(x, k + i), VD(y, k + i))
 				       : 0;
-		sum = fp_add32(&f, u, 0, fp_add32(&f, u, 0, p[0], p[1]),
-			       fp_add32(&f, u, 0, p[2], p[3]));
 		for (unsigned i = 0; i < 4; i++)
+			t[i] = fp_add32(&f, u, i, p[i ^ 1], p[i]);
+		for (unsigned i = 0; i < 4; i++) {
+			uint32_t sum = fp_add32(&f, u, i, t[i], t[i ^ 2]);
 			VD(&r, k + i) = u->imm >> i & 1 ? sum : 0;
+		}
 	}
 	fp_commit(e, &f);
 	fp_put_packed(e, u, &r, u->size);
@@ -236,13 +241,14 @@ static inline void dppd_do(struct emu *e, const struct uop *u, const union emu_v
 	const union emu_vec *x = &e->cpu.v[u->b];
 	struct fp f = fp_begin(e);
 	union emu_vec r;
-	uint64_t p[2], sum;
+	uint64_t p[2];
 
 	for (unsigned i = 0; i < 2; i++)
 		p[i] = u->imm >> (4 + i) & 1 ? fp_mul64(&f, u, i, VQ(x, i), VQ(y, i)) : 0;
-	sum = fp_add64(&f, u, 0, p[0], p[1]);
-	for (unsigned i = 0; i < 2; i++)
+	for (unsigned i = 0; i < 2; i++) {
+		uint64_t sum = fp_add64(&f, u, i, p[i], p[i ^ 1]);
 		VQ(&r, i) = u->imm >> i & 1 ? sum : 0;
+	}
 	fp_commit(e, &f);
 	fp_put_packed(e, u, &r, 16);
 }

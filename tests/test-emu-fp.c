@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define SEED 4242u
-#define PER_FORM 250
+#define PER_FORM 500
 
 enum {
 	L = 1,	     /* legacy encoding exists */
@@ -153,7 +153,7 @@ static void encode(struct code *c, const struct op *o, struct form f, uint64_t *
 /* 32 bytes of elements as the instruction wants them (now and then of another kind). */
 static void fill(uint8_t *to, const struct op *o, uint64_t *seed, const uint8_t *near)
 {
-	int size = fp_rand(seed) % 32 ? o->size : 12 - (o->size & 12);
+	int size = fp_rand(seed) % 32 ? o->size : o->size == 4 ? 8 : 4;
 
 	for (int i = 0; i < 32; i += size) {
 		uint64_t x, n = 0;

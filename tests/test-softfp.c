@@ -333,8 +333,74 @@ static void test_unmasked(void)
 	sigaction(SIGFPE, &old, NULL);
 	CU_ASSERT_EQUAL(bad, 0);
 }
+
+/* Packed: the elements' flags together decide. */
+#define CPU_PACKED(NAME)                                                                           \
+	static void cpu_##NAME(const uint32_t *a, const uint32_t *b, uint32_t *csr)                \
+	{                                                                                          \
+		__m128i x = _mm_loadu_si128((const void *)a);                                      \
+		__asm__ volatile(AROUND(#NAME " %[y], %[x]")                                       \
+				 : [x] "+x"(x), [csr] "+m"(*csr)                                   \
+				 : [y] "x"(_mm_loadu_si128((const void *)b)),                      \
+				   [own] "m"(default_csr));                                        \
+	}
+CPU_PACKED(addps)
+CPU_PACKED(mulps)
+CPU_PACKED(divps)
+CPU_PACKED(sqrtps)
+
+static void test_unmasked_packed(void)
+{
+	static const struct {
+		void (*cpu)(const uint32_t *, const uint32_t *, uint32_t *);
+		fn *soft;
+	} packed[] = {{cpu_addps, soft_add32},
+		      {cpu_mulps, soft_mul32},
+		      {cpu_divps, soft_div32},
+		      {cpu_sqrtps, soft_sqrt32}};
+	struct sigaction sa = {.sa_sigaction = on_fpe, .sa_flags = SA_SIGINFO | SA_NODEFER}, old;
+	static uint64_t seed = SEED + 2;
+	static uint32_t in[2][4], csr, a, b, all;
+	static unsigned bad, k;
+	static int n;
+
+	if (!have_cpu())
+		return;
+	sigaction(SIGFPE, &sa, &old);
+	for (k = 0; k < 4; k++) {
+		for (n = 0; n < CASES / 5; n++) {
+			all = 0;
+			csr = fp_rand_csr(&seed) & ~(fp_rand(&seed) & fp_rand(&seed) & 0x1f80);
+			for (int i = 0; i < 4; i++) {
+				bool tame = fp_rand(&seed) & 1;
+				in[0][i] = (uint32_t)fp_rand_operand(&seed, 23, 8, 0x3f800000);
+				in[1][i] = (uint32_t)fp_rand_operand(&seed, 23, 8, in[0][i]);
+				if (tame)
+					in[0][i] = in[1][i] = 0x3f800000;
+				b = csr & ~SFP_FLAGS;
+				packed[k].soft(in[0][i], in[1][i], 0, &b);
+				all |= b & SFP_FLAGS;
+			}
+			a = csr;
+			bool fault = sigsetjmp(back, 1);
+			if (!fault)
+				packed[k].cpu(in[0], in[1], &a);
+			else
+				a = fault_csr;
+			bool want = raises(csr, all, &b);
+			if ((fault != want || a != b) && bad++ < 10)
+				fprintf(stderr, "\npacked %u: %#x to %#x (%d), ours %#x (%d)", k,
+					csr, a, fault, b, want);
+		}
+	}
+	sigaction(SIGFPE, &old, NULL);
+	CU_ASSERT_EQUAL(bad, 0);
+}
 #else
 static void test_unmasked(void)
+{
+}
+static void test_unmasked_packed(void)
 {
 }
 #endif
@@ -349,6 +415,7 @@ int main(void)
 	suite = CU_add_suite("softfp", NULL, NULL);
 	CU_add_test(suite, "results and flags", test_masked);
 	CU_add_test(suite, "unmasked exceptions", test_unmasked);
+	CU_add_test(suite, "unmasked exceptions, packed", test_unmasked_packed);
 	CU_basic_set_mode(CU_BRM_VERBOSE);
 	CU_basic_run_tests();
 	unsigned failed = CU_get_number_of_failures();
