@@ -299,7 +299,7 @@ static int map_file(struct dj_trace *t, struct dj_error *err)
 	void *p;
 
 	if (fd < 0)
-		return dj_fail_errno(err, 2, "%s", t->path);
+		return dj_fail_errno(err, 1, "cannot open %s", t->path);
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
 		close(fd);
 		return S_ISDIR(st.st_mode)

@@ -1,0 +1,182 @@
+/* What the commands share (cli/cli.h). */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void cli_warn(const char *fmt, ...)
+{
+	va_list ap;
+
+	fflush(stdout); /* in order, when both go to the same place */
+	fputs("deja: ", stderr);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+}
+
+int cli_error(const struct dj_error *err)
+{
+	cli_warn("%s", err->text);
+	return err->exit_status ? err->exit_status : CLI_USAGE;
+}
+
+int cli_usage(const char *command, const char *fmt, ...)
+{
+	char text[400];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	cli_warn("%s: %s (deja %s --help shows how it is used)", command, text, command);
+	return CLI_USAGE;
+}
+
+int cli_bad_option(const char *command, int argc, char **argv, int what)
+{
+	const char *arg = optind > 0 && optind <= argc ? argv[optind - 1] : "";
+	const char short_name[] = { '-', (char)optopt, 0 };
+	bool is_long = !strncmp(arg, "--", 2);
+
+	return cli_usage(command, what == ':' ? "option %s needs an argument" : "bad option %s",
+			 is_long || !optopt ? arg : short_name);
+}
+
+/* mkdir -p */
+static int make_dirs(char *path, struct dj_error *err)
+{
+	for (char *p = path + 1;; p++) {
+		char c = *p;
+
+		if (c != '/' && c != 0)
+			continue;
+		*p = 0;
+		if (mkdir(path, 0777) && errno != EEXIST)
+			return dj_fail_errno(err, 1, "cannot make directory %s", path);
+		*p = c;
+		if (!c)
+			return 0;
+	}
+}
+
+static const char *env(const char *name)
+{
+	const char *value = getenv(name);
+
+	return value && *value ? value : NULL;
+}
+
+char *cli_trace_dir(bool create, struct dj_error *err)
+{
+	const char *base;
+	char *dir = NULL;
+	int n;
+
+	if ((base = env("DEJA_TRACE_DIR"))) {
+		n = asprintf(&dir, "%s", base);
+	} else if ((base = env("XDG_DATA_HOME"))) {
+		n = asprintf(&dir, "%s/deja", base);
+	} else if ((base = env("HOME"))) {
+		n = asprintf(&dir, "%s/.local/share/deja", base);
+	} else {
+		dj_fail(err, 1, "no place for traces: none of DEJA_TRACE_DIR, XDG_DATA_HOME and "
+			"HOME is set");
+		return NULL;
+	}
+	if (n < 0) {
+		dj_fail(err, 1, "out of memory");
+		return NULL;
+	}
+	if (create && make_dirs(dir, err)) {
+		free(dir);
+		return NULL;
+	}
+	return dir;
+}
+
+char *cli_trace_path(const char *named, struct dj_error *err)
+{
+	char *path = NULL, *dir;
+	int n;
+
+	if (named) {
+		path = strdup(named);
+		if (!path)
+			dj_fail(err, 1, "out of memory");
+		return path;
+	}
+	dir = cli_trace_dir(false, err);
+	if (!dir)
+		return NULL;
+	n = asprintf(&path, "%s/latest", dir);
+	free(dir);
+	if (n < 0) {
+		dj_fail(err, 1, "out of memory");
+		return NULL;
+	}
+	if (access(path, F_OK)) {
+		dj_fail(err, 1, "no trace named, and there is no latest one (%s)", path);
+		free(path);
+		return NULL;
+	}
+	return path;
+}
+
+struct dj_trace *cli_open_trace(const char *command, int argc, char **argv, int *status)
+{
+	struct dj_error err = { 0 };
+	struct dj_trace *t;
+	char *path;
+
+	if (argc - optind > 1) {
+		*status = cli_usage(command, "one trace at a time, not also %s", argv[optind + 1]);
+		return NULL;
+	}
+	path = cli_trace_path(optind < argc ? argv[optind] : NULL, &err);
+	t = path ? dj_trace_open(path, &err) : NULL;
+	free(path);
+	if (!t) {
+		*status = cli_error(&err);
+		return NULL;
+	}
+	if (dj_trace_damage(t))
+		cli_warn("%s: %s", dj_trace_path(t), dj_trace_damage(t));
+	*status = CLI_GOOD;
+	return t;
+}
+
+bool cli_number(const char *text, uint64_t *value)
+{
+	char *end;
+
+	errno = 0;
+	*value = strtoull(text, &end, 0);
+	return *text >= '0' && *text <= '9' && !*end && !errno;
+}
+
+void cli_put(const char *text)
+{
+	for (; *text; text++)
+		putchar((unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text);
+}
+
+int cli_finish(int status)
+{
+	bool bad = ferror(stdout);
+	int saved = errno;
+
+	errno = 0;
+	if (fclose(stdout))
+		bad = true;
+	if (!bad)
+		return status;
+	cli_warn("cannot write standard output: %s", strerror(errno ? errno : saved));
+	return status ? status : CLI_USAGE;
+}

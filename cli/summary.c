@@ -1,0 +1,185 @@
+/* Adding up a trace (cli/summary.h). */
+#include "cli/summary.h"
+
+#include "insn/insn.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+static int no_memory(struct dj_error *err)
+{
+	return dj_fail(err, 1, "out of memory");
+}
+
+/* The decoder's own name of the instruction; what it does not know, as Capstone calls it. */
+static void mnemonic_of(const struct dj_record *rec, char *buf, size_t size)
+{
+	struct insn in;
+	char text[160];
+
+	memset(&in, 0, sizeof(in));
+	if (insn_decode(&in, rec->insn, rec->insn_len, 0) > 0 && in.id != INSN_EVEX) {
+		snprintf(buf, size, "%s", insn_id_name(in.id));
+		return;
+	}
+	memcpy(in.bytes, rec->insn, rec->insn_len);
+	in.len = rec->insn_len;
+	insn_text(&in, false, text, sizeof(text));
+	text[strcspn(text, " \t")] = 0;
+	snprintf(buf, size, "%.*s", (int)size - 1, text[0] ? text : "?");
+}
+
+static int count_effect(struct summary *s, const struct dj_record *rec, struct dj_error *err)
+{
+	char name[sizeof(s->effects->mnemonic)];
+	struct summary_effect *e;
+
+	mnemonic_of(rec, name, sizeof(name));
+	for (size_t i = 0; i < s->neffects; i++) {
+		e = &s->effects[i];
+		if (e->why == rec->why && !strcmp(e->mnemonic, name)) {
+			e->count++;
+			return 0;
+		}
+	}
+	e = realloc(s->effects, (s->neffects + 1) * sizeof(*e));
+	if (!e)
+		return no_memory(err);
+	s->effects = e;
+	e += s->neffects++;
+	memcpy(e->mnemonic, name, sizeof(name));
+	e->why = rec->why;
+	e->count = 1;
+	return 0;
+}
+
+static int add_thread(struct summary *s, struct summary_thread *th, struct dj_cursor *c,
+		      struct dj_error *err)
+{
+	const struct dj_record *rec;
+
+	while ((rec = dj_cursor_next(c, err))) {
+		s->records++;
+		s->by_kind[rec->kind]++;
+		th->exited = rec->kind == DJ_REC_EXIT;
+		if (rec->kind == DJ_REC_EFFECTS && count_effect(s, rec, err))
+			return -1;
+		if (rec->kind == DJ_REC_EXIT)
+			th->status = rec->status;
+		if (rec->kind == DJ_REC_END) {
+			free(th->stopped);
+			th->stopped = strdup(rec->name ? rec->name : "");
+			if (!th->stopped)
+				return no_memory(err);
+		}
+	}
+	return err->text[0] ? -1 : 0;
+}
+
+static int by_count(const void *a, const void *b)
+{
+	const struct summary_effect *x = a, *y = b;
+
+	if (x->count != y->count)
+		return x->count < y->count ? 1 : -1;
+	return strcmp(x->mnemonic, y->mnemonic);
+}
+
+int summary_make(struct summary *s, struct dj_trace *t, struct dj_error *err)
+{
+	int r = 0;
+
+	*s = (struct summary){ 0 };
+	s->nthreads = dj_trace_threads(t);
+	s->threads = calloc(s->nthreads ? s->nthreads : 1, sizeof(*s->threads));
+	if (!s->threads) {
+		s->nthreads = 0;
+		return no_memory(err);
+	}
+	for (size_t i = 0; i < s->nthreads; i++) {
+		struct summary_thread *th = &s->threads[i];
+		struct dj_cursor *c;
+
+		th->info = dj_trace_thread(t, i);
+		th->steps = th->info->last_steps - th->info->first_steps;
+		s->steps += th->steps;
+		c = r ? NULL : dj_cursor_new(t, i, err);
+		if (c ? add_thread(s, th, c, err) : !r)
+			r = -1;
+		dj_cursor_free(c);
+	}
+	if (s->neffects)
+		qsort(s->effects, s->neffects, sizeof(*s->effects), by_count);
+	return r;
+}
+
+void summary_free(struct summary *s)
+{
+	for (size_t i = 0; i < s->nthreads; i++)
+		free(s->threads[i].stopped);
+	free(s->threads);
+	free(s->effects);
+}
+
+void summary_status_text(int32_t status, char *buf, size_t size)
+{
+	if (WIFEXITED(status))
+		snprintf(buf, size, "exited with status %d", WEXITSTATUS(status));
+	else if (WIFSIGNALED(status))
+		snprintf(buf, size, "killed by signal %d (%s)", WTERMSIG(status),
+			 strsignal(WTERMSIG(status)));
+	else
+		snprintf(buf, size, "ended with wait status %#x", (unsigned)status);
+}
+
+void summary_end_text(const struct summary *s, const struct dj_trace *t, char *buf, size_t size)
+{
+	for (size_t i = 0; i < s->nthreads; i++) {
+		if (s->threads[i].stopped) {
+			snprintf(buf, size, "recording stopped before it ended: %s",
+				 s->threads[i].stopped);
+			return;
+		}
+	}
+	if (dj_trace_end(t)->present)
+		summary_status_text(dj_trace_end(t)->status, buf, size);
+	else
+		snprintf(buf, size, "recording was cut off");
+}
+
+char *summary_command(const struct dj_trace *t)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				    "0123456789%+,-./:=@_^";
+	char *text = NULL;
+	size_t len = 0;
+	FILE *f = open_memstream(&text, &len);
+
+	if (!f)
+		return NULL;
+	for (const char *const *a = dj_trace_meta(t)->argv; *a; a++) {
+		if (a != dj_trace_meta(t)->argv)
+			putc(' ', f);
+		if (**a && !(*a)[strspn(*a, plain)]) {
+			fputs(*a, f);
+			continue;
+		}
+		putc('\'', f);
+		for (const char *p = *a; *p; p++) {
+			if (*p == '\'')
+				fputs("'\\''", f);
+			else if ((unsigned char)*p < ' ' || *p == 0x7f)
+				putc('?', f); /* one line stays one line */
+			else
+				putc(*p, f);
+		}
+		putc('\'', f);
+	}
+	if (fclose(f)) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}

@@ -1,0 +1,46 @@
+/*
+ * What a trace adds up to: records by kind, instructions recorded by side effects, how the
+ * threads ended. Found by walking all records once.
+ */
+#ifndef DEJA_CLI_SUMMARY_H
+#define DEJA_CLI_SUMMARY_H
+
+#include "format/trace.h"
+
+/* Instructions recorded by side effects, of one mnemonic and for one reason. */
+struct summary_effect {
+	char mnemonic[24];
+	uint8_t why;
+	uint64_t count;
+};
+
+struct summary_thread {
+	const struct dj_thread_info *info;
+	uint64_t steps; /* instructions in the trace */
+	bool exited;	/* its last record is EXIT, with: */
+	int32_t status;
+	char *stopped;	/* the reason if its last record is END, else NULL */
+};
+
+struct summary {
+	uint64_t steps, records;
+	uint64_t by_kind[DJ_REC_KINDS];
+	struct summary_thread *threads;
+	size_t nthreads;
+	struct summary_effect *effects; /* most frequent first */
+	size_t neffects;
+};
+
+/* -1 with err on malformed records: what was found up to there is in `s` all the same. */
+int summary_make(struct summary *s, struct dj_trace *t, struct dj_error *err);
+void summary_free(struct summary *s);
+
+/* How a process or thread ended, from its wait(2) status: "exited with status 3"... */
+void summary_status_text(int32_t status, char *buf, size_t size);
+/* How the whole recording ended. */
+void summary_end_text(const struct summary *s, const struct dj_trace *t, char *buf, size_t size);
+
+/* The command line as a shell would take it; a new string. */
+char *summary_command(const struct dj_trace *t);
+
+#endif
