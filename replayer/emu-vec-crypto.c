@@ -18,12 +18,12 @@
 
 static inline uint32_t rol32(uint32_t x, unsigned n)
 {
-	return x << n | x >> (32 - n);
+	return x << n | x >> (-n & 31);
 }
 
 static inline uint32_t ror32(uint32_t x, unsigned n)
 {
-	return x >> n | x << (32 - n);
+	return x >> n | x << (-n & 31);
 }
 
 /* ---- tables ----------------------------------------------------------------------------------- */
@@ -184,7 +184,7 @@ VEC_ANY_XY(GF2P8MULB)
 /* Bit i of the result is the parity of x and the matrix's byte 7 - i. */
 static inline uint8_t affine(uint64_t matrix, unsigned x, unsigned imm)
 {
-	uint64_t p = matrix & x * 0x0101010101010101;
+	uint64_t p = matrix & x * 0x0101010101010101ULL;
 
 	p ^= p >> 4;
 	p ^= p >> 2;

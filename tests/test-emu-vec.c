@@ -242,7 +242,7 @@ static void test_all(void)
 					     (c.map == 2 && c.opcode >= 0x90 && c.opcode <= 0x93);
 				int wanted = picky ? 10 * RUNS : RUNS;
 
-				for (int i = 0, hits = 0; i < wanted && hits + 30 > i; i++, runs++)
+				for (int i = 0, hits = 0; i < wanted && 3 * hits + 30 > i; i++, runs++)
 					hits += run_one(&c) || picky;
 			}
 	printf("%u runs\n", runs);
