@@ -28,7 +28,7 @@ struct s80 s80_from_f32(struct s80_ctx *c, uint32_t bits)
 	return widen(c, bits >> 31, bits >> 23 & 0xff, bits & 0x7fffff, 23, 0xff, 127);
 }
 
-struct s80 s80_from_f64(struct s80_ctx *c, uint64_t bits)
+struct s80 s80_from_odd_f64(struct s80_ctx *c, uint64_t bits)
 {
 	return widen(c, bits >> 63, bits >> 52 & 0x7ff, bits & 0xfffffffffffff, 52, 0x7ff, 1023);
 }
@@ -40,17 +40,6 @@ struct s80 s80_from_int(int64_t v)
 	uint64_t m = v < 0 ? -(uint64_t)v : (uint64_t)v;
 	int shift = __builtin_clzll(m);
 	return s80_make(v < 0, S80_BIAS + 63 - shift, m << shift);
-}
-
-struct s80 s80_loaded(struct s80_ctx *c, struct s80 a)
-{
-	if (c->de) {
-		c->fl |= S80_DE;
-	} else if ((a.se & 0x7fff) == 0x7fff && a.mant != S80_TOP && !(a.mant & S80_TOP >> 1)) {
-		c->fl |= S80_IE;
-		a.mant |= S80_TOP >> 1;
-	}
-	return a;
 }
 
 /* ---- out --------------------------------------------------------------------------------- */

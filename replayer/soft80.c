@@ -158,6 +158,19 @@ struct s80 s80_round(struct s80_ctx *c, bool sign, int exp, uint64_t hi, uint64_
 	return s80_make(sign, exp, hi);
 }
 
+/* Round under precision control. The common case, full precision to nearest and no exponent near
+ * an end, has no branch that depends on the value. */
+static inline struct s80 finish(struct s80_ctx *c, bool sign, int exp, uint64_t hi, uint64_t lo)
+{
+	if (__builtin_expect((c->cw & 0xf00) != 0x300 || exp < 1 || exp > 0x7ffd, 0))
+		return s80_round(c, sign, exp, hi, lo, controlled(c));
+	unsigned up = (lo > S80_TOP) | ((lo == S80_TOP) & (unsigned)(hi & 1));
+	c->fl |= (uint16_t)((lo != 0) * S80_PE | up * S80_C1);
+	hi += up;
+	unsigned carry = up & (hi == 0);
+	return s80_make(sign, exp + (int)carry, hi | (uint64_t)carry << 63);
+}
+
 /* ---- special operands ------------------------------------------------------------------ */
 
 /* Which NaN comes out (SDM vol. 1 table 4-7, x87 column). */
@@ -230,7 +243,7 @@ static inline struct s80 add_mags(struct s80_ctx *c, bool sign, bool minus, int 
 			s = s >> 1 | (s & 1) | (u128)1 << 127;
 			ea++;
 		}
-		return s80_round(c, sign, ea, (uint64_t)(s >> 64), (uint64_t)s, controlled(c));
+		return finish(c, sign, ea, (uint64_t)(s >> 64), (uint64_t)s);
 	}
 	u128 s = a - b;
 	if (s == 0)
@@ -239,7 +252,7 @@ static inline struct s80 add_mags(struct s80_ctx *c, bool sign, bool minus, int 
 	unsigned n = hi ? (unsigned)__builtin_clzll(hi) :
 			  64 + (unsigned)__builtin_clzll((uint64_t)s);
 	s <<= n;
-	return s80_round(c, sign, ea - (int)n, (uint64_t)(s >> 64), (uint64_t)s, controlled(c));
+	return finish(c, sign, ea - (int)n, (uint64_t)(s >> 64), (uint64_t)s);
 }
 
 static struct s80 add_special(struct s80_ctx *c, struct s80 a, struct s80 b, bool flip)
@@ -260,9 +273,9 @@ static struct s80 add_special(struct s80_ctx *c, struct s80 a, struct s80 b, boo
 	if (x.cls == S80_ZERO && y.cls == S80_ZERO)
 		return s80_make(x.sign == y.sign ? x.sign : s80_rc(c->cw) == 1, 0, 0);
 	if (x.cls == S80_ZERO)
-		return s80_round(c, y.sign, y.exp, y.mant, 0, controlled(c));
+		return finish(c, y.sign, y.exp, y.mant, 0);
 	if (y.cls == S80_ZERO)
-		return s80_round(c, x.sign, x.exp, x.mant, 0, controlled(c));
+		return finish(c, x.sign, x.exp, x.mant, 0);
 	return add_mags(c, x.sign, x.sign != y.sign, x.exp, x.mant, y.exp, y.mant);
 }
 
@@ -293,7 +306,7 @@ static inline struct s80 mul_mags(struct s80_ctx *c, bool sign, int exp, uint64_
 		exp++;
 	else
 		p <<= 1;
-	return s80_round(c, sign, exp, (uint64_t)(p >> 64), (uint64_t)p, controlled(c));
+	return finish(c, sign, exp, (uint64_t)(p >> 64), (uint64_t)p);
 }
 
 struct s80 s80_mul(struct s80_ctx *c, struct s80 a, struct s80 b)
@@ -330,7 +343,7 @@ static inline struct s80 div_mags(struct s80_ctx *c, bool sign, int exp, uint64_
 	uint64_t lo = 0;
 	if (rem) /* above or below one half: a 65-bit quotient times mb is no 64-bit number */
 		lo = rem > mb - rem ? S80_TOP | 1 : 1;
-	return s80_round(c, sign, exp, q, lo, controlled(c));
+	return finish(c, sign, exp, q, lo);
 }
 
 struct s80 s80_div(struct s80_ctx *c, struct s80 a, struct s80 b)
@@ -412,7 +425,7 @@ struct s80 s80_sqrt(struct s80_ctx *c, struct s80 a)
 	uint64_t root = isqrt128((u128)x.mant << (odd ? 64 : 63), &rem);
 	/* (root + 1/2)^2 = root^2 + root + 1/4: above one half if rem > root, never at it */
 	uint64_t lo = rem == 0 ? 0 : rem > root ? S80_TOP | 1 : 1;
-	return s80_round(c, false, (e - odd) / 2 + S80_BIAS, root, lo, controlled(c));
+	return finish(c, false, (e - odd) / 2 + S80_BIAS, root, lo);
 }
 
 /* ---- the rest ---------------------------------------------------------------------------------- */
@@ -554,6 +567,15 @@ struct s80 s80_remainder(struct s80_ctx *c, struct s80 a, struct s80 b, bool nea
 unsigned s80_compare(struct s80_ctx *c, struct s80 a, struct s80 b, bool quiet)
 {
 	const unsigned less = S80_C0, equal = S80_C3, greater = 0;
+
+	if (__builtin_expect(normal(a) && normal(b) && !c->de, 1)) {
+		if (a.se == b.se && a.mant == b.mant)
+			return equal;
+		if ((a.se ^ b.se) >> 15)
+			return a.se >> 15 ? less : greater;
+		bool below = a.se < b.se || (a.se == b.se && a.mant < b.mant);
+		return below != (bool)(a.se >> 15) ? less : greater;
+	}
 	struct s80_num x = s80_unpack(a), y = s80_unpack(b);
 
 	if (x.cls >= S80_QNAN || y.cls >= S80_QNAN) {

@@ -82,10 +82,29 @@ unsigned s80_examine(struct s80 a);
 /* A memory operand of an arithmetic instruction: exact, raises nothing, notes a
  * denormal in c->de for the operation that follows. */
 struct s80 s80_from_f32(struct s80_ctx *c, uint32_t bits);
-struct s80 s80_from_f64(struct s80_ctx *c, uint64_t bits);
+struct s80 s80_from_odd_f64(struct s80_ctx *c, uint64_t bits); /* for the next */
+static inline struct s80 s80_from_f64(struct s80_ctx *c, uint64_t bits)
+{
+	unsigned exp = bits >> 52 & 0x7ff;
+	if (__builtin_expect(exp - 1 >= 0x7fe, 0))
+		return s80_from_odd_f64(c, bits);
+	return (struct s80){ .mant = bits << 11 | S80_TOP,
+			     .se = (uint16_t)((bits >> 48 & 0x8000) | (exp - 1023 + S80_BIAS)) };
+}
 struct s80 s80_from_int(int64_t v);
 /* What FLD does after the above: raise DE or IE, make an SNaN quiet. */
-struct s80 s80_loaded(struct s80_ctx *c, struct s80 a);
+static inline struct s80 s80_loaded(struct s80_ctx *c, struct s80 a)
+{
+	if (__builtin_expect(c->de, 0)) {
+		c->fl |= S80_DE;
+	} else if (__builtin_expect((a.se & 0x7fff) == 0x7fff, 0)) {
+		if (a.mant != S80_TOP && !(a.mant & S80_TOP >> 1)) {
+			c->fl |= S80_IE;
+			a.mant |= S80_TOP >> 1;
+		}
+	}
+	return a;
+}
 
 /* FST. Nothing is to be stored if an unmasked exception other than PE came up. */
 uint32_t s80_to_f32(struct s80_ctx *c, struct s80 a);
