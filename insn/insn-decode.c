@@ -55,7 +55,8 @@ static bool row_has_modrm(const struct insn_row *r)
 	for (int i = 0; i < 5 && r->opnd[i]; i++) {
 		switch (opnd_specs[r->opnd[i]].source) {
 		case S_E: case S_M: case S_R: case S_G: case S_SEG: case S_CR: case S_V: case S_W:
-		case S_U: case S_P: case S_Q: case S_N: case S_STI: case S_VSIB:
+		case S_U: case S_P: case S_Q: case S_N: case S_K: case S_KE: case S_STI:
+		 case S_VSIB:
 			return true;
 		}
 	}
@@ -67,6 +68,7 @@ __attribute__((constructor)) static void build_index(void)
 	static const struct insn_table *const tables[] = {
 		&insn_table_base, &insn_table_x87, &insn_table_0f, &insn_table_sys,
 		&insn_table_sse, &insn_table_sse2, &insn_table_38, &insn_table_3a,
+		&insn_table_opaque_0f, &insn_table_opaque_38, &insn_table_opaque_3a,
 	};
 	const size_t ntables = sizeof(tables) / sizeof(tables[0]);
 	static uint16_t count[2][4][256], next[2][4][256];
@@ -136,8 +138,8 @@ static unsigned size_bytes(const struct insn *in, unsigned z)
 	case Z_XE: return x / 8;
 	case Z_DDUP: return in->vex_l ? 32 : 8;
 	case Z_P: return in->opsize + 2u;
-	case Z_ENV: return in->opsize16 ? 14 : 28;
-	case Z_SAVE: return in->opsize16 ? 94 : 108;
+	case Z_ENV: return in->opsize == 2 ? 14 : 28;
+	case Z_SAVE: return in->opsize == 2 ? 94 : 108;
 	case Z_FX: return 512;
 	case Z_XS: return 832;
 	}
@@ -295,7 +297,7 @@ static int take_opnd(struct insn *in, struct insn_opnd *o, const struct opnd_spe
 
 	o->size = (uint16_t)size_bytes(in, s->zreg);
 	switch (s->source) {
-	case S_E: case S_W: case S_Q:
+	case S_E: case S_W: case S_Q: case S_KE:
 		if (!is_reg)
 			mem_opnd(in, o, size_bytes(in, s->zmem));
 		else if (s->source == S_E)
@@ -303,7 +305,7 @@ static int take_opnd(struct insn *in, struct insn_opnd *o, const struct opnd_spe
 		else if (s->source == S_W)
 			reg_opnd(o, OPND_VEC, in->rm);
 		else
-			reg_opnd(o, OPND_MMX, in->rm & 7);
+			reg_opnd(o, s->source == S_Q ? OPND_MMX : OPND_CR, in->rm & 7);
 		return TAKE_OK;
 	case S_M:
 		if (is_reg)
@@ -341,6 +343,8 @@ static int take_opnd(struct insn *in, struct insn_opnd *o, const struct opnd_spe
 	case S_STI: reg_opnd(o, OPND_X87, in->modrm & 7); return TAKE_OK;
 	case S_FS: reg_opnd(o, OPND_SEG, 4); return TAKE_OK;
 	case S_GS: reg_opnd(o, OPND_SEG, 5); return TAKE_OK;
+	case S_K: reg_opnd(o, OPND_CR, in->reg & 7); return TAKE_OK;
+	case S_KH: reg_opnd(o, OPND_CR, in->vex_vvvv); return TAKE_OK;
 	case S_CR: reg_opnd(o, OPND_CR, in->reg); return TAKE_OK;
 	case S_SEG:
 		reg_opnd(o, OPND_SEG, in->modrm >> 3 & 7);
@@ -415,7 +419,7 @@ static int take_opnds(struct insn *in, const struct insn_row *row, unsigned *pos
 			dropped = true;
 			continue;
 		}
-		vvvv |= s->source == S_H || s->source == S_B;
+		vvvv |= s->source == S_H || s->source == S_B || s->source == S_KH;
 		int r = take_opnd(in, o, s, pos, n);
 		if (r != TAKE_OK)
 			return r;

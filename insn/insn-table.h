@@ -44,6 +44,8 @@ enum opnd_source {
 	S_Q,	/* modrm.rm: mmx or memory */
 	S_N,	/* modrm.rm: mmx only */
 	S_ST0, S_STI,
+	S_K, S_KH, /* modrm.reg, VEX.vvvv: an AVX-512 mask register, shown as OPND_CR */
+	S_KE,	/* modrm.rm: mask register or memory */
 	S_VSIB, /* gather: size of the index register, element size in memory */
 };
 
@@ -100,6 +102,8 @@ enum opnd_size {
 	X(Lx, S_L, Z_X, Z_0) X(XMM0, S_XMM0, Z_DQ, Z_0) \
 	X(Pd, S_P, Z_D, Z_0) X(Pq, S_P, Z_Q, Z_0) X(Qd, S_Q, Z_D, Z_D) X(Qq, S_Q, Z_Q, Z_Q) \
 	X(Nq, S_N, Z_Q, Z_0) X(ST0, S_ST0, Z_T, Z_0) X(STi, S_STI, Z_T, Z_0) \
+	X(Kr, S_K, Z_Q, Z_0) X(Kh, S_KH, Z_Q, Z_0) X(KEb, S_KE, Z_Q, Z_B) X(KEw, S_KE, Z_Q, Z_W) \
+	X(KEd, S_KE, Z_Q, Z_D) X(KEq, S_KE, Z_Q, Z_Q) \
 	X(VSx4, S_VSIB, Z_X, Z_D) X(VSx8, S_VSIB, Z_X, Z_Q) X(VSxh8, S_VSIB, Z_XH, Z_Q)
 
 enum insn_opnd_code {
@@ -282,7 +286,8 @@ struct insn_table {
 	uint8_t map;
 };
 extern const struct insn_table insn_table_base, insn_table_x87, insn_table_0f, insn_table_sys,
-	insn_table_sse, insn_table_sse2, insn_table_38, insn_table_3a;
+	insn_table_sse, insn_table_sse2, insn_table_38, insn_table_3a, insn_table_opaque_0f,
+	insn_table_opaque_38, insn_table_opaque_3a;
 
 #define INSN_TABLE(name, m) \
 	const struct insn_table name = { rows, sizeof(rows) / sizeof(rows[0]), m }
