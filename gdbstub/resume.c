@@ -302,7 +302,8 @@ static bool resume(struct session *s, const struct motion *m)
 		if (wanted(s, &stop, m->dir))
 			break;
 		replay_pos(s->r, &after);
-		bool moved = memcmp(&before, &after, sizeof before) != 0;
+		bool moved = before.tid != after.tid || before.steps != after.steps ||
+			     before.signals != after.signals || before.rep != after.rep;
 		before = after;
 		if (m->how == HOW_STEP || !moved) {
 			stop.reason = REPLAY_STEPPED;

@@ -51,7 +51,7 @@ void scratch_leave(struct session *s, bool tell)
 /* What the debugger writes this far below the stack pointer it pushes for a call: nobody's edit.
  * Nearer are the locals of leaf functions (System V ABI for x86-64, "The Stack Frame"). */
 #define RED_ZONE	128
-#define CALL_FRAME_ROOM 0x10000
+#define CALL_FRAME_ROOM 0x4000
 
 int scratch_write(struct session *s, uint64_t addr, const void *bytes, size_t len,
 		  struct dj_error *err)

@@ -1,0 +1,154 @@
+/*
+ * deja replay: stock gdb on a pipe from "deja serve --stdio". This process becomes gdb, so its
+ * exit status is gdb's.
+ *
+ * gdb reads the few settings it needs from a script in memory, before the user's own
+ * configuration, which may change them.
+ */
+#include "cli/cli.h"
+#include "cli/cmd.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static const char usage_text[] =
+	"Usage: deja replay [FILE] [-- GDB-OPTIONS]\n"
+	"Debug a recording in gdb, forwards and backwards; the latest one without FILE.\n"
+	"\"monitor help\" in gdb lists what deja adds to gdb's own commands.";
+
+static const char settings[] =
+	/* symbols come out of the trace, through the remote protocol */
+	"set sysroot target:\n"
+	/* a called function that the copy cannot finish is taken back at once */
+	"set unwindonsignal on\n"
+	/* monitor commands may move the replay, which gdb cannot know */
+	"define hookpost-monitor\n"
+	"pipe maintenance flush register-cache | cat >/dev/null\n"
+	"pipe maintenance flush dcache | cat >/dev/null\n"
+	"end\n";
+
+/* A slow answer (a long way back, say) is no reason for gdb to give up. Seconds. */
+#define PATIENCE "100000"
+
+/* `text` as one word for the shell; a new string. */
+static char *shell_word(const char *text)
+{
+	char *word = malloc(4 * strlen(text) + 3), *p = word;
+	if (!word)
+		return NULL;
+	*p++ = '\'';
+	for (; *text; text++) {
+		if (*text == '\'') {
+			memcpy(p, "'\\''", 4);
+			p += 4;
+		} else {
+			*p++ = *text;
+		}
+	}
+	*p++ = '\'';
+	*p = '\0';
+	return word;
+}
+
+static char *target_command(const char *trace, struct dj_error *err)
+{
+	char self[4096];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+	if (n < 0) {
+		dj_fail_errno(err, 1, "cannot find the deja program");
+		return NULL;
+	}
+	self[n] = '\0';
+	char *full = realpath(trace, NULL); /* gdb may be told to change directory */
+	char *program = shell_word(self), *file = shell_word(full ? full : trace), *command = NULL;
+	if (!program || !file ||
+	    asprintf(&command, "target extended-remote | exec %s serve --stdio -- %s", program,
+		     file) < 0) {
+		dj_fail(err, 1, "out of memory");
+		command = NULL;
+	}
+	free(program);
+	free(file);
+	free(full);
+	return command;
+}
+
+/* The path of a script with our settings. */
+static int make_script(char *path, size_t size, struct dj_error *err)
+{
+	int fd = memfd_create("deja-gdb", 0);
+	if (fd < 0 || write(fd, settings, sizeof settings - 1) != sizeof settings - 1)
+		return dj_fail_errno(err, 1, "cannot write settings for gdb");
+	snprintf(path, size, "/proc/self/fd/%d", fd);
+	return 0;
+}
+
+static int run_gdb(const char *trace, char **gdb_options, struct dj_error *err)
+{
+	char script[64];
+	size_t n = 0, extra = 0;
+	while (gdb_options[extra])
+		extra++;
+	char **argv = calloc(extra + 8, sizeof *argv);
+	char *target = target_command(trace, err);
+	if (!argv || !target) {
+		free(argv);
+		return target ? dj_fail(err, 1, "out of memory") : -1;
+	}
+	if (make_script(script, sizeof script, err) != 0)
+		return -1;
+	argv[n++] = "gdb";
+	argv[n++] = "-l";
+	argv[n++] = PATIENCE;
+	argv[n++] = "-ix";
+	argv[n++] = script;
+	argv[n++] = "-ex";
+	argv[n++] = target;
+	memcpy(argv + n, gdb_options, extra * sizeof *argv);
+	execvp("gdb", argv);
+	if (errno == ENOENT)
+		dj_fail(err, 1, "gdb is not installed; install it, or use another client with "
+				"deja serve");
+	else
+		dj_fail_errno(err, 1, "cannot run gdb");
+	free(target);
+	free(argv);
+	return -1;
+}
+
+int cmd_replay(int argc, char **argv)
+{
+	static const struct option options[] = { { "help", no_argument, NULL, 'h' }, { 0 } };
+	int own = 1, c;
+
+	while (own < argc && strcmp(argv[own], "--") != 0)
+		own++;
+	char **gdb_options = argv + own + (own < argc);
+
+	opterr = 0;
+	while ((c = getopt_long(own, argv, ":h", options, NULL)) != -1) {
+		if (c != 'h')
+			return cli_bad_option("replay", own, argv, c);
+		puts(usage_text);
+		return cli_finish(CLI_GOOD);
+	}
+	/* a trace that cannot be read is said here, in one line, not in the middle of gdb's */
+	struct dj_error err = { 0 };
+	int status;
+	struct dj_trace *t = cli_open_trace("replay", own, argv, &status);
+	if (!t)
+		return status;
+	char *path = strdup(dj_trace_path(t));
+	dj_trace_close(t);
+	if (!path)
+		dj_fail(&err, 1, "out of memory");
+	else
+		run_gdb(path, gdb_options, &err);
+	free(path);
+	return cli_error(&err);
+}

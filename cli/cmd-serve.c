@@ -1,0 +1,178 @@
+/*
+ * deja serve: one client of the gdb remote protocol, on standard input and output or on a TCP
+ * port. Listens on the loopback interface unless another address is named: whoever can connect
+ * can read everything in the recording.
+ */
+#include "cli/cli.h"
+#include "cli/cmd.h"
+#include "gdbstub/gdbstub.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define LOOPBACK "127.0.0.1"
+
+static const char usage_text[] =
+	"Usage: deja serve [--listen [HOST:]PORT | --stdio] [FILE]\n"
+	"Serve a recording to a client of the gdb remote protocol.\n\n"
+	"  --listen [HOST:]PORT  listen there; HOST is " LOOPBACK " unless given, PORT 0 takes a\n"
+	"                        free one (this is the default)\n"
+	"  --stdio               talk on standard input and output\n\n"
+	"The address that is listened on goes to standard error. In gdb:\n"
+	"  target extended-remote HOST:PORT";
+
+/* "[HOST:]PORT" or "[V6HOST]:PORT" into host and port, in place. */
+static void split_address(char *text, char **host, char **port)
+{
+	char *colon = strrchr(text, ':');
+	*host = LOOPBACK;
+	*port = text;
+	if (!colon)
+		return;
+	*colon = '\0';
+	*port = colon + 1;
+	size_t n = strlen(text);
+	if (n >= 2 && text[0] == '[' && text[n - 1] == ']') {
+		text[n - 1] = '\0';
+		text++;
+	}
+	if (*text)
+		*host = text;
+}
+
+static int bind_one(const struct addrinfo *ai)
+{
+	int one = 1;
+	int fd = socket(ai->ai_family, ai->ai_socktype | SOCK_CLOEXEC, ai->ai_protocol);
+	if (fd < 0)
+		return -1;
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	if (bind(fd, ai->ai_addr, ai->ai_addrlen) == 0 && listen(fd, 1) == 0)
+		return fd;
+	int saved = errno;
+	close(fd);
+	errno = saved;
+	return -1;
+}
+
+static int listen_on(const char *address, struct dj_error *err)
+{
+	char *copy = strdup(address), *host, *port;
+	if (!copy)
+		return dj_fail(err, 1, "out of memory");
+	split_address(copy, &host, &port);
+	struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
+				  .ai_flags = AI_PASSIVE | AI_NUMERICSERV };
+	struct addrinfo *list;
+	int e = getaddrinfo(host, port, &hints, &list), fd = -1;
+	if (e) {
+		dj_fail(err, 1, "cannot listen on %s: %s", address,
+			e == EAI_SYSTEM ? strerror(errno) : gai_strerror(e));
+	} else {
+		for (struct addrinfo *ai = list; ai && fd < 0; ai = ai->ai_next)
+			fd = bind_one(ai);
+		if (fd < 0)
+			dj_fail_errno(err, 1, "cannot listen on %s", address);
+		freeaddrinfo(list);
+	}
+	free(copy);
+	return fd;
+}
+
+static void announce(int fd)
+{
+	struct sockaddr_storage sa;
+	socklen_t len = sizeof sa;
+	char host[NI_MAXHOST], port[NI_MAXSERV];
+	if (getsockname(fd, (struct sockaddr *)&sa, &len) == 0 &&
+	    getnameinfo((struct sockaddr *)&sa, len, host, sizeof host, port, sizeof port,
+			NI_NUMERICHOST | NI_NUMERICSERV) == 0)
+		fprintf(stderr, sa.ss_family == AF_INET6 ? "Listening on [%s]:%s\n"
+							 : "Listening on %s:%s\n", host, port);
+}
+
+static int serve_tcp(struct replay *r, const char *address, struct dj_error *err)
+{
+	int one = 1, client;
+	int fd = listen_on(address, err);
+	if (fd < 0)
+		return -1;
+	announce(fd);
+	do
+		client = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+	while (client < 0 && errno == EINTR);
+	close(fd);
+	if (client < 0)
+		return dj_fail_errno(err, 1, "cannot accept a connection");
+	setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+	int result = gdbstub_serve(r, client, client, err);
+	close(client);
+	return result;
+}
+
+/* Standard output belongs to the protocol alone: anything else printed there would garble it. */
+static int serve_stdio(struct replay *r, struct dj_error *err)
+{
+	int out = dup(STDOUT_FILENO);
+	if (out < 0)
+		return dj_fail_errno(err, 1, "cannot use standard output");
+	dup2(STDERR_FILENO, STDOUT_FILENO);
+	signal(SIGINT, SIG_IGN); /* ^C is for the debugger, which tells us in its own way */
+	int result = gdbstub_serve(r, STDIN_FILENO, out, err);
+	close(out);
+	return result;
+}
+
+int cmd_serve(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "listen", required_argument, NULL, 'l' },
+		{ "stdio", no_argument, NULL, 's' },
+		{ "help", no_argument, NULL, 'h' },
+		{ 0 },
+	};
+	const char *address = NULL;
+	bool use_stdio = false;
+	int c;
+
+	opterr = 0;
+	while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+		switch (c) {
+		case 'l':
+			address = optarg;
+			break;
+		case 's':
+			use_stdio = true;
+			break;
+		case 'h':
+			puts(usage_text);
+			return cli_finish(CLI_GOOD);
+		default:
+			return cli_bad_option("serve", argc, argv, c);
+		}
+	}
+	if (address && use_stdio)
+		return cli_usage("serve", "--listen or --stdio, not both");
+	if (argc - optind > 1)
+		return cli_usage("serve", "one trace at a time, not also %s", argv[optind + 1]);
+
+	struct dj_error err = { 0 };
+	char *path = cli_trace_path(optind < argc ? argv[optind] : NULL, &err);
+	struct replay *r = path ? replay_open(path, &err) : NULL;
+	free(path);
+	if (!r)
+		return cli_error(&err);
+	int result = use_stdio ? serve_stdio(r, &err)
+			       : serve_tcp(r, address ? address : LOOPBACK ":0", &err);
+	replay_close(r);
+	return result == 0 ? CLI_GOOD : cli_error(&err);
+}
