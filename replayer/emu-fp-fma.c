@@ -27,11 +27,12 @@ static inline const union emu_vec *operand(struct emu *e, uint8_t reg, const uni
 			emu_load_vec(e, emu_ea(e, u), &mem, u->size);                              \
 		const union emu_vec *x = &e->cpu.v[u->b], *y = operand(e, u->c, &mem),             \
 				    *z = operand(e, u->d, &mem);                                   \
-		struct fp f = fp_begin(e);                                                         \
+		struct sfp s = fp_begin(e);                                                        \
+		enum fp_mode m = fp_mode(e);                                                       \
 		for (unsigned i = 0; i < u->size * 8u / W; i++)                                    \
 			V##W(&r, i) =                                                              \
-				fp_fma##W(&f, NEG(i), V##W(x, i), V##W(y, i), V##W(z, i));         \
-		fp_commit(e, &f);                                                                  \
+			    fp_fma##W(&s, m, NEG(i), V##W(x, i), V##W(y, i), V##W(z, i));          \
+		fp_commit(e, &s);                                                                  \
 		union emu_vec *d = &e->cpu.v[u->a];                                                \
 		if (u->size == 16)                                                                 \
 			r.q[2] = r.q[3] = 0;                                                       \
@@ -46,9 +47,10 @@ static inline const union emu_vec *operand(struct emu *e, uint8_t reg, const uni
 			V##W(&mem, 0) = emu_load##W(e, emu_ea(e, u));                              \
 		uint##W##_t x = V##W(&e->cpu.v[u->b], 0), y = V##W(operand(e, u->c, &mem), 0),     \
 			    z = V##W(operand(e, u->d, &mem), 0);                                   \
-		struct fp f = fp_begin(e);                                                         \
-		uint##W##_t r = fp_fma##W(&f, NEG(0), x, y, z);                                    \
-		fp_commit(e, &f);                                                                  \
+		struct sfp s = fp_begin(e);                                                        \
+		enum fp_mode m = fp_mode(e);                                                       \
+		uint##W##_t r = fp_fma##W(&s, m, NEG(0), x, y, z);                                 \
+		fp_commit(e, &s);                                                                  \
 		union emu_vec *d = &e->cpu.v[u->a];                                                \
 		V##W(d, 0) = r;                                                                    \
 		d->q[2] = d->q[3] = 0;                                                             \
@@ -58,8 +60,8 @@ static inline const union emu_vec *operand(struct emu *e, uint8_t reg, const uni
 #define NEG_FMSUB(i)  SFP_NEG_ADDEND
 #define NEG_FNMADD(i) SFP_NEG_PRODUCT
 #define NEG_FNMSUB(i) (SFP_NEG_PRODUCT | SFP_NEG_ADDEND)
-#define NEG_ADDSUB(i) ((i) & 1 ? 0 : SFP_NEG_ADDEND)
-#define NEG_SUBADD(i) ((i) & 1 ? SFP_NEG_ADDEND : 0)
+#define NEG_ADDSUB(i) ((i)&1 ? 0 : SFP_NEG_ADDEND)
+#define NEG_SUBADD(i) ((i)&1 ? SFP_NEG_ADDEND : 0)
 
 #define ALL_FOUR(NAME, NEG)                                                                        \
 	PACKED(NAME##ps, 32, NEG)                                                                  \
@@ -77,16 +79,17 @@ PACKED(fmsubaddpd, 64, NEG_SUBADD)
 
 #define ROW_4(ID, NAME)                                                                            \
 	[INSN_##ID##PS - INSN_VFMADDPS] = NAME##ps, [INSN_##ID##PD - INSN_VFMADDPS] = NAME##pd,    \
-	[INSN_##ID##SS - INSN_VFMADDPS] = NAME##ss, [INSN_##ID##SD - INSN_VFMADDPS] = NAME##sd
+			 [INSN_##ID##SS - INSN_VFMADDPS] = NAME##ss,                               \
+			 [INSN_##ID##SD - INSN_VFMADDPS] = NAME##sd
 static emu_fn *const rows[] = {
-	ROW_4(VFMADD, fmadd),
-	ROW_4(VFMSUB, fmsub),
-	ROW_4(VFNMADD, fnmadd),
-	ROW_4(VFNMSUB, fnmsub),
-	[INSN_VFMADDSUBPS - INSN_VFMADDPS] = fmaddsubps,
-	[INSN_VFMADDSUBPD - INSN_VFMADDPS] = fmaddsubpd,
-	[INSN_VFMSUBADDPS - INSN_VFMADDPS] = fmsubaddps,
-	[INSN_VFMSUBADDPD - INSN_VFMADDPS] = fmsubaddpd,
+    ROW_4(VFMADD, fmadd),
+    ROW_4(VFMSUB, fmsub),
+    ROW_4(VFNMADD, fnmadd),
+    ROW_4(VFNMSUB, fnmsub),
+    [INSN_VFMADDSUBPS - INSN_VFMADDPS] = fmaddsubps,
+    [INSN_VFMADDSUBPD - INSN_VFMADDPS] = fmaddsubpd,
+    [INSN_VFMSUBADDPS - INSN_VFMADDPS] = fmsubaddps,
+    [INSN_VFMSUBADDPD - INSN_VFMADDPS] = fmsubaddpd,
 };
 
 emu_fn *fp_bind_fma(const struct insn *in, struct uop *u)

@@ -25,22 +25,22 @@ void fp_raise(struct emu *e, uint32_t flags)
 
 /* What a predicate accepts: quiet sets of outcomes for imm 0..15; 16..31 repeat them. */
 static const uint8_t cmp_set[16] = {
-	SFP_EQ,			   /* EQ */
-	SFP_LT,			   /* LT */
-	SFP_LT | SFP_EQ,	   /* LE */
-	SFP_UN,			   /* UNORD */
-	SFP_LT | SFP_GT | SFP_UN,  /* NEQ_U */
-	SFP_EQ | SFP_GT | SFP_UN,  /* NLT */
-	SFP_GT | SFP_UN,	   /* NLE */
-	SFP_LT | SFP_EQ | SFP_GT,  /* ORD */
-	SFP_EQ | SFP_UN,	   /* EQ_U */
-	SFP_LT | SFP_UN,	   /* NGE */
-	SFP_LT | SFP_EQ | SFP_UN,  /* NGT */
-	0,			   /* FALSE */
-	SFP_LT | SFP_GT,	   /* NEQ_O */
-	SFP_EQ | SFP_GT,	   /* GE */
-	SFP_GT,			   /* GT */
-	15,			   /* TRUE */
+    SFP_EQ,		      /* EQ */
+    SFP_LT,		      /* LT */
+    SFP_LT | SFP_EQ,	      /* LE */
+    SFP_UN,		      /* UNORD */
+    SFP_LT | SFP_GT | SFP_UN, /* NEQ_U */
+    SFP_EQ | SFP_GT | SFP_UN, /* NLT */
+    SFP_GT | SFP_UN,	      /* NLE */
+    SFP_LT | SFP_EQ | SFP_GT, /* ORD */
+    SFP_EQ | SFP_UN,	      /* EQ_U */
+    SFP_LT | SFP_UN,	      /* NGE */
+    SFP_LT | SFP_EQ | SFP_UN, /* NGT */
+    0,			      /* FALSE */
+    SFP_LT | SFP_GT,	      /* NEQ_O */
+    SFP_EQ | SFP_GT,	      /* GE */
+    SFP_GT,		      /* GT */
+    15,			      /* TRUE */
 };
 
 /* Whether predicate `p` (0..31) signals on quiet NaNs: those with an order, and the upper half
@@ -51,50 +51,49 @@ static inline bool cmp_signals(unsigned p)
 }
 
 #define DEFINE_ELEMENTS(W)                                                                         \
-	static inline uint##W##_t fp_min##W(struct fp *f, const struct uop *u, unsigned i,         \
-					    uint##W##_t a, uint##W##_t b)                          \
+	static inline uint##W##_t fp_min##W(struct sfp *s, enum fp_mode m, const struct uop *u,    \
+					    unsigned i, uint##W##_t a, uint##W##_t b)              \
 	{                                                                                          \
-		(void)u, (void)i;                                                                  \
-		return sfp_min##W(a, b, &f->s);                                                    \
+		(void)u, (void)i, (void)m;                                                         \
+		return sfp_min##W(a, b, s);                                                        \
 	}                                                                                          \
-	static inline uint##W##_t fp_max##W(struct fp *f, const struct uop *u, unsigned i,         \
-					    uint##W##_t a, uint##W##_t b)                          \
+	static inline uint##W##_t fp_max##W(struct sfp *s, enum fp_mode m, const struct uop *u,    \
+					    unsigned i, uint##W##_t a, uint##W##_t b)              \
 	{                                                                                          \
-		(void)u, (void)i;                                                                  \
-		return sfp_max##W(a, b, &f->s);                                                    \
+		(void)u, (void)i, (void)m;                                                         \
+		return sfp_max##W(a, b, s);                                                        \
 	}                                                                                          \
-	static inline uint##W##_t fp_sqrt##W(struct fp *f, const struct uop *u, unsigned i,        \
-					     uint##W##_t a, uint##W##_t b)                         \
+	static inline uint##W##_t fp_sqrt##W(struct sfp *s, enum fp_mode m, const struct uop *u,   \
+					     unsigned i, uint##W##_t a, uint##W##_t b)             \
 	{                                                                                          \
 		uint##W##_t r;                                                                     \
 		(void)u, (void)i, (void)a;                                                         \
-		if (f->host && hostfp_sqrt##W(b, f->exact, &r))                                    \
+		if (m != FP_SOFT && hostfp_sqrt##W(b, m == FP_EXACT, &r))                          \
 			return r;                                                                  \
-		return sfp_sqrt##W(b, &f->s);                                                      \
+		return sfp_sqrt##W(b, s);                                                          \
 	}                                                                                          \
-	static inline uint##W##_t fp_cmp##W(struct fp *f, const struct uop *u, unsigned i,         \
-					    uint##W##_t a, uint##W##_t b)                          \
+	static inline uint##W##_t fp_cmp##W(struct sfp *s, enum fp_mode m, const struct uop *u,    \
+					    unsigned i, uint##W##_t a, uint##W##_t b)              \
 	{                                                                                          \
 		unsigned p = u->imm & 31;                                                          \
-		(void)i;                                                                           \
-		return sfp_cmp##W(a, b, cmp_signals(p), &f->s) & cmp_set[p & 15]                   \
-			       ? ~(uint##W##_t)0                                                   \
-			       : 0;                                                                \
+		(void)i, (void)m;                                                                  \
+		return sfp_cmp##W(a, b, cmp_signals(p), s) & cmp_set[p & 15] ? ~(uint##W##_t)0     \
+									     : 0;                  \
 	}                                                                                          \
 	/* bits of the immediate: 1..0 rounding, 2 MXCSR's instead, 3 never inexact */             \
-	static inline uint##W##_t fp_round##W(struct fp *f, const struct uop *u, unsigned i,       \
-					      uint##W##_t a, uint##W##_t b)                        \
+	static inline uint##W##_t fp_round##W(struct sfp *s, enum fp_mode m, const struct uop *u,  \
+					      unsigned i, uint##W##_t a, uint##W##_t b)            \
 	{                                                                                          \
-		struct sfp s = {.csr = f->s.csr};                                                  \
-		uint##W##_t r = sfp_rint##W(b, u->imm & 4 ? sfp_rm(&s) : u->imm & 3, &s);          \
-		(void)i, (void)a;                                                                  \
-		f->s.flags |= u->imm & 8 ? s.flags & ~SFP_PE : s.flags;                            \
+		struct sfp q = {.csr = s->csr};                                                    \
+		uint##W##_t r = sfp_rint##W(b, u->imm & 4 ? sfp_rm(&q) : u->imm & 3, &q);          \
+		(void)i, (void)a, (void)m;                                                         \
+		s->flags |= u->imm & 8 ? q.flags & ~SFP_PE : q.flags;                              \
 		return r;                                                                          \
 	}                                                                                          \
-	static inline uint##W##_t fp_addsub##W(struct fp *f, const struct uop *u, unsigned i,      \
-					       uint##W##_t a, uint##W##_t b)                       \
+	static inline uint##W##_t fp_addsub##W(struct sfp *s, enum fp_mode m, const struct uop *u, \
+					       unsigned i, uint##W##_t a, uint##W##_t b)           \
 	{                                                                                          \
-		return i & 1 ? fp_add##W(f, u, i, a, b) : fp_sub##W(f, u, i, a, b);                \
+		return i & 1 ? fp_add##W(s, m, u, i, a, b) : fp_sub##W(s, m, u, i, a, b);          \
 	}
 DEFINE_ELEMENTS(32)
 DEFINE_ELEMENTS(64)
@@ -118,12 +117,13 @@ DEFINE_ELEMENTS(64)
 	static inline void NAME##_do(struct emu *e, const struct uop *u, const union emu_vec *y)   \
 	{                                                                                          \
 		const union emu_vec *x = &e->cpu.v[u->b];                                          \
-		struct fp f = fp_begin(e);                                                         \
+		struct sfp s = fp_begin(e);                                                        \
+		enum fp_mode m = fp_mode(e);                                                       \
 		unsigned size = u->size;                                                           \
 		union emu_vec r;                                                                   \
 		for (unsigned i = 0; i < size * 8 / W; i++)                                        \
-			V##W(&r, i) = EL##W(&f, u, i, V##W(x, i), V##W(y, i));                     \
-		fp_commit(e, &f);                                                                  \
+			V##W(&r, i) = EL##W(&s, m, u, i, V##W(x, i), V##W(y, i));                  \
+		fp_commit(e, &s);                                                                  \
 		fp_put_packed(e, u, &r, size);                                                     \
 	}                                                                                          \
 	FROM_BOTH(NAME)
@@ -134,14 +134,15 @@ DEFINE_ELEMENTS(64)
 	{                                                                                          \
 		const union emu_vec *x = &e->cpu.v[u->b];                                          \
 		const unsigned n = 128 / W;                                                        \
-		struct fp f = fp_begin(e);                                                         \
+		struct sfp s = fp_begin(e);                                                        \
+		enum fp_mode m = fp_mode(e);                                                       \
 		union emu_vec r;                                                                   \
 		for (unsigned i = 0; i < u->size * 8u / W; i++) {                                  \
 			const union emu_vec *v = i % n < n / 2 ? x : y;                            \
 			unsigned k = i / n * n + i % (n / 2) * 2;                                  \
-			V##W(&r, i) = EL##W(&f, u, i, V##W(v, k), V##W(v, k + 1));                 \
+			V##W(&r, i) = EL##W(&s, m, u, i, V##W(v, k), V##W(v, k + 1));              \
 		}                                                                                  \
-		fp_commit(e, &f);                                                                  \
+		fp_commit(e, &s);                                                                  \
 		fp_put_packed(e, u, &r, u->size);                                                  \
 	}                                                                                          \
 	FROM_BOTH(NAME)
@@ -150,9 +151,10 @@ DEFINE_ELEMENTS(64)
 	static void NAME##_##FORM(struct emu *e, const struct uop *u)                              \
 	{                                                                                          \
 		uint##W##_t y = SOURCE, r;                                                         \
-		struct fp f = fp_begin(e);                                                         \
-		r = EL##W(&f, u, 0, V##W(&e->cpu.v[u->b], 0), y);                                  \
-		fp_commit(e, &f);                                                                  \
+		struct sfp s = fp_begin(e);                                                        \
+		enum fp_mode m = fp_mode(e);                                                       \
+		r = EL##W(&s, m, u, 0, V##W(&e->cpu.v[u->b], 0), y);                               \
+		fp_commit(e, &s);                                                                  \
 		FP_PUT_SCALAR(W, e, u, VEX, r);                                                    \
 	}
 #define SCALAR(NAME, W, EL)                                                                        \
@@ -194,9 +196,9 @@ static inline void put_comparison(struct emu *e, unsigned r)
 	static void NAME##_##FORM(struct emu *e, const struct uop *u)                              \
 	{                                                                                          \
 		uint##W##_t y = SOURCE;                                                            \
-		struct fp f = fp_begin(e);                                                         \
-		unsigned r = sfp_cmp##W(V##W(&e->cpu.v[u->a], 0), y, SIGNAL, &f.s);                \
-		fp_commit(e, &f);                                                                  \
+		struct sfp s = fp_begin(e);                                                        \
+		unsigned r = sfp_cmp##W(V##W(&e->cpu.v[u->a], 0), y, SIGNAL, &s);                  \
+		fp_commit(e, &s);                                                                  \
 		put_comparison(e, r);                                                              \
 	}
 #define COMPARE(NAME, W, SIGNAL)                                                                   \
@@ -215,23 +217,24 @@ COMPARE(ucomisd, 64, false)
 static inline void dpps_do(struct emu *e, const struct uop *u, const union emu_vec *y)
 {
 	const union emu_vec *x = &e->cpu.v[u->b];
-	struct fp f = fp_begin(e);
+	struct sfp s = fp_begin(e);
+	enum fp_mode m = fp_mode(e);
 	union emu_vec r;
 
 	for (unsigned k = 0; k < u->size / 4u; k += 4) {
 		uint32_t p[4], t[4];
 		for (unsigned i = 0; i < 4; i++)
 			p[i] = u->imm >> (4 + i) & 1
-				       ? fp_mul32(&f, u, i, VD(x, k + i), VD(y, k + i))
-				       : 0;
+				   ? fp_mul32(&s, m, u, i, VD(x, k + i), VD(y, k + i))
+				   : 0;
 		for (unsigned i = 0; i < 4; i++)
-			t[i] = fp_add32(&f, u, i, p[i ^ 1], p[i]);
+			t[i] = fp_add32(&s, m, u, i, p[i ^ 1], p[i]);
 		for (unsigned i = 0; i < 4; i++) {
-			uint32_t sum = fp_add32(&f, u, i, t[i], t[i ^ 2]);
+			uint32_t sum = fp_add32(&s, m, u, i, t[i], t[i ^ 2]);
 			VD(&r, k + i) = u->imm >> i & 1 ? sum : 0;
 		}
 	}
-	fp_commit(e, &f);
+	fp_commit(e, &s);
 	fp_put_packed(e, u, &r, u->size);
 }
 FROM_BOTH(dpps)
@@ -239,17 +242,18 @@ FROM_BOTH(dpps)
 static inline void dppd_do(struct emu *e, const struct uop *u, const union emu_vec *y)
 {
 	const union emu_vec *x = &e->cpu.v[u->b];
-	struct fp f = fp_begin(e);
+	struct sfp s = fp_begin(e);
+	enum fp_mode m = fp_mode(e);
 	union emu_vec r;
 	uint64_t p[2];
 
 	for (unsigned i = 0; i < 2; i++)
-		p[i] = u->imm >> (4 + i) & 1 ? fp_mul64(&f, u, i, VQ(x, i), VQ(y, i)) : 0;
+		p[i] = u->imm >> (4 + i) & 1 ? fp_mul64(&s, m, u, i, VQ(x, i), VQ(y, i)) : 0;
 	for (unsigned i = 0; i < 2; i++) {
-		uint64_t sum = fp_add64(&f, u, i, p[i], p[i ^ 1]);
+		uint64_t sum = fp_add64(&s, m, u, i, p[i], p[i ^ 1]);
 		VQ(&r, i) = u->imm >> i & 1 ? sum : 0;
 	}
-	fp_commit(e, &f);
+	fp_commit(e, &s);
 	fp_put_packed(e, u, &r, 16);
 }
 FROM_BOTH(dppd)
@@ -264,33 +268,17 @@ struct row {
 #define ROW_S(ID, NAME) [INSN_##ID - INSN_ADDPS] = {{NAME##_r, NAME##_m, NAME##_vr, NAME##_vm}}
 #define ROW_4(ID, NAME)                                                                            \
 	ROW_P(ID##PS, NAME##ps), ROW_P(ID##PD, NAME##pd), ROW_S(ID##SS, NAME##ss),                 \
-		ROW_S(ID##SD, NAME##sd)
+	    ROW_S(ID##SD, NAME##sd)
 
 static const struct row rows[] = {
-	ROW_4(ADD, add),
-	ROW_4(SUB, sub),
-	ROW_4(MUL, mul),
-	ROW_4(DIV, div),
-	ROW_4(MIN, min),
-	ROW_4(MAX, max),
-	ROW_4(SQRT, sqrt),
-	ROW_4(ROUND, round),
-	ROW_P(CMPPS, cmpps),
-	ROW_P(CMPPD, cmppd),
-	ROW_S(CMPSS, cmpss),
-	ROW_S(CMPSDX, cmpsd),
-	ROW_P(COMISS, comiss),
-	ROW_P(COMISD, comisd),
-	ROW_P(UCOMISS, ucomiss),
-	ROW_P(UCOMISD, ucomisd),
-	ROW_P(ADDSUBPS, addsubps),
-	ROW_P(ADDSUBPD, addsubpd),
-	ROW_P(HADDPS, haddps),
-	ROW_P(HADDPD, haddpd),
-	ROW_P(HSUBPS, hsubps),
-	ROW_P(HSUBPD, hsubpd),
-	ROW_P(DPPS, dpps),
-	ROW_P(DPPD, dppd),
+    ROW_4(ADD, add),	     ROW_4(SUB, sub),		ROW_4(MUL, mul),
+    ROW_4(DIV, div),	     ROW_4(MIN, min),		ROW_4(MAX, max),
+    ROW_4(SQRT, sqrt),	     ROW_4(ROUND, round),	ROW_P(CMPPS, cmpps),
+    ROW_P(CMPPD, cmppd),     ROW_S(CMPSS, cmpss),	ROW_S(CMPSDX, cmpsd),
+    ROW_P(COMISS, comiss),   ROW_P(COMISD, comisd),	ROW_P(UCOMISS, ucomiss),
+    ROW_P(UCOMISD, ucomisd), ROW_P(ADDSUBPS, addsubps), ROW_P(ADDSUBPD, addsubpd),
+    ROW_P(HADDPS, haddps),   ROW_P(HADDPD, haddpd),	ROW_P(HSUBPS, hsubps),
+    ROW_P(HSUBPD, hsubpd),   ROW_P(DPPS, dpps),		ROW_P(DPPD, dppd),
 };
 
 void fp_operands(const struct insn *in, struct uop *u)

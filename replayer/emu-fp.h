@@ -18,43 +18,55 @@
 #define V64(v, i) VQ(v, i)
 #define V16(v, i) VW(v, i)
 
-struct fp {
-	struct sfp s;
-	bool host;  /* hostfp.h may be used at all */
-	bool exact; /* only for exact results: inexactness would have to be flagged */
+/*
+ * The state of an instruction is kept in two: `struct sfp`, which only softfp.c touches, and a
+ * mode that stays in a register. When hostfp.h does the work nothing is read back from
+ * memory, and no flag needs to be added.
+ */
+enum fp_mode {
+	FP_SOFT,  /* no use of hostfp.h */
+	FP_EXACT, /* only for exact results: inexactness would have to be flagged */
+	FP_HOST,  /* round to nearest, the inexact flag is set and masked */
 };
 
-static inline struct fp fp_begin(const struct emu *e)
+static inline struct sfp fp_begin(const struct emu *e)
+{
+	return (struct sfp){.csr = e->cpu.mxcsr};
+}
+
+static inline enum fp_mode fp_mode(const struct emu *e)
 {
 	const uint32_t quiet = SFP_PE | SFP_PE << SFP_MASK_SHIFT;
-	uint32_t csr = e->cpu.mxcsr;
-	return (struct fp){.s = {.csr = csr},
-			   .host = HOSTFP && !(csr & SFP_RC),
-			   .exact = (csr & quiet) != quiet};
+	uint32_t csr = e->cpu.mxcsr & (SFP_RC | quiet);
+	if (HOSTFP && __builtin_expect(csr == quiet, 1))
+		return FP_HOST;
+	return HOSTFP && !(csr & SFP_RC) ? FP_EXACT : FP_SOFT;
 }
 
 /* An exception is unmasked: set the flags that a program finds in its SIGFPE handler and stop. */
 _Noreturn void fp_raise(struct emu *e, uint32_t flags);
 
-static inline void fp_commit(struct emu *e, const struct fp *f)
+static inline void fp_commit(struct emu *e, const struct sfp *s)
 {
-	uint32_t flags = f->s.flags;
-	if (__builtin_expect(flags & ~(e->cpu.mxcsr >> SFP_MASK_SHIFT), 0))
-		fp_raise(e, flags);
-	e->cpu.mxcsr |= flags;
+	uint32_t flags = s->flags;
+	if (__builtin_expect(flags != 0, 0)) {
+		if (flags & ~(s->csr >> SFP_MASK_SHIFT))
+			fp_raise(e, flags);
+		e->cpu.mxcsr |= flags;
+	}
 }
 
-/* ---- elements: (state, instruction, index, first source, second source) --------------------- */
+/* ---- elements: (state, mode, instruction, index, sources) --------------------- */
 
 #define FP_DEFINE_HOSTED(OP, W)                                                                    \
-	static inline uint##W##_t fp_##OP##W(struct fp *f, const struct uop *u, unsigned i,        \
-					     uint##W##_t a, uint##W##_t b)                         \
+	static inline uint##W##_t fp_##OP##W(struct sfp *s, enum fp_mode m, const struct uop *u,   \
+					     unsigned i, uint##W##_t a, uint##W##_t b)             \
 	{                                                                                          \
 		uint##W##_t r;                                                                     \
 		(void)u, (void)i;                                                                  \
-		if (f->host && hostfp_##OP##W(a, b, f->exact, &r))                                 \
+		if (__builtin_expect(m != FP_SOFT && hostfp_##OP##W(a, b, m == FP_EXACT, &r), 1))  \
 			return r;                                                                  \
-		return sfp_##OP##W(a, b, &f->s);                                                   \
+		return sfp_##OP##W(a, b, s);                                                       \
 	}
 FP_DEFINE_HOSTED(add, 32)
 FP_DEFINE_HOSTED(add, 64)
@@ -66,16 +78,16 @@ FP_DEFINE_HOSTED(div, 32)
 FP_DEFINE_HOSTED(div, 64)
 
 #define FP_DEFINE_FMA(W)                                                                           \
-	static inline uint##W##_t fp_fma##W(struct fp *f, unsigned neg, uint##W##_t a,             \
-					    uint##W##_t b, uint##W##_t c)                          \
+	static inline uint##W##_t fp_fma##W(struct sfp *s, enum fp_mode m, unsigned neg,           \
+					    uint##W##_t a, uint##W##_t b, uint##W##_t c)           \
 	{                                                                                          \
 		const uint##W##_t sign = (uint##W##_t)1 << (W - 1);                                \
 		uint##W##_t r;                                                                     \
-		if (f->host &&                                                                     \
+		if (m != FP_SOFT &&                                                                \
 		    hostfp_fma##W(neg & SFP_NEG_PRODUCT ? a ^ sign : a, b,                         \
-				  neg & SFP_NEG_ADDEND ? c ^ sign : c, f->exact, &r))              \
+				  neg & SFP_NEG_ADDEND ? c ^ sign : c, m == FP_EXACT, &r))         \
 			return r;                                                                  \
-		return sfp_fma##W(a, b, c, neg, &f->s);                                            \
+		return sfp_fma##W(a, b, c, neg, s);                                                \
 	}
 FP_DEFINE_FMA(32)
 FP_DEFINE_FMA(64)

@@ -165,8 +165,7 @@ static inline float hostfp_raw_fma32(float a, float b, float c)
 	{                                                                                          \
 		return hostfp_low_zeros##W(a) + hostfp_low_zeros##W(b) > MANT;                     \
 	}                                                                                          \
-	static inline bool hostfp_add##W(uint##W##_t a, uint##W##_t b, bool exact,                 \
-					 uint##W##_t *r)                                           \
+	static inline bool hostfp_add##W(uint##W##_t a, uint##W##_t b, bool exact, uint##W##_t *r) \
 	{                                                                                          \
 		FLOAT x = hostfp_to_##W(a), y = hostfp_to_##W(b), z = x + y;                       \
 		*r = hostfp_of_##W(z);                                                             \
@@ -180,24 +179,20 @@ static inline float hostfp_raw_fma32(float a, float b, float c)
 		/* a zero sum of such operands is always exact */                                  \
 		return hostfp_inside##W(*r) || hostfp_zero##W(*r);                                 \
 	}                                                                                          \
-	static inline bool hostfp_sub##W(uint##W##_t a, uint##W##_t b, bool exact,                 \
-					 uint##W##_t *r)                                           \
+	static inline bool hostfp_sub##W(uint##W##_t a, uint##W##_t b, bool exact, uint##W##_t *r) \
 	{                                                                                          \
 		return hostfp_add##W(a, b ^ (uint##W##_t)1 << (W - 1), exact, r);                  \
 	}                                                                                          \
-	static inline bool hostfp_mul##W(uint##W##_t a, uint##W##_t b, bool exact,                 \
-					 uint##W##_t *r)                                           \
+	static inline bool hostfp_mul##W(uint##W##_t a, uint##W##_t b, bool exact, uint##W##_t *r) \
 	{                                                                                          \
 		*r = hostfp_of_##W(hostfp_to_##W(a) * hostfp_to_##W(b));                           \
 		if (!HOSTFP)                                                                       \
 			return false;                                                              \
 		if (hostfp_normal##W(a) && hostfp_normal##W(b))                                    \
-			return hostfp_inside##W(*r) &&                                             \
-			       (!exact || hostfp_product_fits##W(a, b));                           \
+			return hostfp_inside##W(*r) && (!exact || hostfp_product_fits##W(a, b));   \
 		return hostfp_zero##W(*r) && hostfp_operand##W(a) && hostfp_operand##W(b);         \
 	}                                                                                          \
-	static inline bool hostfp_div##W(uint##W##_t a, uint##W##_t b, bool exact,                 \
-					 uint##W##_t *r)                                           \
+	static inline bool hostfp_div##W(uint##W##_t a, uint##W##_t b, bool exact, uint##W##_t *r) \
 	{                                                                                          \
 		FLOAT x = hostfp_to_##W(a), y = hostfp_to_##W(b), q;                               \
 		if (!HOSTFP || !hostfp_normal##W(b))                                               \
@@ -230,7 +225,7 @@ static inline float hostfp_raw_fma32(float a, float b, float c)
 		    !hostfp_operand##W(c))                                                         \
 			return false;                                                              \
 		*r = hostfp_of_##W(                                                                \
-			hostfp_raw_fma##W(hostfp_to_##W(a), hostfp_to_##W(b), hostfp_to_##W(c)));  \
+		    hostfp_raw_fma##W(hostfp_to_##W(a), hostfp_to_##W(b), hostfp_to_##W(c)));      \
 		return hostfp_inside##W(*r) || hostfp_zero##W(a) || hostfp_zero##W(b);             \
 	}
 HOSTFP_DEFINE(32, 23, 0xffu, float)

@@ -407,8 +407,7 @@ INLINE uint64_t g_sqrt(struct fmt f, uint64_t a, struct sfp *s)
 	return pack_std(f, false, (x.exp - odd) / 2, root << (64 - bits) | sticky, s);
 }
 
-INLINE uint64_t g_fma(struct fmt f, uint64_t a, uint64_t b, uint64_t c, unsigned neg,
-		      struct sfp *s)
+INLINE uint64_t g_fma(struct fmt f, uint64_t a, uint64_t b, uint64_t c, unsigned neg, struct sfp *s)
 {
 	if (__builtin_expect(is_nan(f, a) || is_nan(f, b) || is_nan(f, c), 0)) {
 		if (is_snan(f, a) || is_snan(f, b) || is_snan(f, c))
@@ -625,8 +624,8 @@ uint64_t sfp_f32_to_f64(uint32_t a, struct sfp *s)
 
 uint32_t sfp_f64_to_f32(uint64_t a, struct sfp *s)
 {
-	return (uint32_t)g_convert(F64, F32, a, sfp_rm(s), s->csr & SFP_DAZ, s->csr & SFP_FTZ,
-				   true, s);
+	return (uint32_t)g_convert(F64, F32, a, sfp_rm(s), s->csr & SFP_DAZ, s->csr & SFP_FTZ, true,
+				   s);
 }
 
 uint32_t sfp_f16_to_f32(uint16_t a, struct sfp *s)
@@ -637,7 +636,8 @@ uint32_t sfp_f16_to_f32(uint16_t a, struct sfp *s)
 uint16_t sfp_f32_to_f16(uint32_t a, unsigned rm, struct sfp *s)
 {
 	bool daz = s->csr & SFP_DAZ;
-	/* Intel's CPUs, seen at SIGFPE: a denormal whose underflow is unmasked counts as inexact. */
+	/* Intel's CPUs, seen at SIGFPE: a denormal whose underflow is unmasked counts as inexact.
+	 */
 	if (!daz && is_denormal(F32, a) && !(s->csr & SFP_UE << SFP_MASK_SHIFT))
 		s->flags |= SFP_PE;
 	return (uint16_t)g_convert(F32, F16, a, rm, daz, false, true, s);

@@ -17,18 +17,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SFP_IE 0x01u
-#define SFP_DE 0x02u
-#define SFP_ZE 0x04u
-#define SFP_OE 0x08u
-#define SFP_UE 0x10u
-#define SFP_PE 0x20u
-#define SFP_FLAGS 0x3fu
-#define SFP_DAZ 0x40u
+#define SFP_IE	       0x01u
+#define SFP_DE	       0x02u
+#define SFP_ZE	       0x04u
+#define SFP_OE	       0x08u
+#define SFP_UE	       0x10u
+#define SFP_PE	       0x20u
+#define SFP_FLAGS      0x3fu
+#define SFP_DAZ	       0x40u
 #define SFP_MASK_SHIFT 7 /* mask bit = flag bit << 7 */
-#define SFP_RC_SHIFT 13
-#define SFP_RC 0x6000u
-#define SFP_FTZ 0x8000u
+#define SFP_RC_SHIFT   13
+#define SFP_RC	       0x6000u
+#define SFP_FTZ	       0x8000u
 
 enum { SFP_NEAREST = 0, SFP_DOWN = 1, SFP_UP = 2, SFP_ZERO = 3 };
 

@@ -40,9 +40,9 @@ static inline uint64_t fp_rand_mant(uint64_t *s, int mant)
 	}
 }
 
-/* A number of `mant` stored significand bits and `exp` exponent bits. `near`: another operand, whose
- * exponent is often taken over, or mirrored so that products come near 1, or near the
- * ends of the range. */
+/* A number of `mant` stored significand bits and `exp` exponent bits. `near`: another operand,
+ * whose exponent is often taken over, or mirrored so that products come near 1, or near the ends of
+ * the range. */
 static inline uint64_t fp_rand_operand(uint64_t *s, int mant, int exp, uint64_t near)
 {
 	uint64_t r = fp_rand(s), emax = (1ULL << exp) - 1, bias = emax >> 1;
