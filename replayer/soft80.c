@@ -428,7 +428,7 @@ struct s80 s80_sqrt(struct s80_ctx *c, struct s80 a)
 	return finish(c, false, (e - odd) / 2 + S80_BIAS, root, lo);
 }
 
-/* ---- the rest ---------------------------------------------------------------------------------- */
+/* ---- the rest ------------------------------------------------------------------------ */
 
 struct s80 s80_round_int(struct s80_ctx *c, struct s80 a)
 {
