@@ -54,14 +54,14 @@ struct dj_trace {
 	size_t nthreads;
 	struct reader_module *modules; /* by number */
 	size_t nmodules;
-	struct reader_chunks memory; /* SNAPSHOT chunks in file order: steps ascending */
+	struct reader_chunks memory; /* SNAPSHOT chunks, sorted by image at the end */
 
 	/* what is wrong */
 	uint64_t next_seq[CHUNK_TYPES]; /* of the types that have one sequence */
 	size_t damages;
 	uint64_t damage_at; /* the first */
 	char damage_what[200];
-	char damage[400];
+	char damage[480];
 
 	/* snapshot chunks unpacked lately, round robin */
 	struct reader_slot {

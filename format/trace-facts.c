@@ -158,8 +158,6 @@ static int take_snapshot(struct dj_trace *t, const struct reader_chunk *c, const
 	if (c->h.seq != t->next_seq[CHUNK_SNAPSHOT])
 		reader_damage(t, c->at - CHUNK_HEADER_SIZE, "part of the start memory is missing");
 	t->next_seq[CHUNK_SNAPSHOT] = (uint64_t)c->h.seq + 1;
-	if (t->memory.n && t->memory.v[t->memory.n - 1].h.first > c->h.first)
-		return -1;
 	return add_chunk(&t->memory, c);
 }
 
@@ -227,6 +225,16 @@ void reader_lose(struct dj_trace *t, uint64_t at, unsigned type, uint32_t stream
 	reader_damage(t, at, "%s", rule->lost ? rule->lost : "a chunk is damaged");
 }
 
+/* By image, and within an image as they were written. */
+static int by_image(const void *a, const void *b)
+{
+	const struct reader_chunk *x = a, *y = b;
+
+	if (x->h.first != y->h.first)
+		return x->h.first < y->h.first ? -1 : 1;
+	return x->at < y->at ? -1 : x->at > y->at;
+}
+
 int reader_finish(struct dj_trace *t, struct dj_error *err)
 {
 	if (!t->meta.complete)
@@ -236,6 +244,8 @@ int reader_finish(struct dj_trace *t, struct dj_error *err)
 		return dj_fail(err, 1, "%s: out of memory", t->path);
 	if (t->meta.m.predict > DJ_PREDICT_NONE)
 		return dj_fail(err, 2, "%s: unknown prediction mode %u", t->path, t->meta.m.predict);
+	if (t->memory.n)
+		qsort(t->memory.v, t->memory.n, sizeof(*t->memory.v), by_image);
 	for (size_t i = 0; i < t->nthreads; i++)
 		t->threads[i].info.name = t->threads[i].name;
 	for (size_t i = 0; i < t->nmodules; i++)
@@ -401,6 +411,9 @@ size_t dj_trace_snapshot(struct dj_trace *t, uint64_t steps, uint64_t addr, void
 		n = t->memory.v[i - 1].h.raw_len - skip;
 		if (n > len - done)
 			n = len - done;
+		for (size_t k = i; k < hi; k++) /* as far as nothing later covers it */
+			if (t->memory.v[k].h.raw_len && t->memory.v[k].h.arg - at < n)
+				n = t->memory.v[k].h.arg - at;
 		memcpy((uint8_t *)out + done, bytes + skip, n);
 		done += n;
 	}

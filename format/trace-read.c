@@ -228,7 +228,7 @@ static int check_header(struct dj_trace *t, struct dj_error *err)
 static void describe_damage(struct dj_trace *t)
 {
 	const struct dj_thread_info *first = NULL;
-	char more[80] = "", history[120] = "";
+	char more[80] = "", history[160] = "";
 	size_t ended = 0;
 
 	if (!t->damages)
