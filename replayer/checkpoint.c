@@ -113,6 +113,7 @@ void checkpoint_take(struct checkpoints *cs)
 	c->pos = pos;
 	c->cpu = th->e->cpu;
 	c->fences = th->e->fences;
+	c->fence_steps = th->e->fence_steps;
 	c->in_rep = th->e->in_rep;
 	c->rep_iter = th->e->rep_iter;
 	c->exited = th->exited;
@@ -169,6 +170,7 @@ int checkpoint_back(struct checkpoints *cs, const struct thread_pos *pos, struct
 	e->cpu = c->cpu;
 	e->steps = c->pos.steps;
 	e->fences = c->fences;
+	e->fence_steps = c->fence_steps;
 	e->in_rep = c->in_rep;
 	e->rep_iter = c->rep_iter;
 	e->stop_requested = false;

@@ -17,7 +17,7 @@
 struct checkpoint {
 	struct thread_pos pos;
 	struct emu_cpu cpu;
-	uint64_t fences, rep_iter;
+	uint64_t fences, fence_steps, rep_iter;
 	bool in_rep, exited;
 	int32_t status;
 	uint64_t events, event_steps, signals_total, last_sysno;

@@ -104,10 +104,16 @@ static void settle(struct emu *e, const struct block *b, unsigned from, unsigned
 	struct emu_core *c = emu_core(e);
 
 	e->steps += to - from;
-	if (b->fences)
+	if (b->fences) {
+		unsigned last = to;
 		e->fences += from == 0 && to == b->n
 				     ? b->fences
 				     : count_fences(b->uops + from, b->uops + to);
+		while (last > from && !(b->uops[last - 1].flags & EMU_UOP_FENCE))
+			last--;
+		if (last > from)
+			e->fence_steps = e->steps - (to - last);
+	}
 	if (to < b->n)
 		e->cpu.rip = b->uops[to].insn->addr;
 	else if (!b->branches)
@@ -143,7 +149,10 @@ static bool run_careful(struct emu *e, struct emu_core *c, struct block *b, unsi
 		c->cur = u;
 		u->fn(e, u);
 		e->steps++;
-		e->fences += !!(u->flags & EMU_UOP_FENCE);
+		if (u->flags & EMU_UOP_FENCE) {
+			e->fences++;
+			e->fence_steps = e->steps;
+		}
 		e->in_rep = false;
 		e->rep_iter = 0;
 		if (!(u->flags & EMU_UOP_BRANCH))

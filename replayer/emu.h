@@ -118,6 +118,7 @@ struct emu {
 	bool mirror_stores;   /* false with --predict=last|none: stores leave the shadow alone */
 	uint64_t steps;	      /* instructions executed */
 	uint64_t fences;      /* EMU_UOP_FENCE instructions executed */
+	uint64_t fence_steps; /* steps just after the last of them */
 	uint8_t ordinal;      /* number of the next load within the instruction */
 	bool in_rep;	      /* stopped between iterations of the REP instruction at rip */
 	uint64_t rep_iter;    /* iterations done of the REP instruction at rip, while in_rep */

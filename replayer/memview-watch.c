@@ -93,7 +93,10 @@ static void hit(struct memview *mv, const struct memview_watch *w, uint64_t addr
 {
 	if (!mv->watching || mv->hit.hit)
 		return;
+	struct insn in;
 	mv->hit = (struct memview_hit){.hit = true, .id = w->id, .addr = addr};
+	thread_pos(mv->th, &mv->hit.before);
+	mv->hit.in_rep = emu_peek(mv->th->e, &in) && (in.attr & INSN_A_REP);
 	mv->th->e->stop_requested = true;
 }
 

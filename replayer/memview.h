@@ -17,9 +17,9 @@
 #define DEJA_REPLAYER_MEMVIEW_H
 
 #include "format/record.h"
+#include "replayer/thread.h"
 #include "replayer/undo.h"
 
-struct thread;
 struct memview;
 
 struct view_page {
@@ -34,9 +34,10 @@ struct view_page {
 
 /* What the last watched access was. */
 struct memview_hit {
-	bool hit;
+	bool hit, in_rep; /* in_rep: by some iteration of a REP instruction */
 	int id;
 	uint64_t addr;
+	struct thread_pos before; /* where the instruction (or iteration) began */
 };
 
 #define VIEW_TLB 256u

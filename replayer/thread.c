@@ -78,6 +78,15 @@ static enum thread_stop damaged(struct thread *th, const char *fmt, ...)
 
 static enum thread_stop stuck(struct thread *th, enum emu_stop why)
 {
+	if (th->copy) {
+		char insn[96];
+		here_text(th, insn, sizeof(insn));
+		dj_fail(&th->err, 1, "the throw-away copy cannot go on at 0x%" PRIx64 " (%s): %s",
+			th->e->cpu.rip, insn,
+			!strncmp(insn, "syscall", 7) ? "system calls have no one to answer them"
+						     : th->e->why);
+		return THREAD_FAILED;
+	}
 	switch (why) {
 	case EMU_STOP_UNKNOWN:
 		return diverged(th, "%s, and the trace has no record of it",
@@ -284,6 +293,13 @@ static enum thread_stop rec_exit(struct thread *th, const struct dj_record *r)
 	return THREAD_LIMIT;
 }
 
+static enum thread_stop rec_fork(struct thread *th, const struct dj_record *r)
+{
+	th->fork_passed = true;
+	th->fork_pid = r->pid;
+	return THREAD_LIMIT;
+}
+
 static enum thread_stop rec_nothing(struct thread *th, const struct dj_record *r)
 {
 	(void)th;
@@ -296,7 +312,7 @@ static enum thread_stop (*const apply[DJ_REC_KINDS])(struct thread *, const stru
 	[DJ_REC_REGS] = rec_regs,	[DJ_REC_MAP] = rec_map,
 	[DJ_REC_UNMAP] = rec_unmap,	[DJ_REC_PROTECT] = rec_protect,
 	[DJ_REC_CODE] = rec_code,	[DJ_REC_DIGEST] = rec_digest,
-	[DJ_REC_FORK] = rec_nothing,	[DJ_REC_EXEC] = rec_exec,
+	[DJ_REC_FORK] = rec_fork,	[DJ_REC_EXEC] = rec_exec,
 	[DJ_REC_EXIT] = rec_exit,	[DJ_REC_END] = rec_nothing,
 };
 
@@ -564,6 +580,9 @@ static enum thread_stop run_chunk(struct thread *th, const struct thread_pos *to
 	default:
 		if (e->steps != from)
 			th->signals = 0;
+		/* a breakpoint where nothing can be executed comes first */
+		if (e->steps != from && e->stop_at && e->stop_at(th, e))
+			return THREAD_BREAK;
 		return stuck(th, why);
 	}
 }
@@ -573,6 +592,8 @@ static bool event_here(struct thread *th, unsigned events)
 {
 	if ((events & THREAD_EV_EXEC) && th->exec_passed)
 		th->event = THREAD_EV_EXEC;
+	else if ((events & THREAD_EV_FORK) && th->fork_passed)
+		th->event = THREAD_EV_FORK;
 	else if ((events & THREAD_EV_SIGNAL) && thread_signal_here(th))
 		th->event = THREAD_EV_SIGNAL;
 	else if ((events & THREAD_EV_SYSCALL) && thread_syscall_here(th, &th->sysno))
@@ -604,7 +625,7 @@ enum thread_stop thread_run(struct thread *th, const struct thread_pos *to, unsi
 
 	if (th->div.found)
 		return THREAD_FAILED;
-	th->exec_passed = false;
+	th->exec_passed = th->fork_passed = false;
 	thread_pos(th, &pos);
 	th->resume_steps = pos.steps;
 	while (thread_pos_cmp(&pos, to) < 0) {
@@ -664,8 +685,15 @@ void thread_pos(const struct thread *th, struct thread_pos *pos)
 
 void thread_seq(const struct thread *th, uint64_t *seq, uint64_t *within)
 {
-	*seq = th->events;
+	*seq = thread_seq_at(th, th->events, th->e->fences);
 	*within = th->e->steps - th->event_steps;
+	if (th->ordered_fences && th->e->fences && th->e->fence_steps > th->event_steps)
+		*within = th->e->steps - th->e->fence_steps;
+}
+
+uint64_t thread_seq_at(const struct thread *th, uint64_t events, uint64_t fences)
+{
+	return events + (th->ordered_fences ? fences : 0);
 }
 
 /* ---- beginning, ending --------------------------------------------------------------------- */
@@ -707,6 +735,7 @@ struct thread *thread_new(struct dj_trace *t, size_t index, struct space_names *
 	th->e->mirror_stores = meta->predict == DJ_PREDICT_SHADOW;
 	th->end_steps = th->info->last_steps;
 	th->last_sysno = UINT64_MAX;
+	th->ordered_fences = meta->memory_model == 2;
 	dj_cursor_mark(th->cur, &th->first_mark);
 	return th;
 }
@@ -740,7 +769,7 @@ enum thread_stop thread_restart(struct thread *th)
 	e->cpu.other_flags = 0x202;
 	e->cpu.mxcsr = 0x1f80;
 	e->cpu.fcw = 0x37f;
-	e->fences = 0;
+	e->fences = e->fence_steps = 0;
 	e->in_rep = false;
 	e->rep_iter = 0;
 	e->stop_requested = false;
@@ -775,4 +804,13 @@ int thread_restore_cursor(struct thread *th, const struct dj_mark *mark)
 const struct dj_mark *thread_mark(const struct thread *th)
 {
 	return th->nimports ? &th->imports_mark : &th->next_mark;
+}
+
+void thread_enter_copy(struct thread *th)
+{
+	flush_imports(th);
+	th->next = NULL;
+	th->copy = true;
+	th->exited = false;
+	th->end_steps = UINT64_MAX;
 }

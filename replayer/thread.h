@@ -44,6 +44,7 @@ enum {
 	THREAD_EV_RETURN = 2,	/* after it */
 	THREAD_EV_SIGNAL = 4,	/* before a signal's delivery */
 	THREAD_EV_EXEC = 8,	/* after the image was replaced */
+	THREAD_EV_FORK = 16,	/* after a child was made: th->fork_pid */
 };
 
 struct thread {
@@ -69,12 +70,15 @@ struct thread {
 	uint32_t signals;	      /* delivered at e->steps */
 	uint64_t signals_total;
 	uint64_t end_steps;	      /* history reaches here */
+	bool ordered_fences;	      /* memory model 2: they are ordered events */
+	bool copy;		      /* a throw-away copy: no records any more */
 	uint64_t resume_steps;	      /* stop_at is not to stop here: it has been asked */
 	bool exited;		      /* EXIT was passed */
 	int32_t status;
 
 	unsigned event;		   /* after THREAD_EVENT */
-	bool exec_passed;
+	bool exec_passed, fork_passed;
+	int32_t fork_pid;
 	uint64_t sysno;		   /* THREAD_EV_SYSCALL, _RETURN */
 	uint64_t last_sysno;	   /* of the last system call passed */
 	uint64_t count_imports, count_effects, count_digests;
@@ -109,6 +113,8 @@ enum thread_stop thread_restart(struct thread *th);
 void thread_pos(const struct thread *th, struct thread_pos *pos);
 /* The position as people see it: ordered events so far, instructions since the last. */
 void thread_seq(const struct thread *th, uint64_t *seq, uint64_t *within);
+/* Ordered events when there were so many system calls and signals, and fences. */
+uint64_t thread_seq_at(const struct thread *th, uint64_t events, uint64_t fences);
 
 /*
  * Run forward to `to` (not before the current position), stopping earlier at the events in
@@ -128,6 +134,8 @@ bool thread_at_end(const struct thread *th);
 
 /* A mark from which reading on gives this position's imports and what comes after. */
 const struct dj_mark *thread_mark(const struct thread *th);
+/* Cut the thread off from its records: what it does from now on is made up. */
+void thread_enter_copy(struct thread *th);
 /* Put the cursor back to such a mark (NULL: the first record). With a mark, the emulator is at
  * the mark's position already, and the records are read up to there. */
 int thread_restore_cursor(struct thread *th, const struct dj_mark *mark);

@@ -1,0 +1,382 @@
+/*
+ * Moving to a known position: seeking, positions as text, one step back.
+ *
+ * Forwards is running. Backwards is a checkpoint at or before the wanted position and running
+ * from there, which leaves new checkpoints ever denser towards it: whoever goes back once
+ * usually goes back again.
+ */
+#include "replayer/replay-internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SLICE 200000u /* instructions between two looks at interrupts: a few milliseconds */
+#define CLOSE 64u     /* instructions from a checkpoint that need no further one between */
+
+void replay_to_pos(const struct replay *r, const struct thread_pos *p, struct replay_pos *pos)
+{
+	memset(pos, 0, sizeof(*pos));
+	pos->tid = r->th->info->tid;
+	pos->steps = p->steps;
+	pos->signals = p->signals;
+	pos->rep = p->rep;
+}
+
+void replay_pos(struct replay *r, struct replay_pos *pos)
+{
+	struct thread_pos p;
+
+	thread_pos(r->th, &p);
+	replay_to_pos(r, &p, pos);
+}
+
+void replay_begin_pos(struct replay *r, struct replay_pos *pos)
+{
+	replay_to_pos(r, &(struct thread_pos){.steps = r->th->info->first_steps}, pos);
+}
+
+void replay_end_pos(struct replay *r, struct replay_pos *pos)
+{
+	/* the last records may still be a system call or signals */
+	replay_to_pos(r, &(struct thread_pos){.steps = r->th->end_steps + 1}, pos);
+	struct thread_pos p;
+	thread_pos(r->th, &p);
+	if (thread_at_end(r->th))
+		replay_to_pos(r, &p, pos);
+}
+
+void replay_pos_text(struct replay *r, char *buf, size_t size)
+{
+	uint64_t seq, within;
+	struct thread_pos p;
+
+	thread_pos(r->th, &p);
+	thread_seq(r->th, &seq, &within);
+	if (p.rep)
+		snprintf(buf, size, "%" PRIu64 ":%" PRIu64 "+%" PRIu64, seq, within, p.rep);
+	else
+		snprintf(buf, size, "%" PRIu64 ":%" PRIu64, seq, within);
+}
+
+/* How far to run before the next checkpoint or look around. */
+static uint64_t slice(struct replay *r, uint64_t left, bool dense)
+{
+	struct checkpoint *c = checkpoint_newest(r->cs);
+	uint64_t last = c ? c->pos.steps : r->th->info->first_steps, now = r->th->e->steps;
+	uint64_t due = last + r->spacing > now ? last + r->spacing - now : 1;
+	uint64_t n = left < SLICE ? left : SLICE;
+
+	if (dense && left > CLOSE && n > left / 2)
+		n = left / 2;
+	return n < due ? n : due;
+}
+
+int replay_run_to(struct replay *r, const struct thread_pos *to, unsigned events, bool dense,
+		  bool interruptible)
+{
+	struct thread_pos now, part;
+
+	for (;;) {
+		thread_pos(r->th, &now);
+		if (thread_pos_cmp(&now, to) >= 0)
+			return THREAD_LIMIT;
+		uint64_t left = to->steps - now.steps;
+		part = *to;
+		if (left) {
+			uint64_t n = slice(r, left, dense);
+			if (n < left)
+				part = (struct thread_pos){.steps = now.steps + n};
+		}
+		enum thread_stop res = thread_run(r->th, &part, events);
+		if (res != THREAD_LIMIT)
+			return res;
+		if (part.steps == to->steps)
+			return THREAD_LIMIT;
+		struct checkpoint *c = checkpoint_newest(r->cs);
+		uint64_t last = c ? c->pos.steps : r->th->info->first_steps;
+		uint64_t left_now = to->steps - r->th->e->steps;
+		if (!r->in_copy && (r->th->e->steps - last >= r->spacing ||
+				    (dense && left_now <= r->th->e->steps - last)))
+			checkpoint_take(r->cs);
+		if (interruptible && replay_interrupted(r))
+			return RUN_INTERRUPTED;
+	}
+}
+
+int replay_move(struct replay *r, const struct thread_pos *to, struct dj_error *err)
+{
+	struct thread_pos now;
+	bool back;
+
+	r->mv->watching = false;
+	r->signal_told = false;
+	thread_pos(r->th, &now);
+	back = thread_pos_cmp(to, &now) < 0;
+	if (back && checkpoint_back(r->cs, to, err))
+		return -1;
+	bool (*stop_at)(void *, struct emu *) = r->th->e->stop_at;
+	r->th->e->stop_at = NULL;
+	int res = replay_run_to(r, to, 0, back, false);
+	r->th->e->stop_at = stop_at;
+	if (res == THREAD_FAILED)
+		return dj_fail(err, r->th->err.exit_status, "%s", r->th->err.text);
+	return 0;
+}
+
+/* From the start of an instruction, (s, g, 0), to the last position before (s+1, 0, 0). */
+static int last_within(struct replay *r, const struct thread_pos *end, struct dj_error *err)
+{
+	for (;;) {
+		struct thread *th = r->th;
+		struct thread_pos start;
+		struct insn in;
+		const struct dj_record *sig = thread_signal_here(th);
+
+		thread_pos(th, &start);
+		if (!sig) {
+			bool rec = th->next && th->next->steps == start.steps;
+			if (rec && (th->next->kind == DJ_REC_SYSCALL ||
+				    th->next->kind == DJ_REC_EFFECTS))
+				return 0;
+			if (!emu_peek(th->e, &in) || !(in.attr & INSN_A_REP))
+				return 0;
+		}
+		/* A REP instruction: see how many iterations it does, or where the
+		 * signal arrives that interrupts it. */
+		checkpoint_take(r->cs);
+		uint64_t rcx = th->e->cpu.gpr[DJ_RCX];
+		enum thread_stop res = sig ? THREAD_EVENT : thread_run(th, end, THREAD_EV_SIGNAL);
+		if (res == THREAD_FAILED)
+			return dj_fail(err, th->err.exit_status, "%s", th->err.text);
+		if (res == THREAD_EVENT) {
+			if (thread_step(th) == THREAD_FAILED)
+				return dj_fail(err, th->err.exit_status, "%s", th->err.text);
+			continue;
+		}
+		uint64_t n = rcx - th->e->cpu.gpr[DJ_RCX];
+		if (in.addr32)
+			n = (uint32_t)rcx - (uint32_t)th->e->cpu.gpr[DJ_RCX];
+		start.rep = n > 1 ? n - 1 : 0;
+		return replay_move(r, &start, err);
+	}
+}
+
+int replay_move_back(struct replay *r, struct dj_error *err)
+{
+	struct thread_pos now, to;
+
+	thread_pos(r->th, &now);
+	to = now;
+	if (now.rep) {
+		to.rep--;
+		return replay_move(r, &to, err);
+	}
+	if (now.signals) {
+		to.signals--;
+		if (replay_move(r, &to, err))
+			return -1;
+		if (!thread_signal_here(r->th) &&
+		    thread_run(r->th, &now, THREAD_EV_SIGNAL) == THREAD_FAILED)
+			return dj_fail(err, r->th->err.exit_status, "%s", r->th->err.text);
+		return 0;
+	}
+	if (now.steps <= r->th->info->first_steps)
+		return 1;
+	to.steps--;
+	if (replay_move(r, &to, err))
+		return -1;
+	return last_within(r, &now, err);
+}
+
+int replay_seek(struct replay *r, const struct replay_pos *pos, struct dj_error *err)
+{
+	struct thread_pos to = {.steps = pos->steps, .signals = pos->signals, .rep = pos->rep};
+	size_t i = 0;
+
+	if (r->in_copy)
+		return dj_fail(err, 1, "this is a throw-away copy: it has no history to move in");
+	while (i < r->nthreads && dj_trace_thread(r->t, i)->tid != pos->tid)
+		i++;
+	if (i == r->nthreads)
+		return dj_fail(err, 1, "no thread %d in this trace", pos->tid);
+	if (i != r->current && replay_select(r, i, err))
+		return -1;
+	if (to.steps < r->th->info->first_steps)
+		to = (struct thread_pos){.steps = r->th->info->first_steps};
+	return replay_move(r, &to, err);
+}
+
+/* ---- positions as text -------------------------------------------------------------------- */
+
+static bool number(const char **p, uint64_t *v)
+{
+	char *end;
+
+	if (**p < '0' || **p > '9')
+		return false;
+	*v = strtoull(*p, &end, 10);
+	*p = end;
+	return true;
+}
+
+/* The current position's event number against `seq`, and where events of that number began. */
+static int seq_cmp(struct replay *r, uint64_t seq)
+{
+	uint64_t have, within;
+
+	thread_seq(r->th, &have, &within);
+	return have < seq ? -1 : have > seq;
+}
+
+/* Move to where event number `seq` has just happened. */
+static int find_seq(struct replay *r, uint64_t seq, struct dj_error *err)
+{
+	struct thread_pos to = {.steps = UINT64_MAX};
+
+	while (seq_cmp(r, seq) >= 0) {
+		/* to the newest checkpoint before the event */
+		struct checkpoint *c = NULL;
+		for (size_t i = r->cs->n; i-- > 0 && !c;)
+			if (thread_seq_at(r->th, r->cs->list[i]->events, r->cs->list[i]->fences) < seq)
+				c = r->cs->list[i];
+		struct thread_pos p = {.steps = r->th->info->first_steps};
+		if (c)
+			p = c->pos;
+		if (replay_move(r, &p, err))
+			return -1;
+		if (seq == 0)
+			return 0;
+	}
+	/* forward by checkpointed slices until the event is passed, then exactly */
+	for (;;) {
+		struct thread_pos start, next;
+		thread_pos(r->th, &start);
+		next = (struct thread_pos){.steps = start.steps + r->spacing};
+		if (next.steps < start.steps)
+			next = to;
+		checkpoint_take(r->cs);
+		int res = replay_run_to(r, &next, 0, false, true);
+		if (res == THREAD_FAILED)
+			return dj_fail(err, r->th->err.exit_status, "%s", r->th->err.text);
+		if (res == RUN_INTERRUPTED)
+			return dj_fail(err, 1, "interrupted");
+		if (seq_cmp(r, seq) >= 0) {
+			if (replay_move(r, &start, err))
+				return -1;
+			break;
+		}
+		if (res == THREAD_END)
+			return dj_fail(err, 1, "history has no event %" PRIu64, seq);
+	}
+	while (seq_cmp(r, seq) < 0) {
+		/* halve what is left before the event; single steps at the end */
+		struct thread_pos start, mid;
+		thread_pos(r->th, &start);
+		uint64_t n = r->spacing;
+		for (; n > 1 && seq_cmp(r, seq) < 0; n /= 2) {
+			thread_pos(r->th, &start);
+			mid = (struct thread_pos){.steps = start.steps + n / 2};
+			checkpoint_take(r->cs);
+			if (replay_run_to(r, &mid, 0, false, false) == THREAD_FAILED)
+				return dj_fail(err, r->th->err.exit_status, "%s", r->th->err.text);
+			if (seq_cmp(r, seq) >= 0 && replay_move(r, &start, err))
+				return -1;
+		}
+		enum thread_stop res = thread_step(r->th);
+		if (res == THREAD_FAILED || res == THREAD_END)
+			return dj_fail(err, 1, "%s", r->th->err.text);
+	}
+	return 0;
+}
+
+static int goto_seq(struct replay *r, uint64_t seq, uint64_t within, uint64_t rep,
+		    struct dj_error *err)
+{
+	uint64_t have, at;
+	struct thread_pos p;
+
+	thread_seq(r->th, &have, &at);
+	if (have != seq && find_seq(r, seq, err))
+		return -1;
+	thread_seq(r->th, &have, &at);
+	thread_pos(r->th, &p);
+	if (have != seq)
+		return dj_fail(err, 1, "history has no event %" PRIu64, seq);
+	uint64_t base = p.steps - at;
+	if (base + within < base)
+		return dj_fail(err, 1, "history ends before that");
+	/* signals delivered at the same instruction belong to the position */
+	struct thread_pos to = {.steps = base + within, .rep = rep,
+				.signals = within ? 0 : p.steps == base ? p.signals : 0};
+	if (!within && p.steps != base) {
+		/* after the event: any signals at `base` that made it */
+		if (find_seq(r, seq, err))
+			return -1;
+		thread_pos(r->th, &to);
+		to.rep = rep;
+	}
+	if (replay_move(r, &to, err))
+		return -1;
+	thread_seq(r->th, &have, &at);
+	thread_pos(r->th, &p);
+	if (have != seq || at != within || p.rep != rep)
+		return dj_fail(err, 1, "there is no such position: event %" PRIu64 " ends earlier",
+			       seq);
+	return 0;
+}
+
+static int go_text(struct replay *r, const char *text, struct dj_error *err)
+{
+	uint64_t a, b = 0, rep = 0;
+	const char *p = text;
+	bool pair = false;
+
+	if (!strcmp(text, "begin") || !strcmp(text, "start"))
+		return replay_move(r, &(struct thread_pos){.steps = r->th->info->first_steps}, err);
+	if (!strcmp(text, "end"))
+		return replay_move(r, &(struct thread_pos){.steps = UINT64_MAX}, err);
+	if (!number(&p, &a))
+		return dj_fail(err, 1, "'%s' is no position: SEQ:STEPS[+REP], a number, begin or end",
+			       text);
+	if (*p == ':') {
+		p++;
+		pair = number(&p, &b);
+	}
+	if (*p == '+') {
+		p++;
+		if (!number(&p, &rep))
+			p = "?";
+	}
+	if (*p)
+		return dj_fail(err, 1, "'%s' is no position: SEQ:STEPS[+REP], a number, begin or end",
+			       text);
+	if (pair)
+		return goto_seq(r, a, b, rep, err);
+	struct thread_pos to = {.steps = a, .rep = rep}, at;
+	if (a < r->th->info->first_steps || a > r->th->end_steps + 1)
+		return dj_fail(err, 1, "history reaches from instruction %" PRIu64 " to %" PRIu64,
+			       r->th->info->first_steps, r->th->end_steps);
+	if (replay_move(r, &to, err))
+		return -1;
+	thread_pos(r->th, &at);
+	if (at.steps != a || at.rep != rep)
+		return dj_fail(err, 1, "there is no position %s", text);
+	return 0;
+}
+
+int replay_goto_text(struct replay *r, const char *text, struct dj_error *err)
+{
+	struct thread_pos from;
+
+	if (r->in_copy)
+		return dj_fail(err, 1, "this is a throw-away copy: it has no history to move in");
+	while (*text == ' ')
+		text++;
+	thread_pos(r->th, &from);
+	if (!go_text(r, text, err))
+		return 0;
+	replay_move(r, &from, NULL);
+	return -1;
+}

@@ -1,0 +1,283 @@
+/*
+ * The replay interface: opening, conditions, and what can be asked at a position. Moving is
+ * in replay-move.c and replay-run.c.
+ */
+#include "replayer/replay-internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- opening --------------------------------------------------------------------------- */
+
+static int open_thread(struct replay *r, size_t i, struct dj_error *err)
+{
+	struct replay_thread_state *s = &r->threads[i];
+
+	s->th = thread_new(r->t, i, &r->names, err);
+	if (!s->th)
+		return -1;
+	s->mv = memview_new(s->th);
+	if (!s->mv)
+		return dj_fail(err, 1, "out of memory");
+	s->th->mem = s->mv;
+	s->th->e->hooks |= EMU_HOOK_TRACK;
+	checkpoints_init(&s->cs, s->th, s->mv);
+	for (size_t k = 0; k < r->nwatches; k++)
+		memview_watch_add(s->mv, r->watches[k].id, r->watches[k].addr, r->watches[k].len,
+				  r->watches[k].kind);
+	if (thread_begin(s->th) == THREAD_FAILED)
+		return dj_fail(err, s->th->err.exit_status ? s->th->err.exit_status : 2, "%s",
+			       s->th->err.text);
+	return 0;
+}
+
+static void close_thread(struct replay_thread_state *s)
+{
+	if (s->mv)
+		checkpoints_free(&s->cs);
+	memview_free(s->mv);
+	thread_free(s->th);
+	*s = (struct replay_thread_state){0};
+}
+
+int replay_select(struct replay *r, size_t index, struct dj_error *err)
+{
+	if (!r->threads[index].th && open_thread(r, index, err)) {
+		close_thread(&r->threads[index]);
+		return -1;
+	}
+	r->current = index;
+	r->th = r->threads[index].th;
+	r->mv = r->threads[index].mv;
+	r->cs = &r->threads[index].cs;
+	r->signal_told = false;
+	return 0;
+}
+
+struct replay *replay_open(const char *path, struct dj_error *err)
+{
+	struct replay *r = calloc(1, sizeof(*r));
+
+	if (!r) {
+		dj_fail(err, 1, "out of memory");
+		return NULL;
+	}
+	r->spacing = 1000000;
+	r->t = dj_trace_open(path, err);
+	if (!r->t) {
+		replay_close(r);
+		return NULL;
+	}
+	r->nthreads = dj_trace_threads(r->t);
+	r->threads = calloc(r->nthreads + 1, sizeof(*r->threads));
+	if (!r->threads)
+		dj_fail(err, 1, "out of memory");
+	else if (!r->nthreads)
+		dj_fail(err, 2, "%s: the trace holds no thread", path);
+	else if (!replay_select(r, 0, err))
+		return r;
+	replay_close(r);
+	return NULL;
+}
+
+void replay_close(struct replay *r)
+{
+	if (!r)
+		return;
+	for (size_t i = 0; r->threads && i < r->nthreads; i++)
+		close_thread(&r->threads[i]);
+	free(r->threads);
+	dj_trace_close(r->t);
+	space_names_free(&r->names);
+	free(r->breaks);
+	free(r->watches);
+	free(r->catch);
+	free(r->maps);
+	free(r);
+}
+
+struct dj_trace *replay_trace(struct replay *r)
+{
+	return r->t;
+}
+
+void replay_limits(struct replay *r, uint64_t spacing, size_t max, size_t budget)
+{
+	r->spacing = spacing;
+	r->cs->max = max;
+	r->cs->budget = budget;
+}
+
+/* ---- conditions ------------------------------------------------------------------------- */
+
+static void bloom_make(struct replay *r)
+{
+	memset(r->bloom, 0, sizeof(r->bloom));
+	for (size_t i = 0; i < r->nbreaks; i++) {
+		uint64_t bit = r->breaks[i].addr % BLOOM_BITS;
+		r->bloom[bit / 64] |= 1ULL << bit % 64;
+	}
+}
+
+int replay_break_add(struct replay *r, uint64_t addr)
+{
+	for (size_t i = 0; i < r->nbreaks; i++) {
+		if (r->breaks[i].addr == addr) {
+			r->breaks[i].count++;
+			return 0;
+		}
+	}
+	if (r->nbreaks == r->breaks_cap) {
+		size_t cap = r->breaks_cap * 2 + 8;
+		struct replay_break *b = realloc(r->breaks, cap * sizeof(*b));
+		if (!b)
+			return -1;
+		r->breaks = b;
+		r->breaks_cap = cap;
+	}
+	r->breaks[r->nbreaks++] = (struct replay_break){.addr = addr, .count = 1};
+	bloom_make(r);
+	return 0;
+}
+
+int replay_break_del(struct replay *r, uint64_t addr)
+{
+	for (size_t i = 0; i < r->nbreaks; i++) {
+		if (r->breaks[i].addr != addr)
+			continue;
+		if (--r->breaks[i].count == 0) {
+			r->breaks[i] = r->breaks[--r->nbreaks];
+			bloom_make(r);
+		}
+		return 0;
+	}
+	return -1;
+}
+
+int replay_watch_add(struct replay *r, uint64_t addr, uint64_t len, unsigned kind)
+{
+	struct replay_watch *w;
+
+	if (!len || addr + len - 1 < addr || !(kind & REPLAY_WATCH_ACCESS))
+		return -1;
+	w = realloc(r->watches, (r->nwatches + 1) * sizeof(*w));
+	if (!w)
+		return -1;
+	r->watches = w;
+	w[r->nwatches] = (struct replay_watch){
+		.id = r->next_watch, .addr = addr, .len = len, .kind = kind};
+	for (size_t i = 0; i < r->nthreads; i++)
+		if (r->threads[i].mv &&
+		    memview_watch_add(r->threads[i].mv, r->next_watch, addr, len, kind))
+			return -1;
+	r->nwatches++;
+	return r->next_watch++;
+}
+
+void replay_watch_del(struct replay *r, int id)
+{
+	for (size_t i = 0; i < r->nwatches; i++) {
+		if (r->watches[i].id == id) {
+			r->watches[i] = r->watches[--r->nwatches];
+			break;
+		}
+	}
+	for (size_t i = 0; i < r->nthreads; i++)
+		if (r->threads[i].mv)
+			memview_watch_del(r->threads[i].mv, id);
+}
+
+void replay_catch_syscalls(struct replay *r, bool on, const uint64_t *numbers, size_t n)
+{
+	free(r->catch);
+	r->catch = NULL;
+	r->ncatch = 0;
+	r->catching = on;
+	if (!on || !n)
+		return;
+	r->catch = malloc(n * sizeof(*r->catch));
+	if (!r->catch)
+		return; /* more is caught than asked for */
+	memcpy(r->catch, numbers, n * sizeof(*r->catch));
+	r->ncatch = n;
+}
+
+void replay_report_signals(struct replay *r, uint64_t mask)
+{
+	r->signals = mask;
+}
+
+void replay_interrupt(struct replay *r)
+{
+	atomic_store(&r->interrupt, true);
+}
+
+void replay_set_poll(struct replay *r, bool (*poll)(void *), void *ctx)
+{
+	r->poll = poll;
+	r->poll_ctx = ctx;
+}
+
+bool replay_interrupted(struct replay *r)
+{
+	if (atomic_exchange(&r->interrupt, false))
+		return true;
+	return r->poll && r->poll(r->poll_ctx);
+}
+
+/* ---- state ------------------------------------------------------------------------------ */
+
+void replay_regs(struct replay *r, struct dj_regs *regs)
+{
+	emu_get_regs(r->th->e, regs);
+}
+
+size_t replay_read(struct replay *r, uint64_t addr, void *buf, size_t len)
+{
+	return memview_read(r->mv, addr, buf, len);
+}
+
+bool replay_siginfo(struct replay *r, uint8_t out[128])
+{
+	const struct dj_record *rec = thread_signal_here(r->th);
+
+	if (!rec)
+		return false;
+	memcpy(out, rec->siginfo, 128);
+	return true;
+}
+
+size_t replay_mappings(struct replay *r, const struct replay_mapping **maps)
+{
+	const struct space *s = r->th->space;
+
+	*maps = r->maps;
+	if (s->nmaps > r->maps_cap) {
+		struct replay_mapping *m = realloc(r->maps, s->nmaps * sizeof(*m));
+		if (!m)
+			return 0;
+		r->maps = m;
+		r->maps_cap = s->nmaps;
+	}
+	for (size_t i = 0; i < s->nmaps; i++) {
+		const struct space_map *m = &s->maps[i];
+		r->maps[i] = (struct replay_mapping){.start = m->start, .end = m->end,
+						     .offset = m->offset, .prot = m->prot,
+						     .flags = m->flags, .module = m->module,
+						     .name = m->name};
+	}
+	*maps = r->maps;
+	return s->nmaps;
+}
+
+size_t replay_threads(struct replay *r, int32_t *tids, size_t max)
+{
+	for (size_t i = 0; i < r->nthreads && i < max; i++)
+		tids[i] = dj_trace_thread(r->t, i)->tid;
+	return r->nthreads < max ? r->nthreads : max;
+}
+
+int32_t replay_thread(struct replay *r)
+{
+	return r->th->info->tid;
+}
