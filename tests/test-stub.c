@@ -106,6 +106,11 @@ static uint64_t position(void)
 
 /* ---- buffers and readers -------------------------------------------------------------------- */
 
+static struct scan scan_of(const char *text)
+{
+	return (struct scan){ text, text + strlen(text) };
+}
+
 static void test_scan(void)
 {
 	static const struct {
@@ -122,21 +127,21 @@ static void test_scan(void)
 		{ "aBc;", true, 0xabc },
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		struct scan a = { rows[i].text, rows[i].text + strlen(rows[i].text) };
+		struct scan a = scan_of(rows[i].text);
 		uint64_t x = 0;
 		CU_ASSERT_EQUAL(scan_hex(&a, &x), rows[i].good);
 		if (rows[i].good)
 			CU_ASSERT_EQUAL(x, rows[i].value);
 	}
 	uint8_t out[4];
-	struct scan odd = { "123", "123" + 3 };
+	struct scan odd = scan_of("123");
 	CU_ASSERT_EQUAL(scan_hexbytes(&odd, out, 4), -1);
 	const char *escaped = "a}\x03}]}";
 	struct scan good = { escaped, escaped + 5 }, cut = { escaped, escaped + 6 };
 	CU_ASSERT_EQUAL(scan_binary(&good, out, 4), 3);
 	CU_ASSERT_EQUAL(memcmp(out, "a#}", 3), 0);
 	CU_ASSERT_EQUAL(scan_binary(&cut, out, 4), -1);
-	struct scan many = { "abcdef", "abcdef" + 6 };
+	struct scan many = scan_of("abcdef");
 	CU_ASSERT_EQUAL(scan_binary(&many, out, 4), -1);
 }
 
