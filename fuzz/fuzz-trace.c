@@ -1,0 +1,165 @@
+/*
+ * Fuzz target: the trace reader. Opens the input as a trace and uses all of it.
+ *
+ * Random changes hardly ever get past the checksums, so the input is tried a second time
+ * with all of them put right.
+ */
+#include "format/bytes.h"
+#include "format/chunk.h"
+#include "format/trace.h"
+#include "fuzz/fuzz.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Bigger modules are refused here only to spare the fuzzer's memory limit. */
+#define MODULE_TRY_MAX (64u << 20)
+
+/* Make the checksums of header, chunks and footer those of what they protect. A length
+ * that leads past the end is left alone. */
+static void repair(uint8_t *bytes, size_t len)
+{
+	uint64_t id;
+	size_t at = FILE_HEADER_SIZE;
+
+	if (len < FILE_HEADER_SIZE)
+		return;
+	id = dj_get64(bytes + 16);
+	file_header_pack(bytes, DJ_TRACE_VERSION, id);
+	while (at + CHUNK_HEADER_SIZE <= len) {
+		uint8_t *h = bytes + at;
+		size_t payload;
+
+		if (memcmp(h, CHUNK_MAGIC, 4)) {
+			at++;
+			continue;
+		}
+		payload = dj_get32(h + 44);
+		at += CHUNK_HEADER_SIZE;
+		if (payload <= len - at) {
+			dj_put64(h + 48, chunk_sum(id, h + CHUNK_HEADER_SIZE, payload));
+			at += payload;
+		}
+		dj_put64(h + 56, chunk_sum(id, h, 56));
+	}
+	if (len >= FILE_HEADER_SIZE + FOOTER_SIZE) {
+		uint8_t *footer = bytes + len - FOOTER_SIZE;
+
+		if (!memcmp(footer, FOOTER_MAGIC, 8))
+			dj_put64(footer + 24, chunk_sum(id, footer, 24));
+	}
+}
+
+/* Touch what was served, so that a sanitizer sees what should not have been. */
+static uint64_t touch(const void *bytes, size_t len)
+{
+	return chunk_sum(0, bytes, len);
+}
+
+static uint64_t touch_string(const char *s)
+{
+	return s ? touch(s, strlen(s)) : 0;
+}
+
+static uint64_t walk(struct dj_trace *t, size_t i)
+{
+	struct dj_error err;
+	struct dj_cursor *c = dj_cursor_new(t, i, &err);
+	const struct dj_record *r;
+	struct dj_mark mark, start;
+	uint64_t n = 0, sum = 0, steps = 0;
+
+	dj_cursor_mark(c, &start);
+	mark = start;
+	while ((r = dj_cursor_next(c, &err))) {
+		if (r->steps < steps || r->steps > dj_trace_thread(t, i)->last_steps)
+			abort();
+		steps = r->steps;
+		sum += touch(r, sizeof(*r)) + touch_string(r->name);
+		if (r->kind == DJ_REC_IMPORT)
+			sum += touch(r->bytes, DJ_LINE);
+		if (r->kind == DJ_REC_CODE)
+			sum += touch(r->bytes, r->length);
+		if (r->kind == DJ_REC_MAP && r->module >= (int64_t)dj_trace_modules(t))
+			abort();
+		if (++n % 16 == 8)
+			dj_cursor_mark(c, &mark);
+	}
+	if (!err.text[0] && n != dj_trace_thread(t, i)->records)
+		abort();
+	if (!dj_cursor_restore(c, &mark, &err))
+		dj_cursor_next(c, &err);
+	if (!dj_cursor_restore(c, &start, &err) && n && !dj_cursor_next(c, &err))
+		abort();
+	dj_cursor_free(c);
+	return sum;
+}
+
+static uint64_t use_facts(struct dj_trace *t)
+{
+	const struct dj_trace_meta *m = dj_trace_meta(t);
+	uint64_t sum = touch_string(m->exe) + touch_string(m->cpu) + touch(m->auxv, m->auxv_len);
+
+	for (const char *const *s = m->argv; *s; s++)
+		sum += touch_string(*s);
+	for (const char *const *s = m->envp; *s; s++)
+		sum += touch_string(*s);
+	for (size_t i = 0; i < dj_trace_modules(t); i++) {
+		const struct dj_module_info *info = dj_trace_module(t, i);
+		struct dj_error err;
+		const uint8_t *bytes;
+		size_t size;
+
+		sum += touch_string(info->path) + touch(info->build_id, info->build_id_len);
+		if (info->size > MODULE_TRY_MAX)
+			continue;
+		bytes = dj_trace_module_bytes(t, i, &size, &err);
+		if (bytes)
+			sum += touch(bytes, size);
+	}
+	return sum;
+}
+
+static uint64_t use_memory(struct dj_trace *t)
+{
+	static const uint64_t steps[] = { 0, 1000, UINT64_MAX };
+	static const uint64_t addresses[] = { 0, 0x7ffffff00f00, 0x7ffffff00ff0, UINT64_MAX - 8 };
+	uint64_t sum = 0;
+	uint8_t buf[300];
+
+	for (size_t s = 0; s < sizeof(steps) / sizeof(steps[0]); s++)
+		for (size_t a = 0; a < sizeof(addresses) / sizeof(addresses[0]); a++)
+			sum += touch(buf, dj_trace_snapshot(t, steps[s], addresses[a], buf,
+							    sizeof(buf)));
+	return sum;
+}
+
+static uint64_t open_and_use(const uint8_t *bytes, size_t len)
+{
+	struct dj_error err;
+	struct dj_trace *t = dj_trace_open_memory(bytes, len, &err);
+	uint64_t sum;
+
+	if (!t)
+		return touch_string(err.text);
+	sum = touch_string(dj_trace_damage(t)) + use_facts(t) + use_memory(t);
+	for (size_t i = 0; i < dj_trace_threads(t); i++)
+		sum += walk(t, i) + touch_string(dj_trace_thread(t, i)->name);
+	dj_trace_close(t);
+	return sum;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
+{
+	uint8_t *copy = malloc(len ? len : 1);
+
+	open_and_use(bytes, len);
+	if (!copy)
+		abort();
+	if (len)
+		memcpy(copy, bytes, len);
+	repair(copy, len);
+	open_and_use(copy, len);
+	free(copy);
+	return 0;
+}

@@ -1,0 +1,81 @@
+/*
+ * Makes the seeds of the trace reader's fuzz corpus: small made-up traces, as they are and with
+ * all payloads unpacked, so that changes reach what is inside.
+ *
+ *   make-corpus-trace DIRECTORY
+ */
+#include "format/bytes.h"
+#include "format/chunk.h"
+#include "tests/trace-sample.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void fail(const char *what)
+{
+	fprintf(stderr, "make-corpus-trace: %s\n", what);
+	exit(1);
+}
+
+static void write_all(FILE *f, const void *bytes, size_t len)
+{
+	if (len && fwrite(bytes, len, 1, f) != 1)
+		fail("cannot write");
+}
+
+/* Copy a trace with plain chunks. Its index then no longer fits, so it is left out; the
+ * footer is, too. */
+static void copy_plain(const char *from, const char *to)
+{
+	static uint8_t in[1 << 20], out[CHUNK_RAW_MAX];
+	FILE *f = fopen(from, "rb"), *g = fopen(to, "wb");
+	size_t len, at = FILE_HEADER_SIZE;
+	struct chunk_header h;
+	uint64_t id;
+
+	if (!f || !g)
+		fail("cannot open");
+	len = fread(in, 1, sizeof(in), f);
+	fclose(f);
+	id = dj_get64(in + 16);
+	write_all(g, in, FILE_HEADER_SIZE);
+	while (chunk_header_unpack(&h, in + at, len - at, id) && h.type != CHUNK_INDEX) {
+		uint8_t header[CHUNK_HEADER_SIZE];
+
+		if (chunk_unpack(&h, in + at + CHUNK_HEADER_SIZE, out))
+			fail("bad chunk");
+		at += CHUNK_HEADER_SIZE + h.len;
+		h.encoding = CHUNK_PLAIN;
+		h.len = h.raw_len;
+		h.payload_sum = chunk_sum(id, out, h.len);
+		chunk_header_pack(header, &h, id);
+		write_all(g, header, sizeof(header));
+		write_all(g, out, h.len);
+	}
+	if (fclose(g))
+		fail("cannot write");
+}
+
+int main(int argc, char **argv)
+{
+	static const struct sample_shape shapes[] = {
+		{ .threads = 1, .records = 3, .flush = 3, .module = 0, .memory = 0 },
+		{ .threads = 2, .records = 10, .flush = 4, .module = 200, .memory = 256 },
+		{ .threads = 1, .records = 60, .flush = 60, .module = 100, .memory = 100, .no_end = true },
+	};
+
+	if (argc != 2)
+		fail("usage: make-corpus-trace DIRECTORY");
+	for (unsigned i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+		char packed[4000], plain[4096];
+		struct dj_error err = { 0 };
+
+		snprintf(packed, sizeof(packed), "%s/sample%u", argv[1], i);
+		snprintf(plain, sizeof(plain), "%s-plain", packed);
+		if (sample_write(packed, &shapes[i], i + 1, &err))
+			fail(err.text);
+		copy_plain(packed, plain);
+	}
+	return 0;
+}
