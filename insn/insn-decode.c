@@ -535,7 +535,10 @@ static int finish_opaque(struct insn *in, unsigned id, unsigned pos, unsigned n,
 		in->attr = INSN_A_MMX;
 	else
 		in->attr = INSN_A_VEC;
-	in->gpr_read = in->gpr_written = id == INSN_AMD3DNOW ? 0 : 0xffff & ~G_SP;
+	if (id != INSN_AMD3DNOW) { /* whatever it is */
+		in->gpr_read = in->gpr_written = 0xffff & ~G_SP;
+		in->flags_read = in->flags_written = F_ALL;
+	}
 	in->len = (uint8_t)pos;
 	address_regs(in, id == INSN_EVEX);
 	return TAKE_OK;
@@ -664,7 +667,7 @@ static void operand_size(struct insn *in, const struct insn_row *row, bool w)
 {
 	if (row->attr & RA_F64)
 		in->opsize = 8;
-	else if (w)
+	else if (w && !(row->attr & RA_NOW))
 		in->opsize = 8;
 	else if (in->opsize16)
 		in->opsize = 2;

@@ -8,6 +8,7 @@
 #define JMPI  (INSN_A_BRANCH | INSN_A_INDIRECT | RA_F64)
 #define STR   INSN_A_STRING
 #define PRIV  INSN_A_PRIV
+#define PORT  (INSN_A_PRIV | RA_NOW)
 
 /* The six forms of an arithmetic instruction, and its four immediate forms. */
 #define ALU(op, reg, name, acc, fl) \
@@ -55,8 +56,8 @@ static const struct insn_row rows[] = {
 	R(0x69, ANY, IMUL, W, MUL, NONE, 0, Gv, Ev, Iz)
 	R(0x6a, ANY, PUSH, R, NONE, SP, STACK | RA_D64, sIb)
 	R(0x6b, ANY, IMUL, W, MUL, NONE, 0, Gv, Ev, sIb)
-	STRING(0x6c, INS, STRING, INS, PRIV)
-	STRING(0x6e, OUTS, STRING, OUTS, PRIV)
+	STRING(0x6c, INS, STRING, INS, PORT)
+	STRING(0x6e, OUTS, STRING, OUTS, PORT)
 	RS(0x70, 16, ANY, JCC, R, COND, NONE, JMPD | INSN_A_COND | RA_CC, Jb)
 
 	R(0x84, ANY, TEST, R, LOGIC, NONE, 0, Eb, Gb)
@@ -74,9 +75,10 @@ static const struct insn_row rows[] = {
 	R(0x8d, MEM, LEA, W, NONE, NONE, INSN_A_NOACCESS, Gv, M0)
 	R(0x8f, REG(0), POP, W, NONE, SP, STACK | RA_D64, Ev)
 
-	/* 90 is xchg with rax only if REX.B names another register (SDM vol. 2B, NOP) */
-	R(0x90, RXB, XCHG, XX, NONE, NONE, 0, Zv, RAXv)
+	/* 90 is xchg with rax only if REX.B names another register (SDM vol. 2B, NOP), and
+	 * with F3 not even then (as CPUs do) */
 	R(0x90, PF3, PAUSE, N, NONE, NONE, 0)
+	R(0x90, RXB, XCHG, XX, NONE, NONE, 0, Zv, RAXv)
 	R(0x90, ANY, NOP, N, NONE, NONE, INSN_A_NOACCESS)
 	RS(0x91, 7, ANY, XCHG, XX, NONE, NONE, 0, Zv, RAXv)
 	R(0x98, W1, CDQE, N, NONE, CBW, 0)
@@ -132,17 +134,17 @@ static const struct insn_row rows[] = {
 	R(0xe1, ANY, LOOPE, R, LOOPZ, LOOP, JMPD | INSN_A_COND, Jb)
 	R(0xe2, ANY, LOOP, R, NONE, LOOP, JMPD | INSN_A_COND, Jb)
 	R(0xe3, ANY, JRCXZ, R, NONE, JRCXZ, JMPD | INSN_A_COND, Jb)
-	R(0xe4, ANY, IN, W, NONE, NONE, PRIV, AL, Ib)
-	R(0xe5, ANY, IN, W, NONE, NONE, PRIV, EAXz, Ib)
-	R(0xe6, ANY, OUT, R, NONE, NONE, PRIV, Ib, AL)
-	R(0xe7, ANY, OUT, R, NONE, NONE, PRIV, Ib, EAXz)
+	R(0xe4, ANY, IN, W, NONE, NONE, PORT, AL, Ib)
+	R(0xe5, ANY, IN, W, NONE, NONE, PORT, EAXz, Ib)
+	R(0xe6, ANY, OUT, R, NONE, NONE, PORT, Ib, AL)
+	R(0xe7, ANY, OUT, R, NONE, NONE, PORT, Ib, EAXz)
 	R(0xe8, ANY, CALL, R, NONE, SP, JMPD | INSN_A_CALL | STACK, Jz)
 	R(0xe9, ANY, JMP, R, NONE, NONE, JMPD, Jz)
 	R(0xeb, ANY, JMP, R, NONE, NONE, JMPD, Jb)
-	R(0xec, ANY, IN, W, NONE, NONE, PRIV, AL, DX)
-	R(0xed, ANY, IN, W, NONE, NONE, PRIV, EAXz, DX)
-	R(0xee, ANY, OUT, R, NONE, NONE, PRIV, DX, AL)
-	R(0xef, ANY, OUT, R, NONE, NONE, PRIV, DX, EAXz)
+	R(0xec, ANY, IN, W, NONE, NONE, PORT, AL, DX)
+	R(0xed, ANY, IN, W, NONE, NONE, PORT, EAXz, DX)
+	R(0xee, ANY, OUT, R, NONE, NONE, PORT, DX, AL)
+	R(0xef, ANY, OUT, R, NONE, NONE, PORT, DX, EAXz)
 	R(0xf1, ANY, INT, N, NONE, NONE, PRIV)
 	R(0xf4, ANY, HLT, N, NONE, NONE, PRIV)
 	R(0xf5, ANY, CMC, N, ADCX, NONE, 0)

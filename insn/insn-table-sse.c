@@ -66,8 +66,8 @@ static const struct insn_row rows[] = {
 	BF(0x2f, NP, COMISS, Vss, Wss)
 	BF(0x2f, P66, COMISD, Vsd, Wsd)
 
-	B(0x50, NP | RGS, MOVMSKPS, W, Gy, Ux)
-	B(0x50, P66 | RGS, MOVMSKPD, W, Gy, Ux)
+	B(0x50, NP | RGS, MOVMSKPS, W, Gd, Ux)
+	B(0x50, P66 | RGS, MOVMSKPD, W, Gd, Ux)
 	B(0x51, NP, SQRTPS, W, Vx, Wx)
 	B(0x51, P66, SQRTPD, W, Vx, Wx)
 	B(0x51, PF3, SQRTSS, W, Vss, Hss, Wss)

@@ -224,6 +224,7 @@ enum insn_implicit {
 #define RA_CONDW (1u << 27) /* the destination may stay as it is */
 #define RA_CC	 (1u << 28) /* low four opcode bits are a condition */
 #define RA_MOD3	 (1u << 29) /* modrm.mod does not count: the operand is a register */
+#define RA_NOW	 (1u << 30) /* REX.W does not count */
 #define RA_MASK	 0x00ffffffu
 
 /*
