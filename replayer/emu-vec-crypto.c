@@ -26,9 +26,10 @@ static inline uint32_t ror32(uint32_t x, unsigned n)
 	return x >> n | x << (-n & 31);
 }
 
-/* ---- tables ----------------------------------------------------------------------------------- */
+/* ---- tables -----------------------------------------------------------------------------------
+ */
 
-static uint8_t gf_inverse[256];	    /* in GF(2^8) modulo x^8+x^4+x^3+x+1; 0 for 0 */
+static uint8_t gf_inverse[256]; /* in GF(2^8) modulo x^8+x^4+x^3+x+1; 0 for 0 */
 static uint8_t sbox[256], unsbox[256];
 static uint32_t enc_column[256]; /* MixColumns of a column whose row 0 is sbox[i], the rest 0 */
 static uint32_t dec_column[256]; /* InvMixColumns, with unsbox[i] */
@@ -71,36 +72,43 @@ static void make_tables(void)
 	}
 }
 
-/* ---- AES ------------------------------------------------------------------------------------------ */
+/* ---- AES
+ * ------------------------------------------------------------------------------------------ */
 
-/* Row i of column c comes from column c + i (encryption) or c - i (decryption). */
+/* Row i of column c comes from column c + i (encryption) or c - i (decryption): `step` is 1
+ * or 3. Byte of row i for column c of lane l: */
+#define AES_BYTE(l, c, i, step) VB(a, 4 * (l) + 4 * (((c) + (step) * (i)) % 4) + (i))
+
 #define AES_MIX(name, table, step)                                                                 \
-	KERNEL(name)                                                                               \
+	VEC_INLINE uint32_t column_##name(const V *a, unsigned l, unsigned c)                      \
 	{                                                                                          \
-		UNUSED;                                                                            \
-		for (unsigned l = 0; l < n / 4; l += 4)                                            \
-			for (unsigned c = 0; c < 4; c++) {                                         \
-				uint32_t x = VD(b, l + c);                                         \
-				for (unsigned i = 0; i < 4; i++)                                   \
-					x ^= rol32(table[VB(a, 4 * l + 4 * ((c + (step) * i) % 4) + \
-							       i)],                                \
-						   8 * i & 31);                                    \
-				VD(r, l + c) = x;                                                  \
-			}                                                                          \
+		return table[AES_BYTE(l, c, 0, step)] ^ rol32(table[AES_BYTE(l, c, 1, step)], 8) ^ \
+		       rol32(table[AES_BYTE(l, c, 2, step)], 16) ^                                 \
+		       rol32(table[AES_BYTE(l, c, 3, step)], 24);                                  \
 	}                                                                                          \
-	VEC_ANY_XY(name)
+	AES_ROUND(name)
 #define AES_LAST(name, table, step)                                                                \
+	VEC_INLINE uint32_t column_##name(const V *a, unsigned l, unsigned c)                      \
+	{                                                                                          \
+		return table[AES_BYTE(l, c, 0, step)] |                                            \
+		       (uint32_t)table[AES_BYTE(l, c, 1, step)] << 8 |                             \
+		       (uint32_t)table[AES_BYTE(l, c, 2, step)] << 16 |                            \
+		       (uint32_t)table[AES_BYTE(l, c, 3, step)] << 24;                             \
+	}                                                                                          \
+	AES_ROUND(name)
+#define AES_ROUND(name)                                                                            \
 	KERNEL(name)                                                                               \
 	{                                                                                          \
 		UNUSED;                                                                            \
-		for (unsigned l = 0; l < n; l += 16)                                               \
-			for (unsigned i = 0; i < 16; i++)                                          \
-				VB(r, l + i) =                                                     \
-					VB(b, l + i) ^                                             \
-					table[VB(a, l + ((i & ~3u) + (step) * 4 * (i & 3)) % 16 +  \
-							    (i & 3))];                             \
+		for (unsigned l = 0; l < n / 4; l += 4) {                                          \
+			r->q[l / 2] = b->q[l / 2] ^ (column_##name(a, l, 0) |                      \
+						     (uint64_t)column_##name(a, l, 1) << 32);      \
+			r->q[l / 2 + 1] =                                                          \
+			    b->q[l / 2 + 1] ^                                                      \
+			    (column_##name(a, l, 2) | (uint64_t)column_##name(a, l, 3) << 32);     \
+		}                                                                                  \
 	}                                                                                          \
-	VEC_ANY_XY(name)
+	VEC_HOT(name)
 
 AES_MIX(AESENC, enc_column, 1)
 AES_MIX(AESDEC, dec_column, 3)
@@ -138,10 +146,11 @@ KERNEL(AESKEYGENASSIST)
 }
 VEC_ANY_X(AESKEYGENASSIST)
 
-/* ---- carry-less multiplication ----------------------------------------------------------------- */
+/* ---- carry-less multiplication -----------------------------------------------------------------
+ */
 
 /* Four bits at a time, from the top. */
-static inline void clmul(uint64_t x, uint64_t y, uint64_t *lo, uint64_t *hi)
+static __attribute__((noinline)) void clmul(uint64_t x, uint64_t y, uint64_t *lo, uint64_t *hi)
 {
 	uint64_t tlo[16], thi[16], l = 0, h = 0;
 
@@ -169,9 +178,10 @@ KERNEL(PCLMULQDQ)
 	for (unsigned l = 0; l < n / 8; l += 2)
 		clmul(a->q[l + (imm & 1)], b->q[l + (imm >> 4 & 1)], &r->q[l], &r->q[l + 1]);
 }
-VEC_ANY_XY(PCLMULQDQ)
+VEC_HOT(PCLMULQDQ)
 
-/* ---- GF(2^8) ------------------------------------------------------------------------------------- */
+/* ---- GF(2^8)
+ * ------------------------------------------------------------------------------------- */
 
 KERNEL(GF2P8MULB)
 {
@@ -208,7 +218,8 @@ static inline uint8_t affine(uint64_t matrix, unsigned x, unsigned imm)
 AFFINE(GF2P8AFFINEQB, x)
 AFFINE(GF2P8AFFINEINVQB, gf_inverse[x])
 
-/* ---- SHA ------------------------------------------------------------------------------------------- */
+/* ---- SHA
+ * ------------------------------------------------------------------------------------------- */
 
 KERNEL(SHA1RNDS4)
 {
@@ -286,8 +297,8 @@ static void any_SHA256RNDS2(struct emu *e, const struct uop *u)
 	for (unsigned i = 0; i < 2; i++) {
 		uint32_t t1 = ((E & F) ^ (~E & G)) + (ror32(E, 6) ^ ror32(E, 11) ^ ror32(E, 25)) +
 			      VD(&wk, i) + H;
-		uint32_t t2 = ((A & B) ^ (A & C) ^ (B & C)) +
-			      (ror32(A, 2) ^ ror32(A, 13) ^ ror32(A, 22));
+		uint32_t t2 =
+		    ((A & B) ^ (A & C) ^ (B & C)) + (ror32(A, 2) ^ ror32(A, 13) ^ ror32(A, 22));
 
 		H = G;
 		G = F;
@@ -327,29 +338,30 @@ KERNEL(SHA256MSG2)
 }
 VEC_ANY_X(SHA256MSG2)
 
-/* ---- binding ------------------------------------------------------------------------------------------ */
+/* ---- binding
+ * ------------------------------------------------------------------------------------------ */
 
 static const struct {
 	uint16_t id;
 	struct vec_row row;
 } rows[] = {
-	{INSN_AESENC, VEC_ROW_ANY(AESENC, VEC_BINARY)},
-	{INSN_AESENCLAST, VEC_ROW_ANY(AESENCLAST, VEC_BINARY)},
-	{INSN_AESDEC, VEC_ROW_ANY(AESDEC, VEC_BINARY)},
-	{INSN_AESDECLAST, VEC_ROW_ANY(AESDECLAST, VEC_BINARY)},
-	{INSN_AESIMC, VEC_ROW_ANY(AESIMC, VEC_UNARY)},
-	{INSN_AESKEYGENASSIST, VEC_ROW_ANY(AESKEYGENASSIST, VEC_UNARY)},
-	{INSN_PCLMULQDQ, VEC_ROW_ANY(PCLMULQDQ, VEC_BINARY)},
-	{INSN_SHA1RNDS4, VEC_ROW_ANY(SHA1RNDS4, VEC_BINARY)},
-	{INSN_SHA1NEXTE, VEC_ROW_ANY(SHA1NEXTE, VEC_BINARY)},
-	{INSN_SHA1MSG1, VEC_ROW_ANY(SHA1MSG1, VEC_BINARY)},
-	{INSN_SHA1MSG2, VEC_ROW_ANY(SHA1MSG2, VEC_BINARY)},
-	{INSN_SHA256RNDS2, VEC_ROW_ANY(SHA256RNDS2, VEC_BINARY)},
-	{INSN_SHA256MSG1, VEC_ROW_ANY(SHA256MSG1, VEC_BINARY)},
-	{INSN_SHA256MSG2, VEC_ROW_ANY(SHA256MSG2, VEC_BINARY)},
-	{INSN_GF2P8MULB, VEC_ROW_ANY(GF2P8MULB, VEC_BINARY)},
-	{INSN_GF2P8AFFINEQB, VEC_ROW_ANY(GF2P8AFFINEQB, VEC_BINARY)},
-	{INSN_GF2P8AFFINEINVQB, VEC_ROW_ANY(GF2P8AFFINEINVQB, VEC_BINARY)},
+    {INSN_AESENC, VEC_ROW_HOT(AESENC, VEC_BINARY)},
+    {INSN_AESENCLAST, VEC_ROW_HOT(AESENCLAST, VEC_BINARY)},
+    {INSN_AESDEC, VEC_ROW_HOT(AESDEC, VEC_BINARY)},
+    {INSN_AESDECLAST, VEC_ROW_HOT(AESDECLAST, VEC_BINARY)},
+    {INSN_AESIMC, VEC_ROW_ANY(AESIMC, VEC_UNARY)},
+    {INSN_AESKEYGENASSIST, VEC_ROW_ANY(AESKEYGENASSIST, VEC_UNARY)},
+    {INSN_PCLMULQDQ, VEC_ROW_HOT(PCLMULQDQ, VEC_BINARY)},
+    {INSN_SHA1RNDS4, VEC_ROW_ANY(SHA1RNDS4, VEC_BINARY)},
+    {INSN_SHA1NEXTE, VEC_ROW_ANY(SHA1NEXTE, VEC_BINARY)},
+    {INSN_SHA1MSG1, VEC_ROW_ANY(SHA1MSG1, VEC_BINARY)},
+    {INSN_SHA1MSG2, VEC_ROW_ANY(SHA1MSG2, VEC_BINARY)},
+    {INSN_SHA256RNDS2, VEC_ROW_ANY(SHA256RNDS2, VEC_BINARY)},
+    {INSN_SHA256MSG1, VEC_ROW_ANY(SHA256MSG1, VEC_BINARY)},
+    {INSN_SHA256MSG2, VEC_ROW_ANY(SHA256MSG2, VEC_BINARY)},
+    {INSN_GF2P8MULB, VEC_ROW_ANY(GF2P8MULB, VEC_BINARY)},
+    {INSN_GF2P8AFFINEQB, VEC_ROW_ANY(GF2P8AFFINEQB, VEC_BINARY)},
+    {INSN_GF2P8AFFINEINVQB, VEC_ROW_ANY(GF2P8AFFINEINVQB, VEC_BINARY)},
 };
 
 emu_fn *emu_bind_vec_crypto(const struct insn *in, struct uop *u)

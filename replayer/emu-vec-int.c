@@ -27,19 +27,24 @@ VEC_INLINE uint16_t sat_u16(int x)
 {
 	return (uint16_t)(x < 0 ? 0 : x > 65535 ? 65535 : x);
 }
+/* |a - b| of the four even bytes, in 16-bit lanes. Bit 8 of a + 256 - b tells which is
+ * greater. */
+VEC_INLINE uint64_t abs_diff_even(uint64_t a, uint64_t b)
+{
+	const uint64_t ones = 0x0001000100010001, bytes = ones * 0xff;
+	uint64_t d = (a & bytes) + (ones << 8) - (b & bytes);
+	uint64_t less = ~d >> 8 & ones;
+
+	return ((d & bytes) ^ less * 0xff) + less;
+}
 VEC_INLINE uint64_t sum_abs_diff(uint64_t a, uint64_t b)
 {
-	uint64_t sum = 0;
+	uint64_t sums = abs_diff_even(a, b) + abs_diff_even(a >> 8, b >> 8);
 
-	for (int i = 0; i < 64; i += 8) {
-		int d = (int)(a >> i & 0xff) - (int)(b >> i & 0xff);
-
-		sum += (uint64_t)(d < 0 ? -d : d);
-	}
-	return sum;
+	return sums * 0x0001000100010001 >> 48;
 }
 
-/* As SIGNED types of each element letter. */
+/* The types of each element letter. */
 #define S_b int8_t
 #define S_w int16_t
 #define S_d int32_t
@@ -74,26 +79,26 @@ VEC_INLINE uint64_t sum_abs_diff(uint64_t a, uint64_t b)
 	X(HOT, PSUBD, d, BINARY, A - B)                                                            \
 	X(HOT, PSUBQ, q, BINARY, A - B)                                                            \
 	X(ANY, PADDSB, b, BINARY, sat_s8(SA + SB))                                                 \
-	X(ANY, PADDSW, w, BINARY, sat_s16(SA + SB))                                                \
+	X(HOT, PADDSW, w, BINARY, sat_s16(SA + SB))                                                \
 	X(ANY, PADDUSB, b, BINARY, sat_u8(A + B))                                                  \
-	X(ANY, PADDUSW, w, BINARY, sat_u16(A + B))                                                 \
+	X(HOT, PADDUSW, w, BINARY, sat_u16(A + B))                                                 \
 	X(ANY, PSUBSB, b, BINARY, sat_s8(SA - SB))                                                 \
 	X(ANY, PSUBSW, w, BINARY, sat_s16(SA - SB))                                                \
 	X(HOT, PSUBUSB, b, BINARY, A > B ? A - B : 0)                                              \
-	X(ANY, PSUBUSW, w, BINARY, A > B ? A - B : 0)                                              \
+	X(HOT, PSUBUSW, w, BINARY, A > B ? A - B : 0)                                              \
 	X(HOT, PMULLW, w, BINARY, (uint32_t)A *B)                                                  \
 	X(HOT, PMULLD, d, BINARY, A *B)                                                            \
-	X(ANY, PMULHW, w, BINARY, (SA * SB) >> 16)                                                 \
+	X(HOT, PMULHW, w, BINARY, (SA * SB) >> 16)                                                 \
 	X(ANY, PMULHUW, w, BINARY, ((uint32_t)A * B) >> 16)                                        \
 	X(ANY, PMULHRSW, w, BINARY, (((SA * SB) >> 14) + 1) >> 1)                                  \
 	X(HOT, PMULUDQ, q, BINARY, (A & 0xffffffff) * (B & 0xffffffff))                            \
 	X(ANY, PMULDQ, q, BINARY, (int64_t)(int32_t)A *(int32_t)B)                                 \
 	X(ANY, PMADDWD, d, BINARY,                                                                 \
 	  (uint32_t)((int16_t)A * (int16_t)B) + (uint32_t)((SA >> 16) * (SB >> 16)))               \
-	X(ANY, PMADDUBSW, w, BINARY, sat_s16((A & 0xff) * (int8_t)B + (A >> 8) * (SB >> 8)))       \
+	X(HOT, PMADDUBSW, w, BINARY, sat_s16((A & 0xff) * (int8_t)B + (A >> 8) * (SB >> 8)))       \
 	X(ANY, PSADBW, q, BINARY, sum_abs_diff(A, B))                                              \
 	X(HOT, PAND, q, BINARY, A &B)                                                              \
-	X(HOT, PANDN, q, BINARY, ~A & B)                                                           \
+	X(HOT, PANDN, q, BINARY, ~A &B)                                                            \
 	X(HOT, POR, q, BINARY, A | B)                                                              \
 	X(HOT, PXOR, q, BINARY, A ^ B)                                                             \
 	X(HOT, PCMPEQB, b, BINARY, A == B ? 0xff : 0)                                              \
@@ -105,13 +110,13 @@ VEC_INLINE uint64_t sum_abs_diff(uint64_t a, uint64_t b)
 	X(HOT, PCMPGTD, d, BINARY, SA > SB ? 0xffffffff : 0)                                       \
 	X(ANY, PCMPGTQ, q, BINARY, SA > SB ? ~0ULL : 0)                                            \
 	X(ANY, PMINSB, b, BINARY, SA < SB ? A : B)                                                 \
-	X(ANY, PMINSW, w, BINARY, SA < SB ? A : B)                                                 \
+	X(HOT, PMINSW, w, BINARY, SA < SB ? A : B)                                                 \
 	X(ANY, PMINSD, d, BINARY, SA < SB ? A : B)                                                 \
 	X(HOT, PMINUB, b, BINARY, A < B ? A : B)                                                   \
 	X(ANY, PMINUW, w, BINARY, A < B ? A : B)                                                   \
 	X(HOT, PMINUD, d, BINARY, A < B ? A : B)                                                   \
 	X(ANY, PMAXSB, b, BINARY, SA > SB ? A : B)                                                 \
-	X(ANY, PMAXSW, w, BINARY, SA > SB ? A : B)                                                 \
+	X(HOT, PMAXSW, w, BINARY, SA > SB ? A : B)                                                 \
 	X(ANY, PMAXSD, d, BINARY, SA > SB ? A : B)                                                 \
 	X(HOT, PMAXUB, b, BINARY, A > B ? A : B)                                                   \
 	X(ANY, PMAXUW, w, BINARY, A > B ? A : B)                                                   \
@@ -282,27 +287,27 @@ VEC_HOT(PSLLDQ)
 
 static const struct vec_row rows[INSN_IDS] = {
 #define X(heat, id, el, kind_, expr) [INSN_##id] = VEC_ROW_##heat(id, VEC_##kind_),
-	ELEMENTWISE(X)
+    ELEMENTWISE(X)
 #undef X
 #define X(id, as) [INSN_##id] = VEC_ROW_HOT(as, VEC_BINARY),
 	LOGICAL(X)
 #undef X
-	[INSN_PHADDW] = VEC_ROW_ANY(PHADDW, VEC_BINARY),
-	[INSN_PHADDD] = VEC_ROW_ANY(PHADDD, VEC_BINARY),
-	[INSN_PHADDSW] = VEC_ROW_ANY(PHADDSW, VEC_BINARY),
-	[INSN_PHSUBW] = VEC_ROW_ANY(PHSUBW, VEC_BINARY),
-	[INSN_PHSUBD] = VEC_ROW_ANY(PHSUBD, VEC_BINARY),
-	[INSN_PHSUBSW] = VEC_ROW_ANY(PHSUBSW, VEC_BINARY),
-	[INSN_MPSADBW] = VEC_ROW_ANY(MPSADBW, VEC_BINARY),
-	[INSN_PHMINPOSUW] = VEC_ROW_ANY(PHMINPOSUW, VEC_UNARY),
-	[INSN_PSLLW] = VEC_ROW_ANY(PSLLW, VEC_BINARY),
-	[INSN_PSLLD] = VEC_ROW_ANY(PSLLD, VEC_BINARY),
-	[INSN_PSLLQ] = VEC_ROW_ANY(PSLLQ, VEC_BINARY),
-	[INSN_PSRLW] = VEC_ROW_ANY(PSRLW, VEC_BINARY),
-	[INSN_PSRLD] = VEC_ROW_ANY(PSRLD, VEC_BINARY),
-	[INSN_PSRLQ] = VEC_ROW_ANY(PSRLQ, VEC_BINARY),
-	[INSN_PSRAW] = VEC_ROW_ANY(PSRAW, VEC_BINARY),
-	[INSN_PSRAD] = VEC_ROW_ANY(PSRAD, VEC_BINARY),
+	    [INSN_PHADDW] = VEC_ROW_ANY(PHADDW, VEC_BINARY),
+    [INSN_PHADDD] = VEC_ROW_ANY(PHADDD, VEC_BINARY),
+    [INSN_PHADDSW] = VEC_ROW_ANY(PHADDSW, VEC_BINARY),
+    [INSN_PHSUBW] = VEC_ROW_ANY(PHSUBW, VEC_BINARY),
+    [INSN_PHSUBD] = VEC_ROW_ANY(PHSUBD, VEC_BINARY),
+    [INSN_PHSUBSW] = VEC_ROW_ANY(PHSUBSW, VEC_BINARY),
+    [INSN_MPSADBW] = VEC_ROW_ANY(MPSADBW, VEC_BINARY),
+    [INSN_PHMINPOSUW] = VEC_ROW_ANY(PHMINPOSUW, VEC_UNARY),
+    [INSN_PSLLW] = VEC_ROW_ANY(PSLLW, VEC_BINARY),
+    [INSN_PSLLD] = VEC_ROW_ANY(PSLLD, VEC_BINARY),
+    [INSN_PSLLQ] = VEC_ROW_ANY(PSLLQ, VEC_BINARY),
+    [INSN_PSRLW] = VEC_ROW_ANY(PSRLW, VEC_BINARY),
+    [INSN_PSRLD] = VEC_ROW_ANY(PSRLD, VEC_BINARY),
+    [INSN_PSRLQ] = VEC_ROW_ANY(PSRLQ, VEC_BINARY),
+    [INSN_PSRAW] = VEC_ROW_ANY(PSRAW, VEC_BINARY),
+    [INSN_PSRAD] = VEC_ROW_ANY(PSRAD, VEC_BINARY),
 };
 
 /* Forms with an immediate count. */
@@ -310,16 +315,11 @@ static const struct {
 	uint16_t id;
 	struct vec_row row;
 } by_immediate[] = {
-	{INSN_PSLLW, VEC_ROW_HOT(PSLLWI, VEC_UNARY)},
-	{INSN_PSLLD, VEC_ROW_HOT(PSLLDI, VEC_UNARY)},
-	{INSN_PSLLQ, VEC_ROW_HOT(PSLLQI, VEC_UNARY)},
-	{INSN_PSRLW, VEC_ROW_HOT(PSRLWI, VEC_UNARY)},
-	{INSN_PSRLD, VEC_ROW_HOT(PSRLDI, VEC_UNARY)},
-	{INSN_PSRLQ, VEC_ROW_HOT(PSRLQI, VEC_UNARY)},
-	{INSN_PSRAW, VEC_ROW_HOT(PSRAWI, VEC_UNARY)},
-	{INSN_PSRAD, VEC_ROW_HOT(PSRADI, VEC_UNARY)},
-	{INSN_PSLLDQ, VEC_ROW_HOT(PSLLDQ, VEC_UNARY)},
-	{INSN_PSRLDQ, VEC_ROW_HOT(PSRLDQ, VEC_UNARY)},
+    {INSN_PSLLW, VEC_ROW_HOT(PSLLWI, VEC_UNARY)},  {INSN_PSLLD, VEC_ROW_HOT(PSLLDI, VEC_UNARY)},
+    {INSN_PSLLQ, VEC_ROW_HOT(PSLLQI, VEC_UNARY)},  {INSN_PSRLW, VEC_ROW_HOT(PSRLWI, VEC_UNARY)},
+    {INSN_PSRLD, VEC_ROW_HOT(PSRLDI, VEC_UNARY)},  {INSN_PSRLQ, VEC_ROW_HOT(PSRLQI, VEC_UNARY)},
+    {INSN_PSRAW, VEC_ROW_HOT(PSRAWI, VEC_UNARY)},  {INSN_PSRAD, VEC_ROW_HOT(PSRADI, VEC_UNARY)},
+    {INSN_PSLLDQ, VEC_ROW_HOT(PSLLDQ, VEC_UNARY)}, {INSN_PSRLDQ, VEC_ROW_HOT(PSRLDQ, VEC_UNARY)},
 };
 
 emu_fn *emu_bind_vec_int(const struct insn *in, struct uop *u)

@@ -63,7 +63,8 @@ static void movmskpd(struct emu *e, const struct uop *u)
 	e->cpu.gpr[u->a] = m;
 }
 
-/* ---- tests ------------------------------------------------------------------------------------ */
+/* ---- tests ------------------------------------------------------------------------------------
+ */
 
 /* ZF: no bit of b in common with a; CF: no bit of b outside a; among the bits in `mask`. */
 VEC_INLINE void test(struct emu *e, const struct uop *u, uint64_t mask)
@@ -124,7 +125,7 @@ static void maskmovdqu(struct emu *e, const struct uop *u)
 		for (unsigned i = 0; i < n; i++)                                                   \
 			if (macro(&m, i) >> (bits - 1))                                            \
 				macro(&r, i) = emu_load##bits(e, at + i * (bits / 8));             \
-		vec_put(e, u->a, &r, u->d & VEC_FORM);                                             \
+		vec_put(e, u->a, &r, u->d &VEC_FORM);                                              \
 	}                                                                                          \
 	static void maskstore##bits(struct emu *e, const struct uop *u)                            \
 	{                                                                                          \
@@ -138,7 +139,8 @@ static void maskmovdqu(struct emu *e, const struct uop *u)
 MASKED(32, VD)
 MASKED(64, VQ)
 
-/* ---- gathers ------------------------------------------------------------------------------------ */
+/* ---- gathers ------------------------------------------------------------------------------------
+ */
 
 /* u->a destination, u->b index register, u->c mask; u->size elements are gathered. The
  * base class of addresses is emu_ea() without an index. */
@@ -154,9 +156,8 @@ MASKED(64, VQ)
 			if (u->addr32)                                                             \
 				at = (uint32_t)at;                                                 \
 			at += e->cpu.segbase[u->seg];                                              \
-			data(&r, i) = data(&m, i) >> (data_bits - 1)                               \
-					      ? emu_load##data_bits(e, at)                         \
-					      : data(&e->cpu.v[u->a], i);                          \
+			data(&r, i) = data(&m, i) >> (data_bits - 1) ? emu_load##data_bits(e, at)  \
+								     : data(&e->cpu.v[u->a], i);   \
 		}                                                                                  \
 		e->cpu.v[u->a] = r;                                                                \
 		e->cpu.v[u->c] = (V){.q = {0}};                                                    \
@@ -183,7 +184,9 @@ emu_fn *emu_bind_vec_mask(const struct insn *in, struct uop *u)
 
 	switch (in->id) {
 	case INSN_PMOVMSKB:
-		return form == VEC_MMX ? pmovmskb_mmx : form == VEC_256 ? pmovmskb_256 : pmovmskb_128;
+		return form == VEC_MMX	 ? pmovmskb_mmx
+		       : form == VEC_256 ? pmovmskb_256
+					 : pmovmskb_128;
 	case INSN_MOVMSKPS:
 		u->size = form == VEC_256 ? 32 : 16;
 		return movmskps;

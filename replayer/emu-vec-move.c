@@ -100,11 +100,11 @@ static emu_fn *bind_low(const struct insn *in, struct uop *u)
 		uint8_t to, from;
 		emu_fn *fn;
 	} rows[] = {
-		{OPND_VEC, OPND_MEM, low_VEC_MEM}, {OPND_MEM, OPND_VEC, low_MEM_VEC},
-		{OPND_VEC, OPND_GPR, low_VEC_GPR}, {OPND_GPR, OPND_VEC, low_GPR_VEC},
-		{OPND_VEC, OPND_VEC, low_VEC_VEC}, {OPND_MMX, OPND_MMX, low_MMX_MMX},
-		{OPND_MMX, OPND_GPR, low_MMX_GPR}, {OPND_GPR, OPND_MMX, low_GPR_MMX},
-		{OPND_MMX, OPND_MEM, low_MMX_MEM}, {OPND_MEM, OPND_MMX, low_MEM_MMX},
+	    {OPND_VEC, OPND_MEM, low_VEC_MEM}, {OPND_MEM, OPND_VEC, low_MEM_VEC},
+	    {OPND_VEC, OPND_GPR, low_VEC_GPR}, {OPND_GPR, OPND_VEC, low_GPR_VEC},
+	    {OPND_VEC, OPND_VEC, low_VEC_VEC}, {OPND_MMX, OPND_MMX, low_MMX_MMX},
+	    {OPND_MMX, OPND_GPR, low_MMX_GPR}, {OPND_GPR, OPND_MMX, low_GPR_MMX},
+	    {OPND_MMX, OPND_MEM, low_MMX_MEM}, {OPND_MEM, OPND_MMX, low_MEM_MMX},
 	};
 
 	u->d = (uint8_t)vec_form(in);
@@ -155,10 +155,13 @@ static void store_high(struct emu *e, const struct uop *u)
 		(void)A;                                                                           \
 		r.q[0] = (low);                                                                    \
 		r.q[1] = (high);                                                                   \
-		vec_put_x(e, u->a, &r, u->d & VEC_FORM);                                           \
+		vec_put_x(e, u->a, &r, u->d &VEC_FORM);                                            \
 	}
 #define B_REG e->cpu.v[u->c]
-#define B_MEM {.q = {emu_load64(e, emu_ea(e, u))}}
+#define B_MEM                                                                                      \
+	{                                                                                          \
+		.q = { emu_load64(e, emu_ea(e, u)) }                                               \
+	}
 MERGE(movss_reg, B_REG, (A.q[0] & ~0xffffffffULL) | (B.q[0] & 0xffffffff), A.q[1])
 MERGE(movsd_reg, B_REG, B.q[0], A.q[1])
 MERGE(movlp_mem, B_MEM, B.q[0], A.q[1])
@@ -172,14 +175,14 @@ static emu_fn *bind_part(const struct insn *in, struct uop *u)
 		uint16_t id;
 		emu_fn *store, *load, *reg;
 	} rows[] = {
-		{INSN_MOVSS, store_32bits, load_scalar32, movss_reg},
-		{INSN_MOVSD, store_low, load_scalar64, movsd_reg},
-		{INSN_MOVLPS, store_low, movlp_mem, movhlps},
-		{INSN_MOVLPD, store_low, movlp_mem, NULL},
-		{INSN_MOVHPS, store_high, movhp_mem, movlhps},
-		{INSN_MOVHPD, store_high, movhp_mem, NULL},
-		{INSN_MOVHLPS, NULL, NULL, movhlps},
-		{INSN_MOVLHPS, NULL, NULL, movlhps},
+	    {INSN_MOVSS, store_32bits, load_scalar32, movss_reg},
+	    {INSN_MOVSD, store_low, load_scalar64, movsd_reg},
+	    {INSN_MOVLPS, store_low, movlp_mem, movhlps},
+	    {INSN_MOVLPD, store_low, movlp_mem, NULL},
+	    {INSN_MOVHPS, store_high, movhp_mem, movlhps},
+	    {INSN_MOVHPD, store_high, movhp_mem, NULL},
+	    {INSN_MOVHLPS, NULL, NULL, movhlps},
+	    {INSN_MOVLHPS, NULL, NULL, movlhps},
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -199,21 +202,20 @@ static emu_fn *bind_part(const struct insn *in, struct uop *u)
 static void insert(struct emu *e, const struct uop *u)
 {
 	V x, r;
-	unsigned i = (unsigned)u->imm;
+	unsigned i = (unsigned)u->imm, at;
+	uint64_t mask;
 
 	if (u->d & VEC_MEM)
 		vec_load(e, emu_ea(e, u), &x, u->size);
 	else
 		x.q[0] = e->cpu.gpr[u->c];
 	vec_source1(e, u, &r);
-	if (u->size == 1)
-		VB(&r, i) = (uint8_t)x.q[0];
-	else if (u->size == 2)
-		VW(&r, i) = (uint16_t)x.q[0];
-	else if (u->size == 4)
-		VD(&r, i) = (uint32_t)x.q[0];
+	at = i * u->size % 8 * 8;
+	mask = (~0ULL >> (64 - 8 * u->size)) << at;
+	if (i * u->size < 8)
+		r.q[0] = (r.q[0] & ~mask) | (x.q[0] << at & mask);
 	else
-		VQ(&r, i) = x.q[0];
+		r.q[1] = (r.q[1] & ~mask) | (x.q[0] << at & mask);
 	vec_result(e, u, &r);
 }
 
@@ -224,10 +226,7 @@ static void extract(struct emu *e, const struct uop *u)
 	unsigned i = (unsigned)u->imm;
 
 	vec_source1(e, u, &s);
-	x.q[0] = u->size == 1	? VB(&s, i)
-		 : u->size == 2 ? VW(&s, i)
-		 : u->size == 4 ? VD(&s, i)
-				: VQ(&s, i);
+	x.q[0] = s.q[i * u->size / 8] >> (i * u->size % 8 * 8) & (~0ULL >> (64 - 8 * u->size));
 	if (u->d & VEC_MEM)
 		vec_store(e, emu_ea(e, u), &x, u->size);
 	else
@@ -261,7 +260,8 @@ static emu_fn *bind_element(const struct insn *in, struct uop *u, unsigned bytes
 	return out ? extract : insert;
 }
 
-/* ---- clearing ---------------------------------------------------------------------------------- */
+/* ---- clearing ----------------------------------------------------------------------------------
+ */
 
 static void vzeroupper(struct emu *e, const struct uop *u)
 {

@@ -18,9 +18,9 @@ struct text {
 static void take(struct text *t, const V *v, unsigned imm)
 {
 	for (unsigned i = 0; i < 16; i++)
-		t->el[i] = !(imm & 1)  ? (imm & 2 ? (int8_t)VB(v, i) : VB(v, i))
-			   : i < 8     ? (imm & 2 ? (int16_t)VW(v, i) : VW(v, i))
-				       : 0;
+		t->el[i] = !(imm & 1) ? (imm & 2 ? (int8_t)VB(v, i) : VB(v, i))
+			   : i < 8    ? (imm & 2 ? (int16_t)VW(v, i) : VW(v, i))
+				      : 0;
 }
 
 static unsigned implicit_length(const struct text *t, unsigned max)
@@ -95,7 +95,7 @@ VEC_INLINE unsigned compare(struct emu *e, const struct uop *u)
 	if (imm & 0x10)
 		res ^= imm & 0x20 ? (1u << b.n) - 1 : all;
 	emu_set_flags(e, (res ? DJ_FLAG_CF : 0) | (b.n < max ? DJ_FLAG_ZF : 0) |
-				 (a.n < max ? DJ_FLAG_SF : 0) | (res & 1 ? DJ_FLAG_OF : 0));
+			     (a.n < max ? DJ_FLAG_SF : 0) | (res & 1 ? DJ_FLAG_OF : 0));
 	return res;
 }
 
@@ -103,7 +103,7 @@ static void pcmpstri(struct emu *e, const struct uop *u)
 {
 	unsigned res = compare(e, u);
 
-	e->cpu.gpr[DJ_RCX] = !res	    ? (u->imm & 1 ? 8u : 16u)
+	e->cpu.gpr[DJ_RCX] = !res	     ? (u->imm & 1 ? 8u : 16u)
 			     : u->imm & 0x40 ? 31u - (unsigned)__builtin_clz(res)
 					     : (unsigned)__builtin_ctz(res);
 }

@@ -57,8 +57,8 @@ emu_fn *vec_bind_row(const struct vec_row *row, const struct insn *in, struct uo
 emu_fn *emu_bind_vec(const struct insn *in, struct uop *u)
 {
 	static emu_fn *(*const parts[])(const struct insn *, struct uop *) = {
-		emu_bind_vec_move,   emu_bind_vec_int,	  emu_bind_vec_shuffle,
-		emu_bind_vec_mask,   emu_bind_vec_string, emu_bind_vec_crypto,
+	    emu_bind_vec_move, emu_bind_vec_int,    emu_bind_vec_shuffle,
+	    emu_bind_vec_mask, emu_bind_vec_string, emu_bind_vec_crypto,
 	};
 
 	if (in->id < INSN_MOVD || in->id > INSN_VZEROALL || in->vex == 4)

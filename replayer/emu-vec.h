@@ -182,7 +182,7 @@ VEC_INLINE void vec_result(struct emu *e, const struct uop *u, const V *r)
 		vec_source(e, u, &b);                                                              \
 		a = e->cpu.v[u->b];                                                                \
 		k_##name(&r, &a, &b, 32, 16, (unsigned)u->imm & 0xff);                             \
-		vec_put(e, u->a, &r, u->d & VEC_FORM);                                             \
+		vec_put(e, u->a, &r, u->d &VEC_FORM);                                              \
 	}
 
 /* For kernels of instructions that have xmm forms only. */
@@ -193,7 +193,7 @@ VEC_INLINE void vec_result(struct emu *e, const struct uop *u, const V *r)
 		vec_source(e, u, &b);                                                              \
 		a = e->cpu.v[u->b];                                                                \
 		k_##name(&r, &a, &b, 16, 16, (unsigned)u->imm & 0xff);                             \
-		vec_put_x(e, u->a, &r, u->d & VEC_FORM);                                           \
+		vec_put_x(e, u->a, &r, u->d &VEC_FORM);                                            \
 	}
 
 #define VEC_HOT_ONE(name, suffix, form, bytes)                                                     \
@@ -220,13 +220,18 @@ VEC_INLINE void vec_result(struct emu *e, const struct uop *u, const V *r)
 	VEC_HOT_ONE(name, 128, VEC_128, 16)                                                        \
 	VEC_HOT_ONE(name, 256, VEC_256, 32)
 
-#define VEC_ROW_ANY(name, kind_) {.any = any_##name, .kind = kind_}
+#define VEC_ROW_ANY(name, kind_)                                                                   \
+	{                                                                                          \
+		.any = any_##name, .kind = kind_                                                   \
+	}
 #define VEC_ROW_HOT(name, kind_)                                                                   \
-	{.any = any_##name,                                                                        \
-	 .hot = {{name##_leg_r, name##_leg_m},                                                     \
-		 {name##_128_r, name##_128_m},                                                     \
-		 {name##_256_r, name##_256_m}},                                                    \
-	 .kind = kind_}
+	{                                                                                          \
+		.any = any_##name,                                                                 \
+		.hot = {{name##_leg_r, name##_leg_m},                                              \
+			{name##_128_r, name##_128_m},                                              \
+			{name##_256_r, name##_256_m}},                                             \
+		.kind = kind_                                                                      \
+	}
 
 /* Fill in a, b, c, d and size as said above, for an instruction whose operands are
  * dst, (src1,) src2 (, imm). */

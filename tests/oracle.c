@@ -53,55 +53,44 @@ _Static_assert(offsetof(struct state, host_fx) == 1280, "layout known to the ass
 void oracle_enter(void);
 void oracle_leave(void);
 
+/* clang-format off */
 __asm__(".text\n"
 	".globl oracle_enter, oracle_leave\n"
 	"oracle_enter:\n"
 	"	push %rbx\n push %rbp\n push %r12\n push %r13\n push %r14\n push %r15\n"
 	"	mov %rsp, " AT(136) "\n"
-				    "	fxsave64 " AT(
-					1280) "\n"
-					      "	fxrstor64 " AT(
-						  768) "\n"
-						       "	.irp n, "
-						       "0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15\n"
-						       "	vmovdqu " AT(256) "+32*\\n, "
-										  "%ymm\\n\n"
-										  "	.endr\n"
-										  "	pushq " AT(128) "\n popfq\n"
-													"	mov " AT(0) ", %rax\n mov " AT(8) ", %rcx\n mov " AT(16) ", %rdx\n"
-																					 "	mov " AT(24) ", %rbx\n mov " AT(32) ", %rsp\n mov " AT(40) ", %rbp\n"
-																													   "	mov " AT(48) ", %rsi\n mov " AT(56) ", %rdi\n mov " AT(64) ", %r8\n"
-																																					   "	mov " AT(72) ", %r9\n mov " AT(
-																																					       80) ", %r10\n mov " AT(88) ", %r11\n"
-																																									  "	mov " AT(96) ", %r12\n mov " AT(
-																																									      104) ", %r13\n mov " AT(112) ", %r14\n"
-																																													   "	mov " AT(
-																																													       120) ", %r15\n"
-																																														    "	jmp *" AT(144) "\n"
-																																																       "oracle_leave:\n"
-																																																       "	mov %rax, " AT(0) "\n mov %rcx, " AT(8) "\n mov %rdx, " AT(
-																																																	   16) "\n"
-																																																	       "	mov %rbx, " AT(24) "\n mov %rsp, " AT(32) "\n mov %rbp, " AT(40) "\n"
-																																																											 "	mov %rsi, " AT(48) "\n mov %rdi, " AT(56) "\n mov %r8, " AT(64) "\n"
-																																																																				"	mov %r9, " AT(72) "\n mov %r10, " AT(80) "\n mov %r11, " AT(
-																																																																				    88) "\n"
-																																																																					"	mov %r12, " AT(
-																																																																					    96) "\n mov %r13, " AT(104) "\n mov %r14, " AT(112) "\n"
-																																																																												"	mov %r15, " AT(
-																																																																												    120) "\n"
-																																																																													 "	mov " AT(
-																																																																													     136) ", %rsp\n"
-																																																																														  "	pushfq\n popq " AT(128) "\n"
-																																																																																		"	cld\n"
-																																																																																		"	.irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15\n"
-																																																																																		"	vmovdqu %ymm\\n, " AT(256) "+32*\\n\n"
-																																																																																						   "	.endr\n"
-																																																																																						   "	fxsave64 " AT(768) "\n"
-																																																																																									   "	fxrstor64 " AT(
-																																																																																									       1280) "\n"
-																																																																																										     "	vzeroupper\n"
-																																																																																										     "	pop %r15\n pop %r14\n pop %r13\n pop %r12\n pop %rbp\n pop %rbx\n"
-																																																																																										     "	ret\n");
+	"	fxsave64 " AT(1280) "\n"
+	"	fxrstor64 " AT(768) "\n"
+	"	.irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15\n"
+	"	vmovdqu " AT(256) "+32*\\n, %ymm\\n\n"
+	"	.endr\n"
+	"	pushq " AT(128) "\n popfq\n"
+	"	mov " AT(0) ", %rax\n mov " AT(8) ", %rcx\n mov " AT(16) ", %rdx\n"
+	"	mov " AT(24) ", %rbx\n mov " AT(32) ", %rsp\n mov " AT(40) ", %rbp\n"
+	"	mov " AT(48) ", %rsi\n mov " AT(56) ", %rdi\n mov " AT(64) ", %r8\n"
+	"	mov " AT(72) ", %r9\n mov " AT(80) ", %r10\n mov " AT(88) ", %r11\n"
+	"	mov " AT(96) ", %r12\n mov " AT(104) ", %r13\n mov " AT(112) ", %r14\n"
+	"	mov " AT(120) ", %r15\n"
+	"	jmp *" AT(144) "\n"
+	"oracle_leave:\n"
+	"	mov %rax, " AT(0) "\n mov %rcx, " AT(8) "\n mov %rdx, " AT(16) "\n"
+	"	mov %rbx, " AT(24) "\n mov %rsp, " AT(32) "\n mov %rbp, " AT(40) "\n"
+	"	mov %rsi, " AT(48) "\n mov %rdi, " AT(56) "\n mov %r8, " AT(64) "\n"
+	"	mov %r9, " AT(72) "\n mov %r10, " AT(80) "\n mov %r11, " AT(88) "\n"
+	"	mov %r12, " AT(96) "\n mov %r13, " AT(104) "\n mov %r14, " AT(112) "\n"
+	"	mov %r15, " AT(120) "\n"
+	"	mov " AT(136) ", %rsp\n"
+	"	pushfq\n popq " AT(128) "\n"
+	"	cld\n"
+	"	.irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15\n"
+	"	vmovdqu %ymm\\n, " AT(256) "+32*\\n\n"
+	"	.endr\n"
+	"	fxsave64 " AT(768) "\n"
+	"	fxrstor64 " AT(1280) "\n"
+	"	vzeroupper\n"
+	"	pop %r15\n pop %r14\n pop %r13\n pop %r12\n pop %rbp\n pop %rbx\n"
+	"	ret\n");
+/* clang-format on */
 
 static sigjmp_buf back;
 static volatile sig_atomic_t running;

@@ -28,7 +28,7 @@ static unsigned bad[INSN_IDS], unbound[INSN_IDS], faulted[INSN_IDS], loads_wrong
 
 static const char *const names[INSN_IDS] = {
 #define X(name) [INSN_##name] = #name,
-	INSN_LIST_VEC(X)
+    INSN_LIST_VEC(X)
 #undef X
 };
 
@@ -166,7 +166,8 @@ static bool run_one(const struct encoding *c)
 	int sig;
 
 	encode(code, c);
-	if (insn_decode(&in, code, INSN_MAX, ORACLE_CODE) <= 0 || in.id >= INSN_IDS || !names[in.id])
+	if (insn_decode(&in, code, INSN_MAX, ORACLE_CODE) <= 0 || in.id >= INSN_IDS ||
+	    !names[in.id])
 		return false;
 	oracle_random_regs(&r, &seed);
 	if (rnd(2)) {
@@ -242,7 +243,8 @@ static void test_all(void)
 					     (c.map == 2 && c.opcode >= 0x90 && c.opcode <= 0x93);
 				int wanted = picky ? 10 * RUNS : RUNS;
 
-				for (int i = 0, hits = 0; i < wanted && 3 * hits + 30 > i; i++, runs++)
+				for (int i = 0, hits = 0; i < wanted && 3 * hits + 30 > i;
+				     i++, runs++)
 					hits += run_one(&c) || picky;
 			}
 	printf("%u runs\n", runs);
