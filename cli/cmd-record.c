@@ -1,0 +1,210 @@
+/* deja record: run a program and record it. */
+#include "cli/cli.h"
+#include "cli/cmd.h"
+#include "recorder/record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static const char help_text[] =
+	"Usage: deja record [OPTIONS] [--] PROGRAM [ARG...]\n"
+	"Run PROGRAM and record it. Its input, output and working directory are its own; deja ends as\n"
+	"PROGRAM ended, with the same exit status or by the same signal.\n"
+	"\n"
+	"  -o, --output FILE         write the trace to FILE (default: PROGRAM-N.deja in\n"
+	"                            $DEJA_TRACE_DIR, else $XDG_DATA_HOME/deja, else\n"
+	"                            ~/.local/share/deja, and `latest' there points at it)\n"
+	"      --predict MODE        how loads are predicted: shadow (default), last, none; the\n"
+	"                            latter two are for comparison\n"
+	"      --digest-interval N   instructions between register digests (default 10000000)\n"
+	"  -v, --verbose             statistics on stderr at the end\n"
+	"  -h, --help                this text\n";
+
+/* The file to execute, as execvp(3) finds it: a new string, or NULL with errno. */
+static char *find_program(const char *name)
+{
+	if (strchr(name, '/'))
+		return strdup(name);
+	const char *path = getenv("PATH");
+	if (!path || !*path)
+		path = "/usr/local/bin:/bin:/usr/bin";
+	int saved = ENOENT;
+	for (const char *p = path;;) {
+		size_t n = strcspn(p, ":");
+		char *full = NULL;
+		if (asprintf(&full, "%.*s%s%s", (int)n, p, n ? "/" : "./", name) < 0)
+			return NULL;
+		struct stat st;
+		if (stat(full, &st) == 0 && S_ISREG(st.st_mode)) {
+			if (access(full, X_OK) == 0)
+				return full;
+			saved = EACCES;
+		}
+		free(full);
+		if (!p[n])
+			break;
+		p += n + 1;
+	}
+	errno = saved;
+	return NULL;
+}
+
+/* PROGRAM-N.deja in the trace directory, with the first N that is free; `latest` will point there. */
+static char *default_output(const char *program, struct dj_error *err)
+{
+	char *dir = cli_trace_dir(true, err);
+	if (!dir)
+		return NULL;
+	const char *base = strrchr(program, '/') ? strrchr(program, '/') + 1 : program;
+	for (unsigned n = 0;; n++) {
+		char *path = NULL;
+		if (asprintf(&path, "%s/%s-%u.deja", dir, base, n) < 0)
+			break;
+		int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+		if (fd >= 0) {
+			close(fd);
+			char *link = NULL, *tmp = NULL;
+			if (asprintf(&link, "%s/latest", dir) > 0 && asprintf(&tmp, "%s/.latest-%d", dir, getpid()) > 0) {
+				unlink(tmp);
+				if (symlink(strrchr(path, '/') + 1, tmp) || rename(tmp, link))
+					cli_warn("cannot point %s at the new trace: %s", link, strerror(errno));
+			}
+			free(link);
+			free(tmp);
+			free(dir);
+			return path;
+		}
+		if (errno != EEXIST) {
+			dj_fail_errno(err, 1, "cannot create %s", path);
+			free(path);
+			break;
+		}
+		free(path);
+	}
+	free(dir);
+	return NULL;
+}
+
+/* What can be said before starting: not executable, set-uid (which tracing would defeat). */
+static int check_program(const char *file, struct dj_error *err)
+{
+	struct stat st;
+	if (stat(file, &st))
+		return dj_fail_errno(err, errno == ENOENT ? 127 : 126, "%s", file);
+	if (S_ISDIR(st.st_mode))
+		return dj_fail(err, 126, "%s: is a directory", file);
+	if (access(file, X_OK))
+		return dj_fail_errno(err, 126, "%s", file);
+	if (((st.st_mode & S_ISUID) && st.st_uid != geteuid()) ||
+	    ((st.st_mode & S_ISGID) && (st.st_mode & S_IXGRP) && st.st_gid != getegid()))
+		return dj_fail(err, 126,
+			       "%s is set-uid or set-gid, and would run without its privileges under deja; "
+			       "record it as the user it runs as", file);
+	unsigned char id[20] = {0};
+	int fd = open(file, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd >= 0 ? read(fd, id, sizeof id) : 0;
+	if (fd >= 0)
+		close(fd);
+	if (n >= 20 && !memcmp(id, "\177ELF", 4) && (id[4] != 2 || id[18] != 62))
+		return dj_fail(err, 126, "%s is not an x86-64 program (%s); only x86-64 programs can be recorded",
+			       file, id[4] != 2 ? "32-bit" : "another processor's");
+	return 0;
+}
+
+/* End as the program ended. */
+static int end_like(int status)
+{
+	if (WIFEXITED(status))
+		return WEXITSTATUS(status);
+	if (WIFSIGNALED(status)) {
+		struct rlimit none = {0, 0};
+		int sig = WTERMSIG(status);
+		sigset_t one;
+		setrlimit(RLIMIT_CORE, &none);
+		signal(sig, SIG_DFL);
+		sigemptyset(&one);
+		sigaddset(&one, sig);
+		sigprocmask(SIG_UNBLOCK, &one, NULL);
+		kill(getpid(), sig);
+		return 128 + sig;
+	}
+	return 1;
+}
+
+int cmd_record(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{"output", required_argument, NULL, 'o'}, {"predict", required_argument, NULL, 'p'},
+		{"digest-interval", required_argument, NULL, 'd'}, {"verbose", no_argument, NULL, 'v'},
+		{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+	struct record_options opt = {.predict = DJ_PREDICT_SHADOW};
+	struct dj_error err = {0};
+	int c;
+	opterr = 0;
+	while ((c = getopt_long(argc, argv, "+:o:vh", options, NULL)) != -1) {
+		switch (c) {
+		case 'o':
+			opt.output = optarg;
+			break;
+		case 'p':
+			if (!strcmp(optarg, "shadow"))
+				opt.predict = DJ_PREDICT_SHADOW;
+			else if (!strcmp(optarg, "last"))
+				opt.predict = DJ_PREDICT_LAST;
+			else if (!strcmp(optarg, "none"))
+				opt.predict = DJ_PREDICT_NONE;
+			else
+				return cli_usage("record", "--predict is shadow, last or none, not %s", optarg);
+			break;
+		case 'd':
+			if (!cli_number(optarg, &opt.digest_interval) || !opt.digest_interval)
+				return cli_usage("record", "--digest-interval takes a number of instructions, not %s", optarg);
+			break;
+		case 'v':
+			opt.verbose = true;
+			break;
+		case 'h':
+			fputs(help_text, stdout);
+			return cli_finish(CLI_GOOD);
+		default:
+			return cli_bad_option("record", argc, argv, c);
+		}
+	}
+	if (optind >= argc)
+		return cli_usage("record", "which program?");
+
+	char **args = argv + optind;
+	char *file = find_program(args[0]);
+	if (!file) {
+		int missing = errno == ENOENT;
+		cli_warn("%s: %s", args[0], missing ? "program not found" : strerror(errno));
+		return missing ? 127 : 126;
+	}
+	if (check_program(file, &err))
+		return cli_error(&err);
+	char *output = NULL;
+	if (!opt.output) {
+		output = default_output(args[0], &err);
+		if (!output)
+			return cli_error(&err);
+		opt.output = output;
+	}
+	int status = 0;
+	bool cut = false;
+	int rc = record_program(file, args, environ, &opt, &status, &cut, &err);
+	free(output);
+	if (rc || cut)
+		return cli_error(&err);
+	return end_like(status);
+}

@@ -1,0 +1,164 @@
+/*
+ * Instructions executed natively, one at a time, recorded by their side effects: what the emulator
+ * does not know, what is not deterministic, and what is about to fault for reasons only the processor
+ * knows (no such page, no such instruction).
+ *
+ * CPUID and XGETBV are answered by us: the program is shown a processor that the replayer emulates fully:
+ * x86-64-v3 with AES, PCLMULQDQ, SHA, GFNI and VAES absent or present as on the host, and nothing of AVX-512,
+ * AMX, TSX, MPX, PKU, CET.
+ */
+#include "recorder/supervisor.h"
+
+#include <cpuid.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
+/* ---- CPUID ------------------------------------------------------------------------------ */
+
+/* Feature bits that pass, by leaf and register; other leaves pass as they are. SDM vol. 2A, CPUID. */
+enum { EAX, EBX, ECX, EDX };
+static const struct { uint32_t leaf, sub; int reg; uint32_t keep; } features[] = {
+	/* sse3 pclmul ssse3 fma cx16 sse4.1 sse4.2 movbe popcnt aes xsave osxsave avx f16c
+	 * rdrand hypervisor */
+	{1, 0, ECX, 1u << 0 | 1u << 1 | 1u << 9 | 1u << 12 | 1u << 13 | 1u << 19 | 1u << 20 | 1u << 22 |
+		    1u << 23 | 1u << 25 | 1u << 26 | 1u << 27 | 1u << 28 | 1u << 29 | 1u << 30 | 1u << 31},
+	/* bmi1 avx2 smep bmi2 erms rdseed adx smap clflushopt clwb sha */
+	{7, 0, EBX, 1u << 3 | 1u << 5 | 1u << 7 | 1u << 8 | 1u << 9 | 1u << 18 | 1u << 19 | 1u << 20 |
+		    1u << 23 | 1u << 24 | 1u << 29},
+	{7, 0, ECX, 1u << 2 | 1u << 8 | 1u << 22}, /* umip gfni rdpid */
+	{7, 0, EDX, 1u << 4 | 1u << 10 | 1u << 26 | 1u << 27 | 1u << 28 | 1u << 29 | 1u << 31}, /* fsrm, mitigations */
+	{7, 0, EAX, 0},
+	{7, 1, EAX, 0}, {7, 1, EBX, 0}, {7, 1, ECX, 0}, {7, 1, EDX, 0},
+	{7, 2, EAX, 0}, {7, 2, EBX, 0}, {7, 2, ECX, 0}, {7, 2, EDX, 0},
+	{0xd, 0, EAX, 7}, {0xd, 0, EDX, 0},
+	{0xd, 1, EAX, 7}, /* xsaveopt xsavec xgetbv1 */
+	{0xd, 1, ECX, 0}, {0xd, 1, EDX, 0},
+	/* lahf abm(lzcnt) 3dnowprefetch; no sse4a, xop, fma4, tbm, perfctr */
+	{0x80000001, 0, ECX, 1u << 0 | 1u << 5 | 1u << 8},
+	/* no 3dnow, mmxext only with it */
+	{0x80000001, 0, EDX, ~(3u << 30)},
+};
+
+static void cpuid_for_program(uint32_t leaf, uint32_t sub, uint32_t r[4])
+{
+	__cpuid_count(leaf, sub, r[EAX], r[EBX], r[ECX], r[EDX]);
+	for (size_t i = 0; i < sizeof features / sizeof *features; i++)
+		if (features[i].leaf == leaf && (features[i].sub == sub || leaf == 1 || leaf >> 31))
+			r[features[i].reg] &= features[i].keep;
+	if (leaf == 7 && sub > 2)
+		memset(r, 0, 16);
+	if (leaf == 0xd) {
+		if (sub == 0 || sub == 1) {
+			r[EBX] = r[EAX] & 4 || sub == 1 ? 832 : 576; /* x87, sse, avx */
+			if (sub == 0)
+				r[ECX] = r[EBX];
+		} else if (sub != 2) {
+			memset(r, 0, 16);
+		}
+	}
+	/* SGX, PT, AMX, key locker, hybrid information, history reset */
+	if (leaf == 0x12 || leaf == 0x14 || (leaf >= 0x19 && leaf <= 0x24))
+		memset(r, 0, 16);
+}
+
+/* ---- effects ------------------------------------------------------------------------------- */
+
+void sup_effects(struct sup *s, const struct dj_regs *before, const struct dj_regs *after,
+		 const uint8_t *insn, unsigned len, unsigned why)
+{
+	struct dj_record r = {.kind = DJ_REC_EFFECTS, .steps = s->steps, .why = (uint8_t)why, .regs = *after};
+	r.mask = dj_regs_diff(before, after) | DJ_REG_RIP;
+	r.insn_len = (uint8_t)(len > 15 ? 15 : len);
+	memcpy(r.insn, insn, r.insn_len);
+	ring_record(s, &r);
+	s->steps++;
+}
+
+static unsigned why_native(const struct insn *in)
+{
+	switch (in->id) {
+	case INSN_CPUID:
+	case INSN_XGETBV:
+		return DJ_WHY_CPUID;
+	case INSN_RDTSC:
+	case INSN_RDTSCP:
+		return DJ_WHY_TSC;
+	case INSN_RDRAND:
+	case INSN_RDSEED:
+		return DJ_WHY_RANDOM;
+	}
+	if (in->attr & INSN_A_XSTATE)
+		return DJ_WHY_XSTATE;
+	if (in->attr & (INSN_A_PRIV | INSN_A_NONDET))
+		return DJ_WHY_OTHER;
+	return DJ_WHY_UNEMULATED;
+}
+
+/* In hand: execute the instruction at s->regs.rip. */
+void native_insn(struct sup *s)
+{
+	uint8_t code[INSN_MAX];
+	struct insn in;
+	size_t got = tracee_read(s, s->regs.rip, code, sizeof code);
+	bool known = got && insn_decode(&in, code, got, s->regs.rip) > 0;
+	struct dj_regs before, after;
+	tracee_full_regs(s, &before);
+	s->natives++;
+
+	if (known && (in.id == INSN_CPUID || in.id == INSN_XGETBV)) {
+		uint32_t r[4];
+		if (in.id == INSN_CPUID) {
+			cpuid_for_program((uint32_t)s->regs.rax, (uint32_t)s->regs.rcx, r);
+			s->regs.rax = r[EAX];
+			s->regs.rbx = r[EBX];
+			s->regs.rcx = r[ECX];
+			s->regs.rdx = r[EDX];
+		} else {
+			uint32_t lo, hi;
+			__asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"((uint32_t)s->regs.rcx & 1));
+			s->regs.rax = lo & 7;
+			s->regs.rdx = 0;
+		}
+		s->regs.rip += in.len;
+		after = before;
+		tracee_from_user(&s->regs, &after);
+		after.gs_base = before.gs_base;
+		sup_effects(s, &before, &after, code, in.len, DJ_WHY_CPUID);
+		return;
+	}
+
+	uint64_t pc = s->regs.rip;
+	s->regs.gs_base = *tcb(s, T_GSBASE);
+	s->regs.orig_rax = (unsigned long long)-1;
+	for (;;) {
+		struct user_regs_struct r = s->regs;
+		siginfo_t info;
+		int status = tracee_step(s, &r, 0, &info);
+		if (!WIFSTOPPED(status)) {
+			sup_end(s, status);
+			return;
+		}
+		int sig = WSTOPSIG(status);
+		if (sig != SIGTRAP || (status >> 16) ||
+		    (info.si_code != TRAP_TRACE && info.si_code != TRAP_BRKPT)) {
+			if (status >> 16) {
+				sup_fatal(s, "unexpected event %d while executing an instruction at %#llx",
+					  status >> 16, (unsigned long long)pc);
+				return;
+			}
+			s->regs = r;
+			signals_deliver(s, &info);
+			return;
+		}
+		bool again = r.rip == pc && known && (in.attr & INSN_A_REP);
+		s->regs = r;
+		s->regs.eflags &= ~0x100ULL;
+		if (!again)
+			break;
+	}
+	*tcb(s, T_FSBASE) = s->regs.fs_base;
+	*tcb(s, T_GSBASE) = s->regs.gs_base;
+	tracee_full_regs(s, &after);
+	sup_effects(s, &before, &after, code, known ? in.len : 0, known ? why_native(&in) : DJ_WHY_OTHER);
+}

@@ -1,0 +1,326 @@
+/*
+ * Signals.
+ *
+ * The kernel itself builds signal frames and applies restart rules; all we do is let it happen at an
+ * instruction boundary of the program, with the program's registers in place, and then lead the
+ * handler's first instruction into the cache. So frames, saved instruction pointers, restarted
+ * system calls, alternate stacks, SA_RESETHAND, masks and sigreturn are the kernel's own.
+ *
+ * A thread stopped for a signal is in one of these places:
+ *
+ *  1. In the cache, at an access or operation that faulted (synchronous: SEGV, BUS, FPE, ILL with a
+ *     kernel si_code). The fragment's table gives the program's instruction and where its
+ *     registers are; the instruction has not been executed. Delivered there. si_addr of FPE, ILL and TRAP is the
+ *     address of the instruction and is changed into the program's.
+ *  2. In the cache, behind a system call that the signal interrupted (rax is one of the kernel's restart
+ *     codes, T_IN_SYSCALL is 1). Delivered at once with rip behind the program's own system call
+ *     instruction and orig_rax as it is: the kernel then either leaves -EINTR in the frame, or moves
+ *     rip back to the instruction. We read from the frame which it was: in the first case the
+ *     system call counts as executed (a SYSCALL record precedes the SIGNAL record), in the second not.
+ *  3. Anywhere else in the cache. The signal is put aside and the thread stepped to the next place
+ *     where the program's registers can be found: a boundary between two instructions of a
+ *     fragment, the top of an iteration in a string routine, or a stop of ours. It never steps
+ *     over a system call instruction, because the boundary before it comes first; a thread caught
+ *     between that boundary and the instruction goes back to the boundary.
+ *  4. In hand, while we step it for a purpose of our own. Put aside until it is about to enter
+ *     the cache again.
+ *
+ * Signals that are ignored, or stop the process, or continue it, are passed on where the thread is:
+ * nothing of the program's registers shows.
+ *
+ * Invariants: a signal put aside is delivered before the thread enters the cache; the thread's
+ * signal mask is never touched by us; at most one signal is injected per stop, which must be
+ * a signal-delivery stop.
+ */
+#include "recorder/supervisor.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
+enum disposition { IGNORED, CAUGHT, FATAL, JOB_CONTROL };
+
+static bool in_mask(const char *status, const char *field, int sig)
+{
+	const char *p = strstr(status, field);
+	unsigned long long m = 0;
+	return p && sscanf(p + strlen(field), "%llx", &m) == 1 && (m >> (sig - 1) & 1);
+}
+
+static enum disposition disposition(struct sup *s, int sig)
+{
+	char path[64], text[4096];
+	snprintf(path, sizeof path, "/proc/%d/status", s->pid);
+	FILE *f = fopen(path, "re");
+	size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+	if (f)
+		fclose(f);
+	text[n] = 0;
+	if (sig == SIGKILL)
+		return FATAL;
+	if (sig == SIGSTOP)
+		return JOB_CONTROL;
+	if (in_mask(text, "SigCgt:", sig))
+		return CAUGHT;
+	if (in_mask(text, "SigIgn:", sig))
+		return IGNORED;
+	switch (sig) {
+	case SIGCHLD:
+	case SIGURG:
+	case SIGWINCH:
+	case SIGCONT:
+		return IGNORED;
+	case SIGTSTP:
+	case SIGTTIN:
+	case SIGTTOU:
+		return JOB_CONTROL;
+	default:
+		return FATAL;
+	}
+}
+
+void signals_put_aside(struct sup *s, const siginfo_t *info)
+{
+	if (s->n_pending == sizeof s->pending / sizeof *s->pending)
+		return; /* as the kernel does with a queue that is full */
+	s->pending[s->n_pending++] = *info;
+}
+
+static void record_signal(struct sup *s, const siginfo_t *info, const struct dj_regs *regs)
+{
+	struct dj_record r = {.kind = DJ_REC_SIGNAL, .steps = s->steps, .signo = (uint32_t)info->si_signo};
+	_Static_assert(sizeof(siginfo_t) == sizeof r.siginfo, "siginfo is 128 bytes");
+	memcpy(r.siginfo, info, sizeof r.siginfo);
+	/* inside a string instruction the count register says which iteration */
+	r.rep = s->in_rep ? s->regs.rcx : 0;
+	if (regs) {
+		r.mask = DJ_REG_ALL & ~DJ_REG_SEGS;
+		r.regs = *regs;
+	}
+	ring_record(s, &r);
+	s->in_rep = false;
+}
+
+/*
+ * In hand, at a signal-delivery stop: deliver. s->regs are the program's (orig_rax included).
+ * `after` is the address behind the system call that was interrupted, or 0.
+ */
+static void deliver(struct sup *s, siginfo_t *info, uint64_t after)
+{
+	int sig = info->si_signo;
+	enum disposition d = disposition(s, sig);
+	bool forced = info->si_code > 0 && (sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL ||
+					    sig == SIGTRAP);
+	struct user_regs_struct r = s->regs;
+	r.gs_base = *tcb(s, T_GSBASE);
+	r.eflags &= ~0x100ULL;
+	if (!after)
+		r.orig_rax = (unsigned long long)-1;
+	if (d == IGNORED && !forced)
+		return;
+	if (d == JOB_CONTROL)
+		return;
+	ptrace(PTRACE_SETSIGINFO, s->pid, NULL, info);
+
+	if (d != CAUGHT) {
+		sup_digest(s, true);
+		record_signal(s, info, NULL);
+		tracee_setregs(s, &r);
+		int status;
+		ptrace(PTRACE_CONT, s->pid, NULL, (void *)(long)sig);
+		do {
+			if (tracee_wait(s, &status))
+				break;
+			if (WIFSTOPPED(status))
+				ptrace(PTRACE_CONT, s->pid, NULL,
+				       (void *)(long)((status >> 16) ? 0 : WSTOPSIG(status)));
+		} while (WIFSTOPPED(status));
+		sup_end(s, status);
+		return;
+	}
+
+	if (tracee_setregs(s, &r) || ptrace(PTRACE_SINGLESTEP, s->pid, NULL, (void *)(long)sig)) {
+		int status;
+		tracee_wait(s, &status);
+		sup_end(s, status);
+		return;
+	}
+	int status;
+	for (;;) {
+		if (tracee_wait(s, &status))
+			return;
+		if (!WIFSTOPPED(status)) {
+			sup_end(s, status);
+			return;
+		}
+		if (status >> 16) {
+			ptrace(PTRACE_SINGLESTEP, s->pid, NULL, NULL);
+			continue;
+		}
+		if (WSTOPSIG(status) == SIGTRAP)
+			break;
+		/* The frame could not be built: the kernel sends SIGSEGV instead. */
+		siginfo_t other;
+		ptrace(PTRACE_GETSIGINFO, s->pid, NULL, &other);
+		if (other.si_signo == SIGSEGV && other.si_code > 0) {
+			deliver(s, &other, 0);
+			return;
+		}
+		signals_put_aside(s, &other);
+		ptrace(PTRACE_SINGLESTEP, s->pid, NULL, NULL);
+	}
+
+	struct user_regs_struct h;
+	tracee_getregs(s, &h);
+	h.eflags &= ~0x100ULL;
+	if (after) {
+		/* struct rt_sigframe: return address, then ucontext, whose gregs start at 40 */
+		uint64_t rip = 0, rax = 0;
+		tracee_read(s, h.rsp + 8 + 40 + 16 * 8, &rip, 8);
+		tracee_read(s, h.rsp + 8 + 40 + 13 * 8, &rax, 8);
+		if (rip == after) {
+			struct dj_record rec = {.kind = DJ_REC_SYSCALL, .steps = s->steps, .result = rax,
+						.r11 = s->regs.r11};
+			ring_record(s, &rec);
+			s->steps++;
+		}
+	}
+	struct user_regs_struct before = s->regs;
+	s->regs = h;
+	struct dj_regs full;
+	tracee_full_regs(s, &full);
+	if (s->in_rep) {
+		s->regs.rcx = before.rcx;
+		record_signal(s, info, &full);
+		s->regs = h;
+	} else {
+		record_signal(s, info, &full);
+	}
+}
+
+void signals_deliver(struct sup *s, siginfo_t *info)
+{
+	deliver(s, info, 0);
+}
+
+void signals_pending(struct sup *s)
+{
+	while (s->n_pending && !s->ended && !s->fatal && !s->cut) {
+		siginfo_t info = s->pending[0];
+		memmove(s->pending, s->pending + 1, --s->n_pending * sizeof *s->pending);
+		deliver(s, &info, 0);
+	}
+}
+
+static bool restarts(int64_t rax)
+{
+	/* ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK (linux/errno.h) */
+	return rax == -512 || rax == -513 || rax == -514 || rax == -516;
+}
+
+/* The address in the cache of the fragment's system call instruction that `w` lies in front of. */
+static bool before_syscall(const struct tr_where *w, const struct user_regs_struct *r)
+{
+	const struct finsn *fi = &w->frag->insn[w->index];
+	return fi->after_syscall && r->rip < w->frag->entry + fi->after_syscall;
+}
+
+/* Whether the thread, being where `r` says, can be taken in hand there. */
+static bool takeable(struct sup *s, const struct user_regs_struct *r, struct tr_where *w)
+{
+	if (!tr_locate(s->tr, r->rip, *tcb(s, T_RT_RET), w))
+		return false;
+	if (w->boundary || w->string_head)
+		return true;
+	if (before_syscall(w, r)) {
+		const struct finsn *fi = &w->frag->insn[w->index];
+		w->spilled = fi->spilled_start;
+		w->flags = r->rip >= w->frag->entry + fi->body ? fi->flags_body : fi->flags_start;
+		return true;
+	}
+	return false;
+}
+
+void sup_step_to_boundary(struct sup *s)
+{
+	for (unsigned n = 0;; n++) {
+		struct user_regs_struct r;
+		struct tr_where w;
+		if (tracee_getregs(s, &r))
+			return;
+		if (takeable(s, &r, &w)) {
+			s->in_rep = w.string_head;
+			sup_take(s, &r, &w);
+			/* injecting a signal needs a signal-delivery stop, and a step makes one */
+			return;
+		}
+		siginfo_t info;
+		int status = tracee_step(s, &r, 0, &info);
+		if (!WIFSTOPPED(status)) {
+			sup_end(s, status);
+			return;
+		}
+		if (WSTOPSIG(status) != SIGTRAP) { /* it faults before it gets there */
+			signals_stop(s, WSTOPSIG(status));
+			return;
+		}
+		if (info.si_code == SI_KERNEL) {
+			sup_trap(s, &r);
+			return;
+		}
+		DJ_ASSERT(n < 1000000, "no instruction boundary after %#llx in the cache",
+			  (unsigned long long)r.rip);
+	}
+}
+
+void signals_stop(struct sup *s, int sig)
+{
+	siginfo_t info;
+	struct user_regs_struct r;
+	struct tr_where w;
+	memset(&info, 0, sizeof info);
+	ptrace(PTRACE_GETSIGINFO, s->pid, NULL, &info);
+	tracee_getregs(s, &r);
+	bool sync = info.si_code > 0 && (sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL ||
+					 sig == SIGTRAP);
+	if (sync) {
+		if (!tr_locate(s->tr, r.rip, *tcb(s, T_RT_RET), &w)) {
+			sup_fatal(s, "signal %d at %#llx in the cache, where no instruction of the program is "
+				  "(address %p)", sig, (unsigned long long)r.rip, info.si_addr);
+			return;
+		}
+		s->in_rep = w.frag->insn[w.index].id_string && !w.boundary;
+		sup_take(s, &r, &w);
+		if (sig != SIGSEGV && sig != SIGBUS)
+			info.si_addr = (void *)(uintptr_t)s->regs.rip;
+		deliver(s, &info, 0);
+		sup_enter(s);
+		return;
+	}
+
+	enum disposition d = disposition(s, sig);
+	if (d == IGNORED || d == JOB_CONTROL) {
+		sup_resume(s, sig);
+		return;
+	}
+	if (tr_locate(s->tr, r.rip, *tcb(s, T_RT_RET), &w) && w.after_syscall && restarts((int64_t)r.rax) &&
+	    (int64_t)r.orig_rax >= 0) {
+		struct tr_where at = w;
+		at.spilled = 0;
+		sup_take(s, &r, &at);
+		uint64_t after = w.pc + 2;
+		s->regs.rip = after;
+		s->regs.rcx = after;
+		s->regs.orig_rax = r.orig_rax;
+		*tcb(s, T_IN_SYSCALL) = 0;
+		deliver(s, &info, after);
+		sup_enter(s);
+		return;
+	}
+	signals_put_aside(s, &info);
+	sup_step_to_boundary(s);
+	if (!s->ended && !s->fatal && !s->cut && s->in_hand)
+		sup_enter(s);
+}

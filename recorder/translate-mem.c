@@ -1,0 +1,592 @@
+/*
+ * Translation of instructions with a memory operand.
+ *
+ * A load: the value goes from memory into a register once and is compared with the shadow.
+ *
+ *	mov    s, [mem]
+ *	cmp    s, gs:[mem32]
+ *	jne    cold		; imports the line(s) and comes back
+ *	OP     ..., gs:[mem32]	; the instruction itself, on the shadow
+ *
+ * From the comparison on the shadow, which is this thread's alone, holds the value that was
+ * read, so the instruction may take it from there in whatever way it likes. gs:[mem32]
+ * is the program's own operand with a gs and an address-size prefix. A plain mov to a
+ * register needs no scratch: its destination is loaded, compared, and reloaded from the shadow
+ * after an import.
+ *
+ * A store is the instruction itself and then the instruction on the shadow. A read-modify-write
+ * is checked like a load, executed on the shadow, and the result is copied to memory. An
+ * atomic one is performed on memory first, in a form that leaves the old value in a register; that
+ * value is what was consumed: it is compared with the shadow (and put into the imported line if it
+ * differs); then the instruction is executed on the shadow for its flags and registers.
+ */
+#include "format/regs.h"
+#include "recorder/translate-priv.h"
+
+/* The instruction's memory operand as it is to be used on memory and on the shadow. May take a
+ * scratch register (fs-relative, or an absolute address out of reach). */
+bool b_operand(struct build *b, struct ea *mem, struct ea *shadow)
+{
+	const struct insn *in = &b->insn[b->i];
+	bool low = in->vex == 2 || !(in->rex || in->vex);
+	struct ea m = {.base = -1, .index = -1, .scale = 1};
+	if (in->base == INSN_RIP) {
+		uint64_t t = in->addr32 ? (uint32_t)in->target : in->target;
+		*shadow = (struct ea){.base = -1, .index = -1, .scale = 1,
+				      .disp = (int32_t)(uint32_t)t, .gs = true, .a32 = true};
+		if ((int64_t)t == (int32_t)t) {
+			m.disp = (int32_t)t;
+		} else {
+			int64_t d = (int64_t)(t - cg_va(b->c));
+			if (d > -0x7f000000LL && d < 0x7f000000LL) {
+				m.rip = true;
+				m.target = t;
+			} else {
+				int s = b_scratch(b, 0, low);
+				if (b->failed)
+					return false;
+				cg_imm(b->c, (unsigned)s, t);
+				m.base = (int8_t)s;
+			}
+		}
+		if (in->seg)
+			return false;
+		*mem = m;
+		return true;
+	}
+	m.base = in->base == INSN_NOREG ? -1 : (int8_t)in->base;
+	m.index = in->index == INSN_NOREG ? -1 : (int8_t)in->index;
+	m.scale = in->scale ? in->scale : 1;
+	m.disp = (int32_t)in->disp;
+	m.a32 = in->addr32;
+	if (in->disp != m.disp)
+		return false; /* moffs */
+	if (in->seg == 4) {
+		if (in->addr32)
+			return false;
+		int s = b_scratch(b, 0, low);
+		if (b->failed)
+			return false;
+		cg_load_gs(b->c, (unsigned)s, T_FSBASE);
+		if (m.base >= 0) {
+			struct ea sum = {.base = (int8_t)s, .index = m.base == 4 ? -1 : m.base, .scale = 1};
+			if (m.base == 4) {
+				sum.base = 4;
+				sum.index = (int8_t)s;
+			}
+			if (s == 4)
+				return false;
+			cg_rm(b->c, 8, 0x8d, (unsigned)s, &sum, 0);
+		}
+		m.base = (int8_t)s;
+	} else if (in->seg) {
+		return false;
+	}
+	*mem = m;
+	*shadow = m;
+	shadow->gs = true;
+	shadow->a32 = true;
+	return true;
+}
+
+/* The cold side of a check: import `size` bytes at `mem` and go on at hot address `resume`. `s` may be
+ * overwritten and is not part of the operand. If `reload`, s is then loaded from the shadow. */
+static void cold_import(struct build *b, unsigned s, const struct ea *mem, const struct ea *shadow,
+			unsigned size, unsigned ordinal, uint64_t resume, unsigned reload_size,
+			const uint8_t *routine)
+{
+	struct cg *c = b->cold;
+	struct ea m = *mem;
+	if (m.rip)
+		cg_imm(c, s, m.target);
+	else
+		cg_rm(c, 8, 0x8d, s, &m, 0);
+	cg_store_gs(c, s, T_IMP_ADDR);
+	cg_imm_gs(c, T_IMP_DESC, size | ordinal << 8 | b->i << 16);
+	uint64_t ret = resume;
+	uint8_t *at = NULL;
+	if (reload_size) {
+		/* the return address is not known yet: fill it in below */
+		cg8(c, s >= 8 ? 0x4c : 0x48);
+		cg8(c, 0x8d);
+		cg8(c, (uint8_t)(5 | (s & 7) << 3));
+		cg32(c, 0);
+		at = c->p - 4;
+	} else {
+		struct ea back = {.rip = true, .target = ret};
+		cg_rm(c, 8, 0x8d, s, &back, 0);
+	}
+	cg_store_gs(c, s, T_IMP_RET);
+	cg_jmp(c, rt_va(b->arena, routine));
+	if (reload_size) {
+		if (!c->overflow)
+			cg_patch32(at, c->delta, cg_va(c));
+		/* as the instruction itself loads */
+		(void)shadow;
+		(void)reload_size;
+	}
+}
+
+/* Check a load operand of `size` bytes against the shadow; afterwards the shadow has what was
+ * read. Flags are clobbered (the caller has seen to them). */
+void b_check(struct build *b, const struct ea *mem, const struct ea *shadow, unsigned size)
+{
+	uint32_t avoid = 0;
+	if (mem->base >= 0)
+		avoid |= 1u << mem->base;
+	if (mem->index >= 0)
+		avoid |= 1u << mem->index;
+	int s = b_scratch(b, avoid, false);
+	if (b->failed)
+		return;
+	b_mark_body(b);
+	uint8_t *jumps[8];
+	unsigned n = 0;
+	for (unsigned k = 0; k < size;) {
+		unsigned w = size - k >= 8 ? 8 : size - k >= 4 ? 4 : size - k >= 2 ? 2 : 1;
+		struct ea m = ea_add(*mem, (int32_t)k), sh = ea_add(*shadow, (int32_t)k);
+		if (b->tr->predict == 2) { /* no prediction: every load is imported */
+			if (k == 0)
+				jumps[n++] = cg_jmp(b->c, 0);
+			k = size;
+			break;
+		}
+		cg_load_zx(b->c, w, (unsigned)s, &m);
+		cg_cmp(b->c, w, (unsigned)s, &sh);
+		jumps[n++] = cg_jcc(b->c, 5, 0);
+		k += w;
+	}
+	if (!b->c->overflow)
+		for (unsigned k = 0; k < n; k++)
+			cg_patch32(jumps[k], b->c->delta, cg_va(b->cold));
+	cold_import(b, (unsigned)s, mem, shadow, size, 0, cg_va(b->c), 0, rt_import);
+}
+
+/* mov/movzx/movsx to a whole register that is not part of the address. */
+static void load_to_register(struct build *b, const struct insn *in, const struct ea *mem,
+			     const struct ea *shadow)
+{
+	unsigned d = in->opnd[0].reg, size = in->mem_size;
+	b_clobber_flags(b, false);
+	b_mark_body(b);
+	uint8_t *j;
+	if (b->tr->predict == 2) {
+		j = cg_jmp(b->c, 0);
+	} else {
+		cg_reencode(b->c, in, mem);
+		cg_cmp(b->c, size, d, shadow);
+		j = cg_jcc(b->c, 5, 0);
+	}
+	if (!b->c->overflow)
+		cg_patch32(j, b->c->delta, cg_va(b->cold));
+	cold_import(b, d, mem, shadow, size, 0, 0, size, rt_import);
+	cg_reencode(b->cold, in, shadow);
+	cg_jmp(b->cold, cg_va(b->c));
+}
+
+void b_checked_load(struct build *b, unsigned size, unsigned dst, const struct ea *mem,
+		    const struct ea *shadow)
+{
+	b_clobber_flags(b, false);
+	b_mark_body(b);
+	uint8_t *j;
+	if (b->tr->predict == 2) {
+		j = cg_jmp(b->c, 0);
+	} else {
+		cg_load_zx(b->c, size, dst, mem);
+		cg_cmp(b->c, size, dst, shadow);
+		j = cg_jcc(b->c, 5, 0);
+	}
+	if (!b->c->overflow)
+		cg_patch32(j, b->c->delta, cg_va(b->cold));
+	cold_import(b, dst, mem, shadow, size, 0, 0, size, rt_import);
+	cg_load_zx(b->cold, size, dst, shadow);
+	cg_jmp(b->cold, cg_va(b->c));
+}
+
+/* Copy `size` bytes from the shadow to memory through a scratch register. */
+static void copy_out(struct build *b, const struct ea *mem, const struct ea *shadow, unsigned size)
+{
+	uint32_t avoid = 0;
+	if (mem->base >= 0)
+		avoid |= 1u << mem->base;
+	if (mem->index >= 0)
+		avoid |= 1u << mem->index;
+	int s = b_scratch(b, avoid, false);
+	if (b->failed)
+		return;
+	for (unsigned k = 0; k < size;) {
+		unsigned w = size - k >= 8 ? 8 : size - k >= 4 ? 4 : size - k >= 2 ? 2 : 1;
+		struct ea m = ea_add(*mem, (int32_t)k), sh = ea_add(*shadow, (int32_t)k);
+		cg_load_zx(b->c, w, (unsigned)s, &sh);
+		cg_store_size(b->c, w, (unsigned)s, &m);
+		k += w;
+	}
+}
+
+/* Execute the instruction on the shadow. Without mirroring the shadow gets its old bytes back
+ * afterwards; `then_copy` (may be NULL) is where the result goes in memory before that. */
+static void on_shadow(struct build *b, const struct insn *in, const struct ea *shadow, unsigned size,
+		      const struct ea *then_copy)
+{
+	bool mirror = b->tr->predict == 0;
+	int old = -1;
+	if (!mirror) {
+		uint32_t avoid = 0;
+		if (size > 8) {
+			b->failed = true;
+			return;
+		}
+		if (shadow->base >= 0)
+			avoid |= 1u << shadow->base;
+		if (shadow->index >= 0)
+			avoid |= 1u << shadow->index;
+		old = b_scratch(b, avoid, false);
+		if (b->failed)
+			return;
+		cg_load_zx(b->c, size, (unsigned)old, shadow);
+		cg_store_gs(b->c, (unsigned)old, T_SAVE(4));
+	}
+	if (!cg_reencode(b->c, in, shadow)) {
+		b->failed = true;
+		return;
+	}
+	if (then_copy)
+		copy_out(b, then_copy, shadow, size);
+	if (!mirror && !b->failed) {
+		cg_load_gs(b->c, (unsigned)old, T_SAVE(4));
+		cg_store_size(b->c, size, (unsigned)old, shadow);
+	}
+}
+
+static bool uses_reg(const struct ea *m, unsigned r)
+{
+	return m->base == (int)r || m->index == (int)r;
+}
+
+/* ---- atomics ------------------------------------------------------------------------- */
+
+/* Compare register `old` (what was consumed) with the shadow at [a]; `hi` >= 0 is the upper half. */
+static void check_consumed(struct build *b, unsigned a, unsigned old, int hi, unsigned size)
+{
+	struct ea sh = ea_base((int)a, 0), mem = sh;
+	sh.gs = sh.a32 = true;
+	unsigned half = hi >= 0 ? size / 2 : size;
+	struct cg *c = b->c;
+	uint8_t *j[2] = {NULL, NULL};
+	cg_cmp(c, half, old, &sh);
+	j[0] = cg_jcc(c, 5, 0);
+	if (hi >= 0) {
+		struct ea sh2 = ea_add(sh, (int32_t)half);
+		cg_cmp(c, half, (unsigned)hi, &sh2);
+		j[1] = cg_jcc(c, 5, 0);
+	}
+	if (!c->overflow)
+		for (int k = 0; k < 2; k++)
+			if (j[k])
+				cg_patch32(j[k], c->delta, cg_va(b->cold));
+	cg_store_gs(b->cold, old, T_SAVE(4));
+	if (hi >= 0) {
+		struct ea m = ea_gs(half == 4 ? T_SAVE(4) + 4 : T_SAVE(5));
+		cg_rm(b->cold, half, 0x89, (unsigned)hi, &m, 0);
+	}
+	cg_store_gs(b->cold, a, T_IMP_ADDR);
+	cg_imm_gs(b->cold, T_IMP_DESC, size | b->i << 16);
+	cg_store_gs(b->cold, a, T_SAVE(6));
+	struct ea back = {.rip = true, .target = cg_va(c)};
+	/* the routine keeps all registers; borrow the address register for the return address */
+	cg_rm(b->cold, 8, 0x8d, a, &back, 0);
+	cg_store_gs(b->cold, a, T_IMP_RET);
+	cg_load_gs(b->cold, a, T_SAVE(6));
+	cg_jmp(b->cold, rt_va(b->arena, rt_import_patch8));
+	(void)mem;
+}
+
+/* LOCK-prefixed instructions, and xchg with memory. */
+static void atomic(struct build *b, const struct insn *in, const struct ea *mem)
+{
+	struct cg *c = b->c;
+	unsigned size = in->mem_size;
+	bool low = !(in->rex || in->vex);
+	for (unsigned k = 0; k < in->nopnd; k++)
+		if (in->opnd[k].kind == OPND_GPR8H)
+			b->failed = true;
+	if (in->attr & INSN_A_BITSTRING || in->id == INSN_ADC || in->id == INSN_SBB)
+		b->failed = true;
+	if (b->failed)
+		return;
+	b_clobber_flags(b, false);
+	uint32_t taken = mem->base >= 0 ? 1u << mem->base : 0;
+	int a = b_scratch(b, taken | 1, low); /* not rax, which cmpxchg wants */
+	if (b->failed)
+		return;
+	struct ea m = *mem;
+	if (m.rip)
+		cg_imm(c, (unsigned)a, m.target);
+	else
+		cg_rm(c, 8, 0x8d, (unsigned)a, &m, 0);
+	struct ea at = ea_base(a, 0), sh = at;
+	sh.gs = sh.a32 = true;
+	unsigned reg = in->nopnd > 1 && in->opnd[1].kind == OPND_GPR ? in->opnd[1].reg : 0;
+	if (in->id == INSN_XCHG && in->opnd[0].kind == OPND_GPR)
+		reg = in->opnd[0].reg;
+
+	switch (in->id) {
+	case INSN_XCHG:
+	case INSN_XADD: {
+		int s = b_scratch(b, 1u << a | taken, false);
+		if (b->failed)
+			return;
+		cg_rr(c, 8, 0x89, reg, (unsigned)s);
+		b_mark_body(b);
+		if (in->id == INSN_XCHG) {
+			cg_rm(c, size, size == 1 ? 0x86 : 0x87, (unsigned)s, &at, 0);
+		} else {
+			cg8(c, 0xf0);
+			cg_rm(c, size, size == 1 ? 0x0fc0 : 0x0fc1, (unsigned)s, &at, 0);
+		}
+		check_consumed(b, (unsigned)a, (unsigned)s, -1, size);
+		break;
+	}
+	case INSN_CMPXCHG:
+	case INSN_CMPXCHG8B:
+	case INSN_CMPXCHG16B: {
+		bool pair = in->id != INSN_CMPXCHG;
+		bool had_rax = b->st.spilled & 1, had_rdx = b->st.spilled & 4;
+		DJ_ASSERT(!had_rax, "cmpxchg with rax spilled");
+		b_spill(b, 0);
+		if (pair) {
+			DJ_ASSERT(!had_rdx, "cmpxchg16b with rdx spilled");
+			b_spill(b, 2);
+		}
+		b_mark_body(b);
+		cg8(c, 0xf0);
+		if (!cg_reencode(c, in, &at)) {
+			b->failed = true;
+			return;
+		}
+		check_consumed(b, (unsigned)a, 0, pair ? 2 : -1, size);
+		b_reload(b, c, 0);
+		b->st.spilled &= ~1u;
+		if (pair) {
+			b_reload(b, c, 2);
+			b->st.spilled &= ~4u;
+		}
+		break;
+	}
+	default: {
+		/* rax = old; loop: t = op(old); lock cmpxchg */
+		bool reg_form = in->nopnd > 1 && in->opnd[1].kind == OPND_GPR;
+		bool rax_was_spilled = b->st.spilled & 1;
+		int t = b_scratch(b, 1u << a | 1u | taken, false);
+		int u = -1;
+		if (reg_form && reg == 0) {
+			u = b_scratch(b, 1u << a | 1u << t | 1u | taken, false);
+			if (b->failed)
+				return;
+			cg_rr(c, 8, 0x89, 0, (unsigned)u);
+		}
+		if (b->failed)
+			return;
+		b_spill(b, 0);
+		b_mark_body(b);
+		cg_load_zx(c, size, 0, &at);
+		uint64_t loop = cg_va(c);
+		cg_rr(c, 8, 0x89, 0, (unsigned)t);
+		if (!cg_reencode_reg(c, in, (unsigned)t, reg_form ? (u >= 0 ? u : (int)reg) : -1)) {
+			b->failed = true;
+			return;
+		}
+		cg8(c, 0xf0);
+		cg_rm(c, size, size == 1 ? 0x0fb0 : 0x0fb1, (unsigned)t, &at, 0);
+		cg_jcc(c, 5, loop);
+		check_consumed(b, (unsigned)a, 0, -1, size);
+		if (!rax_was_spilled) {
+			b_reload(b, c, 0);
+			b->st.spilled &= ~1u;
+		}
+		break;
+	}
+	}
+	/* inc and dec keep CF, so the operation on the shadow may need the old flags */
+	b_flags_for_op(b);
+	on_shadow(b, in, &sh, size, NULL);
+}
+
+/* ---- the general case ------------------------------------------------------------------ */
+
+/* Stores that may not be executed twice: they pop the x87 stack. */
+static bool store_once(const struct insn *in)
+{
+	switch (in->id) {
+	case INSN_FSTP:
+	case INSN_FISTP:
+	case INSN_FISTTP:
+	case INSN_FBSTP:
+	case INSN_FNSTENV:
+	case INSN_FNSAVE:
+		return true;
+	}
+	return false;
+}
+
+void b_memory(struct build *b)
+{
+	const struct insn *in = &b->insn[b->i];
+	struct ea mem, shadow;
+	if (in->attr & (INSN_A_BITSTRING | INSN_A_MASKED) || !in->modrm_off || !in->mem_access) {
+		b->failed = true;
+		return;
+	}
+	if (!b_operand(b, &mem, &shadow)) {
+		b->failed = true;
+		return;
+	}
+	if (in->attr & INSN_A_XSTATE) {
+		/* fxsave, xsave: memory only; the shadow is left to heal by imports */
+		b_flags_for_op(b);
+		b_mark_body(b);
+		if (in->mem_access & INSN_R || !cg_reencode(b->c, in, &mem))
+			b->failed = in->id != INSN_XSAVE && in->id != INSN_XSAVEC &&
+				    in->id != INSN_XSAVEOPT;
+		if (!b->failed && in->mem_access & INSN_R)
+			b->failed = !cg_reencode(b->c, in, &mem);
+		return;
+	}
+	if (in->attr & INSN_A_ATOMIC) {
+		atomic(b, in, &mem);
+		return;
+	}
+	unsigned size = in->mem_size;
+	if (size == 0 || size > 32) {
+		b->failed = true;
+		return;
+	}
+
+	if (in->mem_access == INSN_R) {
+		bool simple = (in->id == INSN_MOV || in->id == INSN_MOVZX || in->id == INSN_MOVSX ||
+			       in->id == INSN_MOVSXD) &&
+			      in->opnd[0].kind == OPND_GPR && in->opnd[0].size >= 4 &&
+			      !uses_reg(&mem, in->opnd[0].reg);
+		if (simple) {
+			load_to_register(b, in, &mem, &shadow);
+			return;
+		}
+		b_clobber_flags(b, false);
+		b_check(b, &mem, &shadow, size);
+		if (b->failed)
+			return;
+		b_flags_for_op(b);
+		if (!cg_reencode(b->c, in, &shadow))
+			b->failed = true;
+		return;
+	}
+
+	bool mirror = b->tr->predict == 0;
+	if (in->mem_access == INSN_W) {
+		b_flags_for_op(b);
+		if (store_once(in)) {
+			if (!mirror) {
+				b_mark_body(b);
+				b->failed = !cg_reencode(b->c, in, &mem);
+				return;
+			}
+			/* on the shadow first, then copied; reserve the scratch before the fault point */
+			uint32_t avoid = (mem.base >= 0 ? 1u << mem.base : 0) |
+					 (mem.index >= 0 ? 1u << mem.index : 0);
+			(void)b_scratch(b, avoid, false);
+			if (b->failed)
+				return;
+			b_mark_body(b);
+			if (!cg_reencode(b->c, in, &shadow)) {
+				b->failed = true;
+				return;
+			}
+			copy_out(b, &mem, &shadow, size);
+			return;
+		}
+		b_mark_body(b);
+		if (!cg_reencode(b->c, in, &mem) || (mirror && !cg_reencode(b->c, in, &shadow)))
+			b->failed = true;
+		return;
+	}
+
+	/* read-modify-write */
+	b_clobber_flags(b, false);
+	b_check(b, &mem, &shadow, size);
+	if (b->failed)
+		return;
+	b_flags_for_op(b);
+	on_shadow(b, in, &shadow, size, &mem);
+}
+
+/* ---- string instructions ------------------------------------------------------------------ */
+
+#define RT(op)                                                                                     \
+	extern const uint8_t rt_##op##1_0[], rt_##op##2_0[], rt_##op##4_0[], rt_##op##8_0[],       \
+		rt_##op##1_1[], rt_##op##2_1[], rt_##op##4_1[], rt_##op##8_1[];
+#define RT3(op)                                                                                    \
+	RT(op)                                                                                     \
+	extern const uint8_t rt_##op##1_2[], rt_##op##2_2[], rt_##op##4_2[], rt_##op##8_2[];
+RT(movs)
+RT(stos)
+RT(lods)
+RT3(cmps)
+RT3(scas)
+
+#define ROW2(op) {{rt_##op##1_0, rt_##op##1_1, rt_##op##1_1}, {rt_##op##2_0, rt_##op##2_1, rt_##op##2_1}, \
+		  {rt_##op##4_0, rt_##op##4_1, rt_##op##4_1}, {rt_##op##8_0, rt_##op##8_1, rt_##op##8_1}}
+#define ROW3(op) {{rt_##op##1_0, rt_##op##1_1, rt_##op##1_2}, {rt_##op##2_0, rt_##op##2_1, rt_##op##2_2}, \
+		  {rt_##op##4_0, rt_##op##4_1, rt_##op##4_2}, {rt_##op##8_0, rt_##op##8_1, rt_##op##8_2}}
+
+/* [instruction][log2 width][0 none, 1 rep/repe, 2 repne] */
+static const uint8_t *const routines[5][4][3] = {ROW2(movs), ROW2(stos), ROW2(lods), ROW3(cmps), ROW3(scas)};
+
+void b_string(struct build *b)
+{
+	const struct insn *in = &b->insn[b->i];
+	static const uint16_t ids[5] = {INSN_MOVS, INSN_STOS, INSN_LODS, INSN_CMPS, INSN_SCAS};
+	unsigned k = 0;
+	while (k < 5 && ids[k] != in->id)
+		k++;
+	if (k == 5 || in->addr32 || in->seg || b->tr->predict != 0) {
+		b->failed = true;
+		return;
+	}
+	unsigned width = in->opsize == 1 ? 0 : in->opsize == 2 ? 1 : in->opsize == 4 ? 2 : 3;
+	unsigned rep = !(in->attr & INSN_A_REP) ? 0 : in->rep == 0xf2 ? 2 : 1;
+	struct cg *c = b->c;
+	struct finsn *fi = &b->f->insn[b->i];
+
+	b_clobber_flags(b, false);
+	for (unsigned r = 8; r < 12; r++)
+		b_spill(b, r);
+	cg_imm_gs(c, T_RT_STEP, b->i << 16);
+	bool compares = k >= 3;
+	uint8_t *skip = NULL;
+	if (compares && rep)
+		skip = cg_jcc8(c, 0xe3); /* jrcxz: no iteration, flags stay */
+	/* return address: behind the jump */
+	cg8(c, 0x4c);
+	cg8(c, 0x8d);
+	cg8(c, 0x05);
+	cg32(c, 0); /* lea r8, [rip + ...] */
+	uint8_t *at = c->p - 4;
+	cg_store_gs(c, 8, T_RT_RET);
+	b_mark_body(b);
+	fi->id_string = 1;
+	cg_jmp(c, rt_va(b->arena, routines[k][width][rep]));
+	cg8(c, 0x90); /* T_RT_RET - 1 lies in this instruction */
+	if (!c->overflow)
+		cg_patch32(at, c->delta, cg_va(c));
+	if (skip) {
+		/* both paths meet with flags in the processor */
+		uint8_t *over = cg_jcc8(c, 0xeb);
+		cg_here8(c, skip);
+		if (b->st.flags == FLAGS_SAVED) {
+			b_need_flags(b, c);
+			b->st.flags = FLAGS_SAVED;
+		}
+		cg_here8(c, over);
+	}
+}

@@ -1,0 +1,120 @@
+/* Between the translator's files. PURPOSE: the state of one fragment under construction. */
+#ifndef DEJA_RECORDER_TRANSLATE_PRIV_H
+#define DEJA_RECORDER_TRANSLATE_PRIV_H
+
+#include "recorder/translate.h"
+
+#define FRAG_MAX 64
+#define ARENA_SIZE (64UL << 20)
+#define ARENA_HOT  (32UL << 20)
+
+struct arena {
+	struct arena *next;
+	uint8_t *ours;
+	uint64_t va;
+	struct cg hot, cold;
+	struct frag **frags; /* in address order */
+	size_t n_frags, cap_frags;
+};
+
+#define FRAG_HASH (1u << 16)
+
+struct translator {
+	struct translator_ops ops;
+	uint8_t *control; /* supervisor's address of S - AREA_CONTROL */
+	uint64_t s;
+	unsigned predict;
+	struct arena *arenas;
+	struct frag *hash[FRAG_HASH];
+	struct stop *stops; /* [0] unused */
+	uint32_t n_stops, cap_stops;
+	uint32_t *pending;  /* hash of target pc -> first waiting stop */
+	struct tr_stats stats;
+	uint64_t covered_lo, covered_hi; /* bounds of translated program code */
+};
+
+/* Supervisor's pointer to a place relative to S. */
+static inline void *tr_control(const struct translator *tr, int64_t off)
+{
+	return tr->control + AREA_CONTROL + off;
+}
+
+struct state {
+	uint32_t spilled;
+	enum flags_state flags;
+};
+
+/* A fragment being built. */
+struct build {
+	struct translator *tr;
+	struct arena *arena;
+	struct cg *c;	  /* hot */
+	struct cg *cold;
+	struct frag *f;
+	struct insn insn[FRAG_MAX];
+	uint32_t live[FRAG_MAX + 1]; /* arithmetic flags live before instruction i */
+	unsigned n;
+	unsigned i;	     /* the one being emitted */
+	struct state st;
+	bool body_marked;
+	bool failed;	     /* the current instruction cannot be translated: run it natively */
+	bool changing;	     /* code that may change unheard */
+	/* direct exits' targets, for translating ahead */
+	uint64_t target[2 * FRAG_MAX];
+	unsigned n_targets;
+	uint64_t ret_site;   /* return address of the call that ends it, or 0 */
+};
+
+#define ARITH 0x8d5u
+
+/* translate.c: registers and flags */
+int b_scratch(struct build *b, uint32_t avoid, bool low);
+void b_spill(struct build *b, unsigned r);
+void b_reload(struct build *b, struct cg *c, unsigned r);
+void b_save_flags(struct build *b);
+/* Flags are about to be clobbered before instruction i has done its work (or after it, if
+ * `after`). */
+void b_clobber_flags(struct build *b, bool after);
+void b_need_flags(struct build *b, struct cg *c);
+/* Before the operation of instruction i itself: bring flags back if it reads or merges them. */
+void b_flags_for_op(struct build *b);
+void b_mark_body(struct build *b);
+uint32_t b_insn_regs(const struct build *b);
+
+/* Exits. `executed`: instructions of this fragment done when leaving. */
+void b_exit(struct build *b, struct cg *c, struct state st, uint64_t target, unsigned executed);
+void b_exit_stop(struct build *b, struct cg *c, struct state st, enum stop_kind kind, uint64_t pc,
+		 unsigned executed, uint32_t live);
+/* Leave to the address in rcx (spilled, as rax is). */
+void b_exit_indirect(struct build *b, unsigned executed);
+/* int3 that asks for ring space, in cold code, coming back to hot code. */
+void b_ring_check(struct build *b, unsigned head_reg);
+
+uint32_t tr_flags_live_at(struct translator *tr, uint64_t pc, int depth);
+
+/* translate-mem.c */
+bool b_operand(struct build *b, struct ea *mem, struct ea *shadow);
+void b_check(struct build *b, const struct ea *mem, const struct ea *shadow, unsigned size);
+void b_memory(struct build *b);
+void b_string(struct build *b);
+/* Load `size` bytes into register `dst` (not part of the operand), checked. */
+void b_checked_load(struct build *b, unsigned size, unsigned dst, const struct ea *mem,
+		    const struct ea *shadow);
+
+/* translate-flow.c: returns true if the fragment ends with this instruction */
+bool b_flow(struct build *b);
+void b_stack(struct build *b);
+void b_syscall(struct build *b);
+void b_tsc(struct build *b);
+
+/* runtime.S */
+extern const uint8_t rt_begin[], rt_end[], rt_import[], rt_import_patch8[], rt_ibl[], rt_syscall[],
+	rt_strings[], rt_strings_end[];
+extern const uint32_t rt_heads[], rt_heads_end[];
+
+static inline uint64_t rt_va(const struct arena *a, const uint8_t *routine)
+{
+	return a->va + (uint64_t)(routine - rt_begin);
+}
+
+#endif
