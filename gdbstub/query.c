@@ -11,6 +11,7 @@
 static const char supported[] =
 	"QStartNoAckMode+;multiprocess+;swbreak+;hwbreak+;ReverseStep+;ReverseContinue+;"
 	"vContSupported+;QCatchSyscalls+;QPassSignals+;QProgramSignals+;exec-events+;"
+	"fork-events+;"
 	"binary-upload+;qXfer:features:read+;qXfer:auxv:read+;qXfer:exec-file:read+;"
 	"qXfer:libraries-svr4:read+;qXfer:siginfo:read+;qXfer:threads:read+";
 
@@ -22,6 +23,7 @@ static bool handle_supported(struct session *s, struct scan *a)
 	} features[] = {
 		{ "multiprocess+", &s->multiprocess },
 		{ "exec-events+", &s->exec_events },
+		{ "fork-events+", &s->fork_events },
 	};
 	scan_char(a, ':');
 	while (a->p < a->end) {

@@ -221,6 +221,7 @@ static bool reply_stop(struct session *s, const struct replay_stop *stop, enum r
 		put_stop(s, gdbsignal_from_linux(stop->signo));
 		break;
 	case REPLAY_FORKED:
+		s->child = stop->pid;
 		put_stop(s, GDB_SIGTRAP);
 		textbuf_printf(&s->reply, "fork:p%x.%x;", (unsigned)stop->pid, (unsigned)stop->pid);
 		break;
@@ -294,6 +295,7 @@ static bool resume(struct session *s, const struct motion *m)
 {
 	struct replay_stop stop;
 	struct replay_pos before, after;
+	s->in_child = false;
 	scratch_before_resume(s, m->dir);
 	xfer_forget(s);
 	replay_pos(s->r, &before);

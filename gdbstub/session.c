@@ -125,15 +125,20 @@ const char *session_thread_name(struct session *s, int32_t tid)
 	return "";
 }
 
-/* Registers and memory are those of the current thread: the others can be listed only. */
+/* Registers and memory are those of the current thread: the others can be listed only. gdb selects
+ * a forked child to take its breakpoints out, and then detaches from it. */
 static bool handle_select(struct session *s, struct scan *a)
 {
 	int32_t pid, tid;
 	if (a->p == a->end)
 		return reply_error(s, 1);
-	a->p++;
+	bool general = *a->p++ == 'g';
 	if (!scan_thread_id(a, &pid, &tid))
 		return reply_error(s, 1);
+	if (general)
+		s->in_child = pid > 0 && pid == s->child;
+	if (general && s->in_child)
+		return reply_ok(s);
 	if (s->no_process || (pid > 0 && pid != s->pid) ||
 	    (tid > 0 && !session_has_thread(s, tid)))
 		return reply_error(s, 3);
@@ -228,6 +233,7 @@ static bool handle_vkill(struct session *s, struct scan *a)
 static bool handle_detach(struct session *s, struct scan *a)
 {
 	uint64_t pid;
+	s->in_child = false;
 	if (scan_char(a, ';') && scan_hex(a, &pid) && pid != (uint64_t)s->pid)
 		return reply_ok(s); /* a forked child: it is not in this recording anyway */
 	return leave_process(s);
@@ -298,6 +304,8 @@ bool session_packet(struct session *s, struct scan a)
 		c = session_find(process_commands, &a);
 		if (c && s->no_process)
 			return reply_error(s, 3);
+		if (c && s->in_child && strchr("zZMXGP", *c->prefix))
+			return reply_ok(s); /* leaves the recorded process alone */
 	}
 	if (!c)
 		return reply_empty(s);

@@ -47,7 +47,9 @@ struct session {
 	char *doc_key;	    /* which one that is, object and annex */
 
 	int32_t pid;
-	bool multiprocess, fork_events, vfork_events, exec_events;
+	bool multiprocess, fork_events, exec_events;
+	int32_t child;	/* the last one a fork stop told of, or 0 */
+	bool in_child;	/* packets speak of that child, which was not recorded */
 	bool extended;	/* extended-remote: kill and run again are possible */
 	bool no_process; /* killed or detached: only run and attach make sense */
 	bool done;	/* the client has said goodbye */

@@ -616,7 +616,14 @@ static void test_events(void)
 	EXPECT("QCatchSyscalls:0", "OK");
 	session.multiprocess = session.fork_events = true;
 	EXPECT_STOP("c", "T05 fork:p1093.1093;");
+	EXPECT("Z0,401010,1", "OK");
+	EXPECT("Hgp1093.1093", "OK");
+	EXPECT("z0,401010,1", "OK");
+	CU_ASSERT_EQUAL(fake_points(fake), 1);
+	EXPECT("Hgp1092.1092", "OK");
 	EXPECT("D;1093", "OK");
+	EXPECT("z0,401010,1", "OK");
+	CU_ASSERT_EQUAL(fake_points(fake), 0);
 	CU_ASSERT(!session.no_process);
 	finish();
 }

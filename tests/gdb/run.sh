@@ -1,0 +1,81 @@
+#!/bin/bash
+# Sessions of real gdb on real recordings.
+#
+# Records tests/gdb/target.c and goes through the sessions in tests/gdb/cases: each is a list of
+# gdb commands and of extended regular expressions that lines of the output must match, in that
+# order. A failed session's output and the command that repeats it are printed.
+#
+# usage: tests/gdb/run.sh [NAME-PATTERN]        (DEJA names the program under test)
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+deja=${DEJA:-./deja}
+pattern=${1:-}
+command -v gdb >/dev/null || { echo "gdb is not installed"; exit 77; }
+case $deja in */*) deja=$(cd "$(dirname "$deja")" && pwd)/$(basename "$deja") ;; esac
+[ -x "$deja" ] || { echo "$deja is not built"; exit 77; }
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/deja-gdb.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+${CC:-gcc} -g -O0 "$here/target.c" -o "$work/target" -ldl || exit 99
+${CC:-gcc} -g -O0 -shared -fPIC "$here/plugin.c" -o "$work/plugin.so" || exit 99
+${CC:-gcc} -g -O0 -static "$here/target.c" -o "$work/static" -ldl 2>/dev/null
+
+# record NAME STATUS PROGRAM ARG...
+record() {
+	local name=$1 status=$2
+	shift 2
+	"$deja" record -o "$work/$name.deja" -- "$@" >"$work/$name.out" 2>"$work/$name.err"
+	local got=$?
+	[ $got = "$status" ] && return
+	echo "FAIL: recording $name: exit status $got, expected $status"
+	cat "$work/$name.err"
+	exit 1
+}
+record plain 7 "$work/target" "$work/plugin.so"
+record crash 139 "$work/target" "$work/plugin.so" crash
+[ -x "$work/static" ] && record static 7 "$work/static"
+
+passed=0 failed=0
+name='' trace='' args=() wants=()
+
+# Does the output hold lines that match the expressions, in order?
+in_order() {
+	local line want i=0
+	while IFS= read -r line; do
+		[ $i -lt ${#wants[@]} ] || break
+		want=${wants[$i]}
+		[[ $line =~ $want ]] && i=$((i + 1))
+	done <"$work/output"
+	[ $i -eq ${#wants[@]} ] && return 0
+	echo "  not found: ${wants[$i]}"
+	return 1
+}
+
+run_case() {
+	[ -n "$name" ] || return
+	[[ $name =~ $pattern ]] || return
+	[ -f "$work/$trace.deja" ] || { echo "SKIP: $name"; return; }
+	timeout 120 "$deja" replay "$work/$trace.deja" -- -nx -q -batch "${args[@]}" \
+		>"$work/output" 2>&1 </dev/null
+	if in_order; then
+		passed=$((passed + 1))
+		echo "PASS: $name"
+	else
+		failed=$((failed + 1))
+		echo "FAIL: $name"
+		sed 's/^/    /' "$work/output"
+	fi
+}
+
+while IFS= read -r line; do
+	word=${line%% *} rest=${line#* }
+	case $word in
+	case) run_case; name=$rest trace=plain args=() wants=() ;;
+	trace) trace=$rest ;;
+	'>') args+=(-ex "$rest") ;;
+	'<') wants+=("$rest") ;;
+	esac
+done <"$here/cases"
+run_case
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]
