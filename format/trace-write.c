@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <time.h>
@@ -45,13 +46,35 @@ int writer_grow(struct dj_writer *w, void **array, size_t n, size_t element, str
 	return 0;
 }
 
+/*
+ * write(2) with a file size limit as an error and not as a signal that kills. The signal is
+ * blocked and taken back rather than ignored: a program that is started later would inherit that.
+ */
+static ssize_t write_unsignalled(int fd, const void *bytes, size_t len)
+{
+	const struct timespec now = { 0 };
+	sigset_t xfsz, old;
+	ssize_t n;
+
+	sigemptyset(&xfsz);
+	sigaddset(&xfsz, SIGXFSZ);
+	pthread_sigmask(SIG_BLOCK, &xfsz, &old);
+	n = write(fd, bytes, len);
+	if (n < 0 && errno == EFBIG) {
+		sigtimedwait(&xfsz, NULL, &now);
+		errno = EFBIG;
+	}
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return n;
+}
+
 /* Append bytes to the file, all or none. */
 static int append(struct dj_writer *w, const uint8_t *bytes, size_t len, struct dj_error *err)
 {
 	size_t done = 0;
 
 	while (done < len) {
-		ssize_t n = write(w->fd, bytes + done, len - done);
+		ssize_t n = write_unsignalled(w->fd, bytes + done, len - done);
 
 		if (n < 0 && errno == EINTR)
 			continue;
