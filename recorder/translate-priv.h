@@ -56,6 +56,7 @@ struct build {
 	unsigned n;
 	unsigned i;	     /* the one being emitted */
 	struct state st;
+	uint32_t busy;	     /* scratch registers the current instruction holds something in */
 	bool body_marked;
 	bool failed;	     /* the current instruction cannot be translated: run it natively */
 	bool changing;	     /* code that may change unheard */

@@ -79,8 +79,10 @@ int b_scratch(struct build *b, uint32_t avoid, bool low)
 	if (low)
 		no |= 0xff00;
 	uint32_t ready = b->st.spilled & ~no & 0xffff;
-	if (ready)
+	if (ready) {
+		b->busy |= ready & -ready;
 		return __builtin_ctz(ready);
+	}
 	int best = -1;
 	unsigned best_when = 0;
 	for (unsigned r = 0; r < 16; r++) {
@@ -107,6 +109,7 @@ int b_scratch(struct build *b, uint32_t avoid, bool low)
 		return 0;
 	}
 	b_spill(b, (unsigned)best);
+	b->busy |= 1u << best;
 	return best;
 }
 
@@ -140,7 +143,7 @@ void b_save_flags(struct build *b)
 {
 	if (b->st.flags != FLAGS_HW)
 		return;
-	emit_save_flags(b->c, b->st.spilled & 1);
+	emit_save_flags(b->c, b->st.spilled & ~b->busy & 1);
 	b->st.flags = FLAGS_BOTH;
 }
 
@@ -159,7 +162,7 @@ void b_need_flags(struct build *b, struct cg *c)
 {
 	if (b->st.flags != FLAGS_SAVED)
 		return;
-	emit_restore_flags(c, b->st.spilled & 1);
+	emit_restore_flags(c, b->st.spilled & ~b->busy & 1);
 	b->st.flags = FLAGS_BOTH;
 }
 
@@ -592,6 +595,7 @@ static struct frag *translate(struct translator *tr, uint64_t pc, struct build *
 		fi->spilled_start = fi->spilled_body = (uint16_t)b->st.spilled;
 		fi->flags_start = fi->flags_body = (uint8_t)b->st.flags;
 		b->body_marked = false;
+		b->busy = 0;
 		b->failed = false;
 		f->n = b->i + 1;
 		struct cg hot = *b->c, cold = *b->cold;
