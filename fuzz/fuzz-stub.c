@@ -5,6 +5,7 @@
  * line, each given to the session as if its checksum had been right; anything else, the raw
  * stream of a client.
  */
+#include "fuzz/fuzz.h"
 #include "gdbstub/gdbstub.h"
 #include "gdbstub/session.h"
 #include "tests/fake-replay.h"
@@ -13,8 +14,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void packets(const char *p, const char *end)
 {

@@ -6,7 +6,7 @@
  * "Dynamic Linking"). Before the linker has set it up the list is empty, and since it is read
  * afresh from memory at each position it is right both ways. A library's name is that of the
  * module mapped at its dynamic section, under which the trace keeps its file: the linker's name
- * may be a symbolic link.
+ * may be a symbolic link. (The program's name for the linker itself vfile.c finds, too.)
  *
  * Nothing read from memory is trusted: the recorded program may have overwritten all of it.
  */
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { AUX_PHDR = 3, AUX_PHENT = 4, AUX_PHNUM = 5 };
+enum { AUX_PHDR = 3, AUX_PHENT = 4, AUX_PHNUM = 5, AUX_BASE = 7 };
 enum { PHDR_DYNAMIC = 2, PHDR_PHDR = 6, TAG_DEBUG = 21 };
 
 #define MAX_LIBRARIES  4096
@@ -192,7 +192,8 @@ static void put_library(struct session *s, struct textbuf *b, const uint64_t *lm
 {
 	char name[1024];
 	const char *path = module_path(s, lm[2]);
-	if (!path) {
+	/* the dynamic linker keeps the program's name for it, by which gdb knows it already */
+	if (!path || lm[0] == aux_value(session_image(s), AUX_BASE)) {
 		if (!read_string(s, lm[1], name, sizeof name) || !*name)
 			return;
 		path = name;
