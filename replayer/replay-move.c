@@ -130,7 +130,7 @@ static int last_within(struct replay *r, const struct thread_pos *end, struct dj
 {
 	for (;;) {
 		struct thread *th = r->th;
-		struct thread_pos start;
+		struct thread_pos start, now;
 		struct insn in;
 		const struct dj_record *sig = thread_signal_here(th);
 
@@ -150,7 +150,8 @@ static int last_within(struct replay *r, const struct thread_pos *end, struct dj
 		enum thread_stop res = sig ? THREAD_EVENT : thread_run(th, end, THREAD_EV_SIGNAL);
 		if (res == THREAD_FAILED)
 			return dj_fail(err, th->err.exit_status, "%s", th->err.text);
-		if (res == THREAD_EVENT) {
+		thread_pos(th, &now);
+		if (res == THREAD_EVENT && thread_pos_cmp(&now, end) < 0) {
 			if (thread_step(th) == THREAD_FAILED)
 				return dj_fail(err, th->err.exit_status, "%s", th->err.text);
 			continue;
@@ -343,6 +344,8 @@ static int go_text(struct replay *r, const char *text, struct dj_error *err)
 	if (*p == ':') {
 		p++;
 		pair = number(&p, &b);
+		if (!pair)
+			p = "?";
 	}
 	if (*p == '+') {
 		p++;

@@ -611,7 +611,8 @@ static bool stays_within(const struct thread *th, const struct thread_pos *to)
 	uint64_t rcx = th->e->cpu.gpr[DJ_RCX];
 
 	if (to->signals > th->signals)
-		return here(th) && th->next->kind == DJ_REC_SIGNAL;
+		return here(th) && (th->next->kind == DJ_REC_SIGNAL ||
+				    th->next->kind == DJ_REC_IMPORT);
 	if (here(th) && th->next->kind != DJ_REC_IMPORT && th->next->kind != DJ_REC_SIGNAL)
 		return false;
 	if (!emu_peek(th->e, &in) || !(in.attr & INSN_A_REP))
