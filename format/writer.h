@@ -10,7 +10,8 @@
 
 #include <zstd.h>
 
-/* Levels above 1 cost the recorder more time than they save the disk space; see doc/. */
+/* On lines of a Python heap: level 1 packs 6.1:1 at 290 MB/s, level 3 6.4:1 at 207, level -1
+ * 5.5:1 at 329. */
 #define WRITER_LEVEL 1
 /* Unpacked sizes of the chunks that are written. Smaller: quicker seeking and less lost when
  * everything dies; larger: better compression. */
