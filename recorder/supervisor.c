@@ -106,8 +106,8 @@ void sup_enter(struct sup *s)
 			signals_pending(s);
 			continue;
 		}
-		s->in_rep = false;
 		sup_digest(s, false);
+		s->in_rep = false;
 		struct frag *f = tr_fragment(s->tr, s->regs.rip);
 		if (s->cut || s->fatal)
 			return;
