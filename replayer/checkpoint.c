@@ -122,6 +122,7 @@ void checkpoint_take(struct checkpoints *cs)
 	c->event_steps = th->event_steps;
 	c->signals_total = th->signals_total;
 	c->last_sysno = th->last_sysno;
+	c->last_result = th->last_result;
 	c->mark = *thread_mark(th);
 	c->space = space_ref(th->space);
 	undo_init(&c->log);
@@ -179,6 +180,7 @@ int checkpoint_back(struct checkpoints *cs, const struct thread_pos *pos, struct
 	th->event_steps = c->event_steps;
 	th->signals_total = c->signals_total;
 	th->last_sysno = c->last_sysno;
+	th->last_result = c->last_result;
 	th->exited = c->exited;
 	th->status = c->status;
 	th->div.found = th->damaged = false;

@@ -20,7 +20,7 @@ struct checkpoint {
 	uint64_t fences, fence_steps, rep_iter;
 	bool in_rep, exited;
 	int32_t status;
-	uint64_t events, event_steps, signals_total, last_sysno;
+	uint64_t events, event_steps, signals_total, last_sysno, last_result;
 	struct dj_mark mark;
 	struct space *space;
 	struct undo log;

@@ -10,6 +10,10 @@
 #include "replayer/memview.h"
 #include "replayer/thread.h"
 
+#define MREMAP	 25
+#define MADVISE	 28
+#define DONTNEED 4
+
 #define RESULT 0 /* as many bytes as the call returned */
 
 /* Calls that write `size` bytes to where argument `arg` points, times `scale` the result if
@@ -64,12 +68,28 @@ static const struct writes {
 	{332, 4, 256, 0},	/* statx */
 };
 
+/* Memory given back: it is as freshly mapped. The snapshot is no word on that. */
+static void discard(struct memview *mv, uint64_t addr, uint64_t length)
+{
+	const struct space_map *m = space_find(mv->th->space, addr);
+
+	if (m && !m->initial)
+		memview_forget(mv, addr, length);
+	else
+		memview_stale(mv, addr, length);
+}
+
 void memview_syscall(struct memview *mv, const uint64_t *gpr, uint64_t result)
 {
 	static const uint8_t args[] = {DJ_RDI, DJ_RSI, DJ_RDX, DJ_R10, DJ_R8, DJ_R9};
 
 	if (result > -4096ULL)
 		return; /* failed */
+	if (gpr[DJ_RAX] == MREMAP && result != gpr[DJ_RDI])
+		memview_move(mv, gpr[DJ_RDI], result,
+			     gpr[DJ_RSI] < gpr[DJ_RDX] ? gpr[DJ_RSI] : gpr[DJ_RDX]);
+	if (gpr[DJ_RAX] == MADVISE && gpr[DJ_RDX] == DONTNEED)
+		discard(mv, gpr[DJ_RDI], gpr[DJ_RSI]);
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
 		const struct writes *w = &table[i];
 		if (w->nr != gpr[DJ_RAX])

@@ -444,8 +444,8 @@ void memview_stale(struct memview *mv, uint64_t addr, uint64_t length)
 	struct piece pc;
 
 	/* beyond this nobody looks: a system call that writes more is cut short */
-	if (length > 16u << 20)
-		length = 16u << 20;
+	if (length > 64u << 20)
+		length = 64u << 20;
 	for (unsigned done = 0; next_piece(&pc, addr, (unsigned)length, &done);) {
 		struct view_page *p = get_page(mv, pc.addr >> 12);
 		note(mv, p);
@@ -455,6 +455,26 @@ void memview_stale(struct memview *mv, uint64_t addr, uint64_t length)
 		}
 		p->known[pc.line] &= ~pc.mask;
 		p->stale[pc.line] |= pc.mask;
+	}
+}
+
+void memview_move(struct memview *mv, uint64_t from, uint64_t to, uint64_t length)
+{
+	uint64_t n = length >> 12;
+
+	memview_forget(mv, to, length);
+	if (n > 1u << 20)
+		n = 1u << 20;
+	for (uint64_t i = 0; i < n; i++) {
+		struct view_page *old = memview_page(mv, (from >> 12) + i), *p;
+		if (!old)
+			continue;
+		p = get_page(mv, (to >> 12) + i);
+		note(mv, p);
+		if (!p->own)
+			make_own(mv, p);
+		memcpy(p->own, memview_data(mv, old), UNDO_PAGE);
+		memcpy(p->known, old->known, sizeof(p->known));
 	}
 }
 

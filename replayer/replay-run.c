@@ -346,29 +346,34 @@ static void stop_at_last(struct replay *r, struct last *l, struct replay_stop *s
 	replay_pos(r, &stop->pos);
 }
 
-/* Whether nothing that is looked for can have happened from checkpoint i to where `events` and
- * `signals` were counted. */
-static bool quiet(struct replay *r, size_t i, uint64_t events, uint64_t signals)
-{
-	struct checkpoint *c = r->cs->list[i];
-	uint64_t calls = (events - signals) - (c->events - c->signals_total);
+/* What had happened up to the end of the interval that is searched next. */
+struct upto {
+	struct thread_pos pos;
+	uint64_t calls, signals, image;
+};
 
-	if (r->nbreaks || (r->signals && signals != c->signals_total) || calls)
-		return false; /* calls: caught ones, exec */
+/* Whether nothing that is looked for can have happened from checkpoint c to there. */
+static bool quiet(struct replay *r, struct checkpoint *c, const struct upto *hi)
+{
+	if (r->nbreaks || (r->signals && hi->signals != c->signals_total) ||
+	    (r->catching && hi->calls != c->events - c->signals_total) ||
+	    hi->image != c->space->image_steps)
+		return false;
 	return memview_watches_quiet(r->mv, &c->log);
 }
 
 static void continue_backward(struct replay *r, struct replay_stop *stop)
 {
-	struct thread_pos hi, begin = {.steps = r->th->info->first_steps};
-	uint64_t events = r->th->events, signals = r->th->signals_total;
+	struct thread_pos begin = {.steps = r->th->info->first_steps};
+	struct upto hi = {.calls = r->th->events - r->th->signals_total,
+			  .signals = r->th->signals_total, .image = r->th->space->image_steps};
 	bool newest = true;
 	struct last last;
 
 	r->signal_told = false;
-	thread_pos(r->th, &hi);
+	thread_pos(r->th, &hi.pos);
 	for (;;) {
-		if (thread_pos_cmp(&hi, &begin) <= 0) {
+		if (thread_pos_cmp(&hi.pos, &begin) <= 0) {
 			struct dj_error err;
 			if (replay_move(r, &begin, &err)) {
 				stop->err = err;
@@ -379,33 +384,30 @@ static void continue_backward(struct replay *r, struct replay_stop *stop)
 			return;
 		}
 		size_t i = r->cs->n;
-		while (i > 0 && thread_pos_cmp(&r->cs->list[i - 1]->pos, &hi) >= 0)
+		while (i > 0 && thread_pos_cmp(&r->cs->list[i - 1]->pos, &hi.pos) >= 0)
 			i--;
-		struct thread_pos lo = i ? r->cs->list[i - 1]->pos : begin;
-		if (i && quiet(r, i - 1, events, signals)) {
-			events = r->cs->list[i - 1]->events;
-			signals = r->cs->list[i - 1]->signals_total;
-			hi = lo;
-			newest = false;
-			continue;
-		}
-		int res = THREAD_FAILED;
-		if (checkpoint_back(r->cs, &lo, &stop->err) == 0) {
-			events = r->th->events;
-			signals = r->th->signals_total;
-			res = search(r, &hi, newest, &last);
-		}
-		if (res == THREAD_FAILED) {
-			fill(r, stop, REPLAY_FAILED);
-			return;
-		}
-		if (res == RUN_INTERRUPTED) {
-			fill(r, stop, REPLAY_INTERRUPTED);
-			return;
-		}
-		if (last.found) {
-			stop_at_last(r, &last, stop);
-			return;
+		struct checkpoint *c = i ? r->cs->list[i - 1] : NULL;
+		struct upto lo = {.pos = begin};
+		if (c)
+			lo = (struct upto){.pos = c->pos, .calls = c->events - c->signals_total,
+					   .signals = c->signals_total,
+					   .image = c->space->image_steps};
+		if (!c || !quiet(r, c, &hi)) {
+			int res = THREAD_FAILED;
+			if (checkpoint_back(r->cs, &lo.pos, &stop->err) == 0)
+				res = search(r, &hi.pos, newest, &last);
+			if (res == THREAD_FAILED) {
+				fill(r, stop, REPLAY_FAILED);
+				return;
+			}
+			if (res == RUN_INTERRUPTED) {
+				fill(r, stop, REPLAY_INTERRUPTED);
+				return;
+			}
+			if (last.found) {
+				stop_at_last(r, &last, stop);
+				return;
+			}
 		}
 		hi = lo;
 		newest = false;

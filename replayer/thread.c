@@ -226,12 +226,13 @@ static enum thread_stop rec_map(struct thread *th, const struct dj_record *r)
 
 	m.name = space_intern(th->names, r->name);
 	m.initial = th->e->steps == th->space->image_steps;
-	m.moved = m.module < 0 && th->last_sysno == X_SYS_MREMAP &&
-		  th->e->steps == th->event_steps;
+	/* mremap: growth in place begins elsewhere, and is fresh memory */
+	m.moved = th->last_sysno == X_SYS_MREMAP && th->e->steps == th->event_steps &&
+		  th->last_result == r->addr;
 	if (space_map(&th->space, &m, &th->err))
 		return damaged(th, "%s", th->err.text);
 	emu_forget_code(th->e, r->addr, r->length);
-	if (th->mem)
+	if (th->mem && !m.moved)
 		memview_forget(th->mem, r->addr, r->length);
 	return THREAD_LIMIT;
 }
@@ -379,6 +380,7 @@ static enum thread_stop do_syscall(struct thread *th, const struct dj_record *r)
 		return diverged(th, "the trace has a system call here");
 	flush_imports(th);
 	th->last_sysno = e->cpu.gpr[DJ_RAX];
+	th->last_result = r->result;
 	if (th->mem)
 		memview_syscall(th->mem, e->cpu.gpr, r->result);
 	e->cpu.gpr[DJ_RAX] = r->result;

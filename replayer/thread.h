@@ -80,7 +80,7 @@ struct thread {
 	bool exec_passed, fork_passed;
 	int32_t fork_pid;
 	uint64_t sysno;		   /* THREAD_EV_SYSCALL, _RETURN */
-	uint64_t last_sysno;	   /* of the last system call passed */
+	uint64_t last_sysno, last_result; /* of the last system call passed */
 	uint64_t count_imports, count_effects, count_digests;
 	struct replay_divergence div;
 	struct dj_error err;
