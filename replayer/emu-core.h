@@ -25,6 +25,8 @@ struct block {
 	uint16_t fences;	/* EMU_UOP_FENCE instructions in it */
 	uint8_t next_link;	/* the link to overwrite next */
 	bool branches;		/* the last instruction sets rip */
+	bool stops;		/* stop_within()'s answer ... */
+	uint32_t stops_asked;	/* ... in this generation */
 	struct uop *uops;
 };
 

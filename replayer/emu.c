@@ -4,8 +4,9 @@
  * Code runs in stretches: part of one block, from the current instruction to the block's
  * end or to the wanted step, whichever comes first. Without hooks and stop_at a stretch is
  * nothing but handlers called in a row (run_fast): rip, steps and fences are brought up to
- * date when it ends, by what is known of the block. Otherwise run_careful keeps them exact
- * at every instruction. Both leave core->cur at the instruction being executed, so that
+ * date when it ends, by what is known of the block. So it goes when hooks only want to know of
+ * accesses, and where stop_within() promises that stop_at() has nothing to say. Otherwise
+ * run_careful keeps them exact at every instruction. Both leave core->cur at the instruction being executed, so that
  * emu_raise(), which jumps out of a handler to emu_run(), can settle the account.
  */
 #include "replayer/emu-core.h"
@@ -220,6 +221,20 @@ static enum emu_stop raised(struct emu *e, struct block *b, unsigned from, bool 
 	return c->why;
 }
 
+/* Whether stop_at() need be asked in this block. */
+static bool stops_in(struct emu *e, struct block *b)
+{
+	if (!e->stop_at)
+		return false;
+	if (!e->stop_within)
+		return true;
+	if (b->stops_asked != e->stop_generation) {
+		b->stops_asked = e->stop_generation;
+		b->stops = e->stop_within(e->ctx, b->rip, b->end);
+	}
+	return b->stops;
+}
+
 enum emu_stop emu_run(struct emu *e, uint64_t until)
 {
 	struct emu_core *c = emu_core(e);
@@ -243,9 +258,10 @@ enum emu_stop emu_run(struct emu *e, uint64_t until)
 
 		cur_block = b;
 		cur_from = i;
-		if (e->hooks || e->stop_at) {
+		bool ask = stops_in(e, b);
+		if (ask || (e->hooks & EMU_HOOK_IMPORT) || (e->hooks && e->exact)) {
 			cur_careful = true;
-			if (run_careful(e, c, b, i, to, e->stop_at != NULL, &why))
+			if (run_careful(e, c, b, i, to, ask, &why))
 				return why;
 		} else {
 			cur_careful = false;

@@ -115,6 +115,7 @@ struct emu {
 	struct emu_cpu cpu;
 	uint8_t *shadow;      /* 2^32 + DJ_LINE bytes, sparse */
 	unsigned hooks;	      /* EMU_HOOK_... */
+	bool exact;	      /* hooks want exact rip and steps, and to stop at once */
 	bool mirror_stores;   /* false with --predict=last|none: stores leave the shadow alone */
 	uint64_t steps;	      /* instructions executed */
 	uint64_t fences;      /* EMU_UOP_FENCE instructions executed */
@@ -138,6 +139,10 @@ struct emu {
 			    const uint8_t *bytes);
 	/* If not NULL: asked before each instruction (block cache still used); true stops. */
 	bool (*stop_at)(void *ctx, struct emu *e);
+	/* If not NULL: whether stop_at() might say yes for an instruction that begins in
+	 * [lo, hi). Kept per block until stop_generation changes. */
+	bool (*stop_within)(void *ctx, uint64_t lo, uint64_t hi);
+	uint32_t stop_generation; /* never 0 when stop_within is set */
 
 	void *blocks; /* block cache, owned by replayer/emu.c */
 };

@@ -44,6 +44,7 @@ struct replay {
 	} *breaks;
 	size_t nbreaks, breaks_cap;
 	uint64_t bloom[BLOOM_BITS / 64]; /* by the low bits of breakpoint addresses */
+	uint32_t break_generation;	 /* changes with them; never 0 */
 	struct replay_watch *watches;
 	size_t nwatches;
 	int next_watch;

@@ -34,6 +34,16 @@ static bool stop_at(void *ctx, struct emu *e)
 	return is_break(running, e->cpu.rip) && e->steps != th->resume_steps;
 }
 
+/* Asked once per block of code and generation: breakpoints are few. */
+static bool stop_within(void *ctx, uint64_t lo, uint64_t hi)
+{
+	(void)ctx;
+	for (size_t i = 0; i < running->nbreaks; i++)
+		if (running->breaks[i].addr >= lo && running->breaks[i].addr < hi)
+			return true;
+	return false;
+}
+
 static bool caught(const struct replay *r, uint64_t sysno)
 {
 	if (!r->catching)
@@ -60,6 +70,9 @@ static void conditions(struct replay *r, bool on)
 {
 	running = on ? r : NULL;
 	r->th->e->stop_at = on && r->nbreaks ? stop_at : NULL;
+	r->th->e->stop_within = stop_within;
+	r->th->e->stop_generation = r->break_generation;
+	r->th->e->exact = on && r->nwatches;
 	r->mv->watching = on;
 	r->mv->hit.hit = false;
 }

@@ -63,6 +63,7 @@ struct replay *replay_open(const char *path, struct dj_error *err)
 		return NULL;
 	}
 	r->spacing = 1000000;
+	r->break_generation = 1;
 	r->t = dj_trace_open(path, err);
 	if (!r->t) {
 		replay_close(r);
@@ -113,6 +114,8 @@ void replay_limits(struct replay *r, uint64_t spacing, size_t max, size_t budget
 static void bloom_make(struct replay *r)
 {
 	memset(r->bloom, 0, sizeof(r->bloom));
+	if (!++r->break_generation)
+		r->break_generation = 1;
 	for (size_t i = 0; i < r->nbreaks; i++) {
 		uint64_t bit = r->breaks[i].addr % BLOOM_BITS;
 		r->bloom[bit / 64] |= 1ULL << bit % 64;
