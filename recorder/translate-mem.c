@@ -430,6 +430,22 @@ static bool store_once(const struct insn *in)
 	return false;
 }
 
+/* Whether the instruction does the same with a general register in place of its memory operand. */
+static bool register_form(const struct insn *in, unsigned size)
+{
+	if (in->vex || (in->attr & (INSN_A_VEC | INSN_A_X87 | INSN_A_MMX)) || size > 8)
+		return false;
+	for (unsigned i = 0; i < in->nopnd; i++)
+		if (in->opnd[i].kind != OPND_GPR && in->opnd[i].kind != OPND_IMM && in->opnd[i].kind != OPND_MEM)
+			return false;
+	switch (in->id) {
+	case INSN_MOVBE: /* memory only */
+	case INSN_LDMXCSR:
+		return false;
+	}
+	return true;
+}
+
 void b_memory(struct build *b)
 {
 	const struct insn *in = &b->insn[b->i];
@@ -470,6 +486,19 @@ void b_memory(struct build *b)
 			      !uses_reg(&mem, in->opnd[0].reg);
 		if (simple) {
 			load_to_register(b, in, &mem, &shadow);
+			return;
+		}
+		if (register_form(in, size)) {
+			/* the checked value is in a register: use it from there */
+			uint32_t avoid = (mem.base >= 0 ? 1u << mem.base : 0) |
+					 (mem.index >= 0 ? 1u << mem.index : 0);
+			int s = b_scratch(b, avoid, false);
+			if (b->failed)
+				return;
+			b_checked_load(b, size, (unsigned)s, &mem, &shadow);
+			b_flags_for_op(b);
+			if (!cg_reencode_reg(b->c, in, (unsigned)s, -1))
+				b->failed = true;
 			return;
 		}
 		b_clobber_flags(b, false);

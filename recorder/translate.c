@@ -395,6 +395,13 @@ static void plain(struct build *b)
 		if (in->id != INSN_LEA && (in->base == INSN_RIP || in->seg))
 			return; /* a hint about an address: of no consequence */
 	}
+	if (in->id == INSN_PREFETCH && b->tr->predict == 0) {
+		/* the shadow will be read, too */
+		struct ea mem, shadow;
+		if (b_operand(b, &mem, &shadow))
+			cg_reencode(b->c, in, &shadow);
+		b->failed = false;
+	}
 	cg_bytes(b->c, in->bytes, in->len);
 }
 
