@@ -5,7 +5,7 @@
  * Per thread, around one address S, which is the thread's gs base while it runs
  * translated code:
  *
- *   S - AREA_CONTROL ....  ring buffer halves, indirect-branch table (keys, values)
+ *   S - AREA_CONTROL ....  ring buffer halves, indirect-branch tables
  *   S - 4096 ............  control block (the T_ offsets below)
  *   S ...................  shadow: 2^32 bytes and DJ_LINE of slack, private, sparse
  *
@@ -44,9 +44,14 @@
 #define AREA_IBL_BYTES	(8 << AREA_IBL_BITS)
 #define T_VALUES	(T_BASE - AREA_IBL_BYTES)
 #define T_KEYS		(T_VALUES - AREA_IBL_BYTES)
+/* Indirect branches first look here, by the low 16 bits of the target: 2 x 65536 addresses of stubs that
+ * check whether they are meant. One table for flags in the processor, one for flags in T_FLAGS. */
+#define AREA_FAST_BYTES	(8 << 16)
+#define T_FAST_SAVED	(T_KEYS - AREA_FAST_BYTES)
+#define T_FAST		(T_FAST_SAVED - AREA_FAST_BYTES)
 #define AREA_HALF	(4 << 20) /* bytes of one ring half */
 #define AREA_SLACK	4096	  /* end of a half that only a record under way may use */
-#define T_RING		(T_KEYS - 2 * AREA_HALF)
+#define T_RING		(T_FAST - 2 * AREA_HALF)
 #define AREA_CONTROL	(-(T_RING))
 #define AREA_SHADOW	((1UL << 32) + 4096)
 

@@ -11,7 +11,7 @@
 rt_heads:
 
 	.text
-	.globl	rt_begin, rt_import, rt_import_patch8, rt_import_patch16, rt_ibl, rt_syscall, rt_end
+	.globl	rt_begin, rt_import, rt_import_patch8, rt_other_hw, rt_other_saved, rt_none_hw, rt_none_saved, rt_syscall, rt_end
 
 	.p2align 6
 rt_begin:
@@ -145,18 +145,34 @@ rt_import_patch8:
 	jmp	3b
 
 /*
- * Indirect branch whose first probe failed: rcx is the wanted address, rax the index that was
- * probed; the program's rax and rcx are in their slots and its flags in T_FLAGS.
+ * Indirect branches. rcx is the wanted address; the program's rax and rcx are in their slots. The fast table has
+ * led to a stub that was not meant (rcx is then the difference, rax the negated address it
+ * stands for), or to nothing. From rt_probe on the program's flags are in T_FLAGS.
  */
 	.p2align 4
-rt_ibl:
-1:	cmpq	$0, %gs:T_KEYS(,%rax,8)
+rt_other_hw:
+	not	%rax
+	lea	1(%rcx,%rax), %rcx
+rt_none_hw:
+	lahf
+	seto	%al
+	mov	%eax, %gs:T_FLAGS
+	jmp	rt_probe
+	.p2align 4
+rt_other_saved:
+	not	%rax
+	lea	1(%rcx,%rax), %rcx
+rt_none_saved:
+rt_probe:
+	mov	%ecx, %eax
+1:	and	$((1 << AREA_IBL_BITS) - 1), %eax
+	cmp	%rcx, %gs:T_KEYS(,%rax,8)
+	je	3f
+	cmpq	$0, %gs:T_KEYS(,%rax,8)
 	je	2f
 	inc	%eax
-	and	$((1 << AREA_IBL_BITS) - 1), %eax
-	cmp	%rcx, %gs:T_KEYS(,%rax,8)
-	jne	1b
-	jmp	*%gs:T_VALUES(,%rax,8)
+	jmp	1b
+3:	jmp	*%gs:T_VALUES(,%rax,8)
 2:	int3
 	.long	STOP_IBL_MISS
 

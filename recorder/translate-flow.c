@@ -35,7 +35,7 @@ static bool load_target(struct build *b)
 	struct ea mem, shadow;
 	if (b->insn[b->i].mem_size != 8 || !b_operand(b, &mem, &shadow))
 		return false;
-	if (mem.base == 1 || mem.index == 1) {
+	if (mem.base == 1 || mem.index == 1 || mem.base == 0 || mem.index == 0) {
 		b_clobber_flags(b, false);
 		b_check(b, &mem, &shadow, 8);
 		if (b->failed)
@@ -45,7 +45,8 @@ static bool load_target(struct build *b)
 		return true;
 	}
 	b_spill(b, 1);
-	b_checked_load(b, 8, 1, &mem, &shadow);
+	b_spill(b, 0);
+	b_checked_target(b, &mem, &shadow);
 	return true;
 }
 
@@ -116,7 +117,8 @@ bool b_flow(struct build *b)
 	if (in->attr & INSN_A_RET) {
 		int32_t pop = in->imm_size ? (int32_t)(in->imm & 0xffff) : 0;
 		b_spill(b, 1);
-		b_checked_load(b, 8, 1, &stack_top, &shadow_top);
+		b_spill(b, 0);
+		b_checked_target(b, &stack_top, &shadow_top);
 		lea(b, 4, 4, 8 + pop);
 		b_exit_indirect(b, b->i + 1);
 		return true;

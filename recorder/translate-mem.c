@@ -259,6 +259,31 @@ static void on_shadow(struct build *b, const struct insn *in, const struct ea *s
 	}
 }
 
+void b_checked_target(struct build *b, const struct ea *mem, const struct ea *shadow)
+{
+	struct cg *c = b->c;
+	if (b->st.flags != FLAGS_HW || b->tr->predict == 2) {
+		b_checked_load(b, 8, 1, mem, shadow);
+		return;
+	}
+	/* rcx = value - shadow, without flags */
+	b_mark_body(b);
+	cg_load(c, 1, mem);
+	cg_load(c, 0, shadow);
+	cg_bytes(c, "\x48\xf7\xd0", 3); /* not rax */
+	struct ea sum = {.base = 1, .index = 0, .scale = 1, .disp = 1};
+	cg_rm(c, 8, 0x8d, 1, &sum, 0);
+	uint8_t *same = cg_jcc8(c, 0xe3);
+	cg_jmp(c, cg_va(b->cold));
+	cg_here8(c, same);
+	uint64_t resume = cg_va(c);
+	cg_load(c, 1, shadow);
+	emit_save_flags(b->cold, true);
+	cold_import(b, 1, mem, shadow, 8, 0, 0, 8, rt_import);
+	emit_restore_flags(b->cold, true);
+	cg_jmp(b->cold, resume);
+}
+
 static bool uses_reg(const struct ea *m, unsigned r)
 {
 	return m->base == (int)r || m->index == (int)r;

@@ -88,6 +88,9 @@ void b_exit_stop(struct build *b, struct cg *c, struct state st, enum stop_kind 
 		 unsigned executed, uint32_t live);
 /* Leave to the address in rcx (spilled, as rax is). */
 void b_exit_indirect(struct build *b, unsigned executed);
+/* Save or restore flags (T_FLAGS); rax is overwritten if `rax_free`, else kept. */
+void emit_save_flags(struct cg *c, bool rax_free);
+void emit_restore_flags(struct cg *c, bool rax_free);
 /* int3 that asks for ring space, in cold code, coming back to hot code. */
 void b_ring_check(struct build *b, unsigned head_reg);
 
@@ -101,6 +104,9 @@ void b_string(struct build *b);
 /* Load `size` bytes into register `dst` (not part of the operand), checked. */
 void b_checked_load(struct build *b, unsigned size, unsigned dst, const struct ea *mem,
 		    const struct ea *shadow);
+/* rcx = the branch target in an 8-byte operand that uses neither rax nor rcx, both of which are
+ * spilled. Keeps flags that are in the processor there. */
+void b_checked_target(struct build *b, const struct ea *mem, const struct ea *shadow);
 
 /* translate-flow.c: returns true if the fragment ends with this instruction */
 bool b_flow(struct build *b);
@@ -109,7 +115,8 @@ void b_syscall(struct build *b);
 void b_tsc(struct build *b);
 
 /* runtime.S */
-extern const uint8_t rt_begin[], rt_end[], rt_import[], rt_import_patch8[], rt_ibl[], rt_syscall[],
+extern const uint8_t rt_begin[], rt_end[], rt_import[], rt_import_patch8[], rt_syscall[],
+	rt_other_hw[], rt_other_saved[], rt_none_hw[], rt_none_saved[],
 	rt_strings[], rt_strings_end[];
 extern const uint32_t rt_heads[], rt_heads_end[];
 

@@ -115,7 +115,7 @@ int b_scratch(struct build *b, uint32_t avoid, bool low)
 
 /* ---- flags ------------------------------------------------------------------------ */
 
-static void emit_save_flags(struct cg *c, bool rax_free)
+void emit_save_flags(struct cg *c, bool rax_free)
 {
 	if (!rax_free)
 		cg_store_gs(c, 0, T_SAVE(7));
@@ -127,7 +127,7 @@ static void emit_save_flags(struct cg *c, bool rax_free)
 		cg_load_gs(c, 0, T_SAVE(7));
 }
 
-static void emit_restore_flags(struct cg *c, bool rax_free)
+void emit_restore_flags(struct cg *c, bool rax_free)
 {
 	if (!rax_free)
 		cg_store_gs(c, 0, T_SAVE(7));
@@ -311,20 +311,14 @@ void b_exit_indirect(struct build *b, unsigned executed)
 	struct cg *c = b->c;
 	b_spill(b, 0);
 	DJ_ASSERT(b->st.spilled & 2, "indirect exit without rcx spilled");
-	struct state rest = {.spilled = b->st.spilled & ~3u, .flags = b->st.flags};
-	emit_steps(c, &(struct state){.spilled = 1}, executed, b->st.flags == FLAGS_HW);
-	if (b->st.flags == FLAGS_HW)
-		emit_save_flags(c, true);
-	for (unsigned r = 0; r < 16; r++)
-		if (rest.spilled & 1u << r)
+	bool hw = b->st.flags != FLAGS_SAVED;
+	emit_steps(c, &(struct state){.spilled = 1}, executed, hw);
+	for (unsigned r = 2; r < 16; r++)
+		if (b->st.spilled & 1u << r)
 			cg_load_gs(c, r, T_SLOT((int)r));
-	cg_bytes(c, "\x89\xc8\x25", 3); /* mov eax, ecx; and eax, imm32 */
-	cg32(c, (1u << AREA_IBL_BITS) - 1);
-	struct ea key = {.base = -1, .index = 0, .scale = 8, .disp = T_KEYS, .gs = true};
-	struct ea value = {.base = -1, .index = 0, .scale = 8, .disp = T_VALUES, .gs = true};
-	cg_rm(c, 8, 0x39, 1, &key, 0);
-	cg_jcc(c, 5, rt_va(b->arena, rt_ibl));
-	cg_rm(c, 4, 0xff, 4, &value, 0);
+	cg_bytes(c, "\x0f\xb7\xc1", 3); /* movzx eax, cx */
+	struct ea stub = {.base = -1, .index = 0, .scale = 8, .disp = hw ? T_FAST : T_FAST_SAVED, .gs = true};
+	cg_rm(c, 4, 0xff, 4, &stub, 0);
 }
 
 void b_ring_check(struct build *b, unsigned head_reg)
@@ -534,6 +528,8 @@ static void emit_code_check(struct build *b, uint64_t pc, size_t len)
 	emit_leave(c, &st, 0, b->live[0]);
 }
 
+static void clear_indirect(struct translator *tr);
+
 static struct arena *arena_for(struct translator *tr, uint64_t pc)
 {
 	for (struct arena *a = tr->arenas; a; a = a->next)
@@ -554,6 +550,8 @@ static struct arena *arena_for(struct translator *tr, uint64_t pc)
 	a->cold = (struct cg){.p = a->ours + ARENA_HOT, .end = a->ours + ARENA_SIZE, .delta = delta};
 	a->next = tr->arenas;
 	tr->arenas = a;
+	if (!a->next)
+		clear_indirect(tr);
 	return a;
 }
 
@@ -582,12 +580,8 @@ static struct frag *translate(struct translator *tr, uint64_t pc, struct build *
 	f->pc = pc;
 	f->pc_len = (uint32_t)len;
 	f->arena = b->arena;
-	f->ibl = cg_va(b->c);
-	if (b->live[0])
-		emit_restore_flags(b->c, true);
-	cg_load_gs(b->c, 1, T_SLOT(1));
-	cg_load_gs(b->c, 0, T_SLOT(0));
 	f->entry = cg_va(b->c);
+	f->live = b->live[0];
 	b->st = (struct state){0, FLAGS_HW};
 	if (b->changing) {
 		/* boundary 0 is behind the check, where the state is whole again */
@@ -660,7 +654,7 @@ static struct frag *translate(struct translator *tr, uint64_t pc, struct build *
 		tr->covered_hi = pc + len;
 	tr->stats.fragments++;
 	tr->stats.instructions += f->n;
-	tr->stats.code_bytes += f->end - f->ibl;
+	tr->stats.code_bytes += f->end - f->entry;
 	return f;
 }
 
@@ -723,20 +717,67 @@ struct frag *tr_fragment(struct translator *tr, uint64_t pc)
 
 /* ---- looking things up ------------------------------------------------------------------ */
 
+/* From an indirect branch to the entry of `f`: the stub that the fast table leads to. It checks that it is
+ * meant without touching flags: rcx minus the address must be zero. */
+static uint64_t emit_stub(struct cg *c, const struct frag *f, bool saved, const uint8_t *other)
+{
+	uint64_t at = cg_va(c);
+	cg_imm(c, 0, -f->pc);
+	struct ea sum = {.base = 1, .index = 0, .scale = 1};
+	cg_rm(c, 8, 0x8d, 1, &sum, 0);
+	uint8_t *meant = cg_jcc8(c, 0xe3); /* jrcxz */
+	cg_jmp(c, rt_va(f->arena, other));
+	cg_here8(c, meant);
+	if (saved && f->live)
+		emit_restore_flags(c, true);
+	cg_load_gs(c, 1, T_SLOT(1));
+	cg_load_gs(c, 0, T_SLOT(0));
+	cg_jmp(c, f->entry);
+	return at;
+}
+
 void tr_add_indirect(struct translator *tr, struct frag *f)
 {
 	uint64_t *keys = tr_control(tr, T_KEYS), *values = tr_control(tr, T_VALUES);
+	uint64_t *fast = tr_control(tr, T_FAST), *fast_saved = tr_control(tr, T_FAST_SAVED);
 	uint64_t mask = (1u << AREA_IBL_BITS) - 1;
-	for (uint64_t i = f->pc & mask, n = 0; n <= mask / 2; i = (i + 1) & mask, n++) {
-		if (keys[i] == f->pc)
-			return;
+	if (f->indirect)
+		return;
+	struct cg *c = &f->arena->cold;
+	uint64_t hw = emit_stub(c, f, false, rt_other_hw);
+	uint64_t saved = emit_stub(c, f, true, rt_other_saved);
+	uint64_t direct = cg_va(c); /* the address has been compared already */
+	if (f->live)
+		emit_restore_flags(c, true);
+	cg_load_gs(c, 1, T_SLOT(1));
+	cg_load_gs(c, 0, T_SLOT(0));
+	cg_jmp(c, f->entry);
+	if (c->overflow)
+		return; /* the next translation starts over */
+	f->indirect = true;
+	fast[f->pc & 0xffff] = hw;
+	fast_saved[f->pc & 0xffff] = saved;
+	for (uint64_t i = f->pc & mask, n = 0; n <= mask / 2; i = (i + 1) & mask, n++)
 		if (!keys[i]) {
-			values[i] = f->ibl;
+			values[i] = direct;
 			keys[i] = f->pc;
 			return;
 		}
-	}
 	dj_broken(__FILE__, __LINE__, "the indirect-branch table is full");
+}
+
+/* No indirect target is known. */
+static void clear_indirect(struct translator *tr)
+{
+	uint64_t *fast = tr_control(tr, T_FAST), *fast_saved = tr_control(tr, T_FAST_SAVED);
+	uint64_t *keys = tr_control(tr, T_KEYS);
+	for (unsigned i = 0; i < 1 << AREA_IBL_BITS; i++)
+		if (keys[i])
+			keys[i] = 0;
+	for (unsigned i = 0; i < 1 << 16; i++) {
+		fast[i] = rt_va(tr->arenas, rt_none_hw);
+		fast_saved[i] = rt_va(tr->arenas, rt_none_saved);
+	}
 }
 
 static struct arena *arena_at(const struct translator *tr, uint64_t va)
@@ -777,7 +818,7 @@ static struct frag *frag_at(const struct arena *a, uint64_t va)
 		else
 			hi = mid;
 	}
-	return lo < a->n_frags && a->frags[lo]->ibl <= va ? a->frags[lo] : NULL;
+	return lo < a->n_frags && a->frags[lo]->entry <= va ? a->frags[lo] : NULL;
 }
 
 bool tr_locate(struct translator *tr, uint64_t va, uint64_t rt_ret, struct tr_where *w)
@@ -795,7 +836,7 @@ bool tr_locate(struct translator *tr, uint64_t va, uint64_t rt_ret, struct tr_wh
 			return false;
 	}
 	struct frag *f = frag_at(a, at);
-	if (!f || at < f->entry)
+	if (!f)
 		return false;
 	uint32_t off = (uint32_t)(at - f->entry);
 	uint32_t i = f->n;
@@ -891,7 +932,8 @@ void tr_flush(struct translator *tr)
 	}
 	memset(tr->hash, 0, sizeof tr->hash);
 	memset(tr->pending, 0, FRAG_HASH * sizeof *tr->pending);
-	memset(tr_control(tr, T_KEYS), 0, 2 * AREA_IBL_BYTES);
+	if (tr->arenas)
+		clear_indirect(tr);
 	tr->n_stops = STOP_TABLE;
 	tr->covered_lo = UINT64_MAX;
 	tr->covered_hi = 0;

@@ -19,8 +19,9 @@
  * registers and flags are elsewhere there (struct finsn), so that the supervisor can rebuild the
  * program's registers at any instruction boundary and at any faulting access.
  *
- * Main entry of a fragment: all program state in the registers. Indirect entry, just before it:
- * rax and rcx are in their slots and flags in T_FLAGS.
+ * Main entry of a fragment: all program state in the registers. A fragment that is the target of indirect
+ * branches also gets stubs (tr_add_indirect) that are entered with rcx the target and rax free, the
+ * program's in their slots, and flags in the processor or in T_FLAGS.
  */
 #ifndef DEJA_RECORDER_TRANSLATE_H
 #define DEJA_RECORDER_TRANSLATE_H
@@ -57,8 +58,10 @@ struct frag {
 	struct frag *hash_next;
 	struct arena *arena;
 	uint64_t pc;	   /* of the program */
-	uint64_t entry;	   /* main entry; indirect entry is at `ibl` */
-	uint64_t ibl, end; /* hot code is [ibl, end) */
+	uint64_t entry;	   /* main entry */
+	uint64_t end;	   /* hot code is [entry, end) */
+	uint32_t live;	   /* arithmetic flags that are live at the entry */
+	bool indirect;	   /* has stubs for indirect branches */
 	uint32_t pc_len;   /* bytes of program code covered */
 	uint32_t n;
 	struct finsn insn[];
