@@ -214,6 +214,8 @@ static void code_drop(struct space *s, uint64_t addr, uint64_t end)
 {
 	size_t i = code_at(s, addr / CODE_PAGE), j = i;
 
+	if (i == s->ncode)
+		return;
 	while (j < s->ncode && s->code[j]->page < end / CODE_PAGE)
 		code_unref(s->code[j++]);
 	memmove(&s->code[i], &s->code[j], (s->ncode - j) * sizeof(*s->code));
@@ -222,6 +224,8 @@ static void code_drop(struct space *s, uint64_t addr, uint64_t end)
 
 static void maps_remove(struct space *s, size_t first, size_t last)
 {
+	if (first == last)
+		return;
 	memmove(&s->maps[first], &s->maps[last], (s->nmaps - last) * sizeof(*s->maps));
 	s->nmaps -= last - first;
 }

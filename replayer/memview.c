@@ -295,9 +295,16 @@ static bool in_slack(const struct piece *pc)
 	return pc->index >= 1ULL << 32;
 }
 
-/* Mark a piece known; note() first. Bytes in the slack are not where their page looks. */
-static void mark_known(struct memview *mv, struct view_page *p, const struct piece *pc)
+/* Mark a piece known; note() first. `found`: it was read, not written. Bytes in the slack are not
+ * where their page looks. */
+static void mark_known(struct memview *mv, struct view_page *p, const struct piece *pc, bool found)
 {
+	if (mv->look) {
+		uint8_t line[64];
+		memcpy(line + (pc->addr & 63), mv->th->e->shadow + pc->index, pc->size);
+		lookahead_meet(mv->look, pc->addr & ~63ULL, pc->mask & ~p->known[pc->line],
+			       found ? line : NULL);
+	}
 	if (in_slack(pc) && !p->own)
 		make_own(mv, p);
 	p->known[pc->line] |= pc->mask;
@@ -314,7 +321,7 @@ void memview_load_slow(struct memview *mv, uint64_t addr, unsigned size)
 		const uint8_t *now = mv->th->e->shadow + pc.index;
 		if ((p->known[pc.line] & pc.mask) != pc.mask) {
 			note(mv, p);
-			mark_known(mv, p, &pc);
+			mark_known(mv, p, &pc, true);
 		}
 		if (p->own && memcmp(p->own + pc.addr % UNDO_PAGE, now, pc.size)) {
 			note(mv, p);
@@ -336,7 +343,7 @@ void memview_before_store_slow(struct memview *mv, uint64_t addr, unsigned size)
 		struct view_page *p = get_page(mv, pc.addr >> 12);
 		if (p->own || (p->known[pc.line] & pc.mask) != pc.mask) {
 			note(mv, p);
-			mark_known(mv, p, &pc);
+			mark_known(mv, p, &pc, false);
 		}
 		if (!mv->all_own)
 			note_shadow(mv, pc.index / UNDO_PAGE);
@@ -380,7 +387,7 @@ static void put(struct memview *mv, uint64_t addr, const uint8_t *bytes, unsigne
 		note(mv, p);
 		note_shadow(mv, pc.index / UNDO_PAGE);
 		memcpy(mv->th->e->shadow + pc.index, bytes + (pc.addr - addr), pc.size);
-		mark_known(mv, p, &pc);
+		mark_known(mv, p, &pc, true);
 		if (p->own)
 			memcpy(p->own + pc.addr % UNDO_PAGE, bytes + (pc.addr - addr), pc.size);
 	}
@@ -453,6 +460,8 @@ void memview_stale(struct memview *mv, uint64_t addr, uint64_t length)
 			p->stale = calloc(UNDO_WORDS, sizeof(*p->stale));
 			DJ_ASSERT(p->stale, "out of memory");
 		}
+		if (mv->look)
+			lookahead_meet(mv->look, pc.addr & ~63ULL, pc.mask, NULL);
 		p->known[pc.line] &= ~pc.mask;
 		p->stale[pc.line] |= pc.mask;
 	}

@@ -17,6 +17,7 @@
 #define DEJA_REPLAYER_MEMVIEW_H
 
 #include "format/record.h"
+#include "replayer/lookahead.h"
 #include "replayer/thread.h"
 #include "replayer/undo.h"
 
@@ -54,6 +55,7 @@ struct memview {
 	struct view_page **owner; /* by shadow page */
 	struct memview_watch *watches;
 	size_t nwatches, watches_cap;
+	struct lookahead *look; /* learning what the thread finds, else NULL */
 	bool watching; /* report hits */
 	struct memview_hit hit;
 	/* the bytes a watched store or import is about to change */
@@ -84,6 +86,8 @@ void memview_stale(struct memview *mv, uint64_t addr, uint64_t length);
 /* What was known at `from` is known at `to` (mremap), before `from` is unmapped. */
 void memview_move(struct memview *mv, uint64_t from, uint64_t to, uint64_t length);
 void memview_syscall(struct memview *mv, const uint64_t *gpr, uint64_t result);
+/* Whether memview_syscall() knows all that such a call writes. */
+bool memview_knows_syscall(uint64_t sysno);
 void memview_effects(struct memview *mv, const struct dj_record *r);
 
 /* Copy known memory; returns how many bytes from addr on are known. */

@@ -6,6 +6,7 @@
 #define DEJA_REPLAYER_REPLAY_INTERNAL_H
 
 #include "replayer/checkpoint.h"
+#include "replayer/lookahead.h"
 #include "replayer/memview.h"
 #include "replayer/replay.h"
 #include "replayer/thread.h"
@@ -62,6 +63,10 @@ struct replay {
 	bool in_copy;
 	struct thread_pos copy_origin;
 	uint64_t copy_end;
+
+	struct lookahead look; /* from look_pos, if looked */
+	bool looked;
+	struct thread_pos look_pos;
 
 	struct replay_mapping *maps;
 	size_t maps_cap;

@@ -51,6 +51,7 @@ int replay_select(struct replay *r, size_t index, struct dj_error *err)
 	r->mv = r->threads[index].mv;
 	r->cs = &r->threads[index].cs;
 	r->signal_told = false;
+	r->looked = false;
 	return 0;
 }
 
@@ -94,6 +95,7 @@ void replay_close(struct replay *r)
 	free(r->watches);
 	free(r->catch);
 	free(r->maps);
+	lookahead_clear(&r->look);
 	free(r);
 }
 
@@ -237,7 +239,19 @@ void replay_regs(struct replay *r, struct dj_regs *regs)
 
 size_t replay_read(struct replay *r, uint64_t addr, void *buf, size_t len)
 {
-	return memview_read(r->mv, addr, buf, len);
+	size_t done = 0;
+
+	while (done < len) {
+		size_t n = memview_read(r->mv, addr + done, (uint8_t *)buf + done, len - done);
+		done += n;
+		if (done == len || !space_find(r->th->space, addr + done))
+			break;
+		n = lookahead_read(r, addr + done, (uint8_t *)buf + done, len - done);
+		if (!n)
+			break;
+		done += n;
+	}
+	return done;
 }
 
 bool replay_siginfo(struct replay *r, uint8_t out[128])

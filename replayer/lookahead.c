@@ -1,0 +1,112 @@
+/*
+ * Learned bytes: see lookahead.h.
+ */
+#include "replayer/lookahead.h"
+#include "replayer/memview.h"
+#include "replayer/replay-internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LOOK_STEPS 2000000u /* how far to look: some tens of milliseconds */
+
+void lookahead_clear(struct lookahead *l)
+{
+	for (size_t i = 0; i < LOOKAHEAD_HASH; i++) {
+		for (struct lookahead_page *p = l->hash[i], *next; p; p = next) {
+			next = p->next;
+			free(p);
+		}
+		l->hash[i] = NULL;
+	}
+}
+
+static struct lookahead_page *find(const struct lookahead *l, uint64_t num)
+{
+	struct lookahead_page *p = l->hash[num % LOOKAHEAD_HASH];
+
+	while (p && p->num != num)
+		p = p->next;
+	return p;
+}
+
+void lookahead_meet(struct lookahead *l, uint64_t line, uint64_t mask, const uint8_t *bytes)
+{
+	struct lookahead_page *p = find(l, line >> 12);
+	unsigned w = line >> 6 & 63;
+
+	if (!p) {
+		p = calloc(1, sizeof(*p));
+		if (!p)
+			return;
+		p->num = line >> 12;
+		p->next = l->hash[p->num % LOOKAHEAD_HASH];
+		l->hash[p->num % LOOKAHEAD_HASH] = p;
+	}
+	mask &= ~p->decided[w];
+	p->decided[w] |= mask;
+	if (!bytes)
+		return;
+	p->known[w] |= mask;
+	for (unsigned i = 0; i < 64; i++)
+		if (mask >> i & 1)
+			p->data[w * 64 + i] = bytes[i];
+}
+
+bool lookahead_byte(const struct lookahead *l, uint64_t addr, uint8_t *value)
+{
+	const struct lookahead_page *p = find(l, addr >> 12);
+	unsigned off = addr & 4095;
+
+	if (!p || !(p->known[off / 64] >> off % 64 & 1))
+		return false;
+	*value = p->data[off];
+	return true;
+}
+
+/* Run on from here, learning, and come back. */
+static void look(struct replay *r)
+{
+	struct thread_pos here, to;
+	struct dj_error err;
+
+	thread_pos(r->th, &here);
+	lookahead_clear(&r->look);
+	r->looked = true;
+	r->look_pos = here;
+	checkpoint_take(r->cs);
+	struct checkpoint *c = checkpoint_newest(r->cs);
+	if (!c || thread_pos_cmp(&c->pos, &here))
+		return;
+	to = (struct thread_pos){.steps = here.steps + LOOK_STEPS};
+	bool told = r->signal_told;
+	r->mv->look = &r->look;
+	r->th->e->stop_at = NULL;
+	for (;;) {
+		uint64_t sysno;
+		if (thread_signal_here(r->th) ||
+		    (thread_syscall_here(r->th, &sysno) && !memview_knows_syscall(sysno)))
+			break;
+		if (thread_run(r->th, &to, THREAD_EV_SYSCALL | THREAD_EV_SIGNAL | THREAD_EV_EXEC) !=
+			    THREAD_EVENT || r->th->event == THREAD_EV_EXEC)
+			break;
+	}
+	r->mv->look = NULL;
+	checkpoint_back(r->cs, &here, &err);
+	r->signal_told = told;
+}
+
+size_t lookahead_read(struct replay *r, uint64_t addr, uint8_t *buf, size_t len)
+{
+	size_t done = 0;
+	struct thread_pos here;
+
+	thread_pos(r->th, &here);
+	if (r->in_copy || r->th->div.found || thread_at_end(r->th))
+		return 0;
+	if (!r->looked || thread_pos_cmp(&here, &r->look_pos))
+		look(r);
+	while (done < len && lookahead_byte(&r->look, addr + done, &buf[done]))
+		done++;
+	return done;
+}
