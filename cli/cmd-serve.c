@@ -70,6 +70,11 @@ static int listen_on(const char *address, struct dj_error *err)
 	if (!copy)
 		return dj_fail(err, 1, "out of memory");
 	split_address(copy, &host, &port);
+	uint64_t number;
+	if (!cli_number(port, &number) || number > 65535) {
+		free(copy);
+		return dj_fail(err, 1, "cannot listen on %s: not a port number", address);
+	}
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
 				  .ai_flags = AI_PASSIVE | AI_NUMERICSERV };
 	struct addrinfo *list;
