@@ -6,7 +6,8 @@
  * are not mirrored, iterations are done one by one, with rcx, rsi and rdi up to date
  * before each element is accessed. Otherwise stretches are copied and filled at once; the
  * outcome is that of element after element on the shadow: an element starts at its
- * address modulo 2^32 and is contiguous from there.
+ * address modulo 2^32 and is contiguous from there. Hooks that only track accesses, not
+ * exactly, hear of a stretch as one large load and one large store.
  */
 #include "replayer/emu-core.h"
 #include "replayer/emu-int.h"
@@ -126,6 +127,23 @@ static void fill(uint8_t *dst, size_t bytes, unsigned lg, uint64_t x)
 		memcpy(dst + i, pattern, (size_t)1 << lg);
 }
 
+#define BULK_MAX ((uint64_t)1 << 24) /* elements at once: their bytes fit an unsigned */
+
+/* Whether n iterations may be done at once: nobody wants to see each access, and no element
+ * that is loaded has been stored on the way if anybody wants to see any. */
+static bool can_bulk(const struct emu *e, const struct uop *u, bool movs, unsigned lg, uint64_t n)
+{
+	if (!e->mirror_stores)
+		return false;
+	if (!e->hooks)
+		return true;
+	if (e->hooks != EMU_HOOK_TRACK || e->exact || n > BULK_MAX)
+		return false;
+	uint64_t bytes = n << lg, size = (uint64_t)1 << lg;
+	uint32_t apart = (uint32_t)(addr_reg(e, u, DJ_RDI) - source(e, u));
+	return !movs || (apart >= bytes + size && -apart >= bytes + size);
+}
+
 /* n iterations of REP MOVS or REP STOS at once. */
 static void bulk(struct emu *e, const struct uop *u, bool movs, unsigned lg, uint64_t n)
 {
@@ -136,17 +154,25 @@ static void bulk(struct emu *e, const struct uop *u, bool movs, unsigned lg, uin
 	while (n) {
 		uint32_t di = (uint32_t)e->cpu.gpr[DJ_RDI];
 		uint32_t si = movs ? (uint32_t)source(e, u) : 0;
-		uint64_t k = stretch(di, down, lg, n);
+		uint64_t k = stretch(di, down, lg, n < BULK_MAX ? n : BULK_MAX);
 		if (movs)
 			k = stretch(si, down, lg, k);
 		uint64_t back = down ? (k - 1) << lg : 0, bytes = k << lg;
 		uint8_t *dst = e->shadow + (di - back);
+		const uint64_t to = addr_reg(e, u, DJ_RDI) - back;
+		if (e->hooks) {
+			if (movs)
+				e->after_load(e->ctx, e, source(e, u) - back, (unsigned)bytes);
+			e->before_store(e->ctx, e, to, (unsigned)bytes);
+		}
 		if (!movs)
 			fill(dst, bytes, lg, acc);
 		else if (down)
 			copy_backward(dst, e->shadow + (si - back), bytes, lg);
 		else
 			copy_forward(dst, e->shadow + (si - back), bytes, lg);
+		if (e->hooks)
+			e->after_store(e->ctx, e, to, (unsigned)bytes, dst);
 		move_reg(e, u, DJ_RDI, down ? -bytes : bytes);
 		if (movs)
 			move_reg(e, u, DJ_RSI, down ? -bytes : bytes);
@@ -195,7 +221,8 @@ ALWAYS_INLINE void repeat(struct emu *e, const struct uop *u, enum str_op op, un
 		limit = n;
 	if (compares && !e->hooks) {
 		done = scan(e, u, op == STR_CMPS, lg, limit, &ended);
-	} else if ((op == STR_MOVS || op == STR_STOS) && !e->hooks && e->mirror_stores) {
+	} else if ((op == STR_MOVS || op == STR_STOS) &&
+		   can_bulk(e, u, op == STR_MOVS, lg, limit)) {
 		bulk(e, u, op == STR_MOVS, lg, limit);
 		done = limit;
 	} else {

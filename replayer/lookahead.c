@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOOK_STEPS 2000000u /* how far to look: some tens of milliseconds */
+#define LOOK_STEPS 500000u /* how far to look: some milliseconds */
 
 void lookahead_clear(struct lookahead *l)
 {

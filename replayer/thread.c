@@ -508,6 +508,15 @@ const struct dj_record *thread_signal_here(const struct thread *th)
 
 bool thread_syscall_here(const struct thread *th, uint64_t *sysno)
 {
+	uint8_t code[2];
+
+	/* one that does not come back has no record but EXIT */
+	if (th->exited && !th->next &&
+	    space_fetch(th->space, th->trace, th->e->cpu.rip, code, 2) == 2 &&
+	    code[0] == 0x0f && code[1] == 0x05) {
+		*sysno = th->e->cpu.gpr[DJ_RAX];
+		return true;
+	}
 	if (!here(th) || th->next->kind != DJ_REC_SYSCALL)
 		return false;
 	*sysno = th->e->cpu.gpr[DJ_RAX];
