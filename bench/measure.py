@@ -30,14 +30,23 @@ class Run:
     def __init__(self, wall, rusage, status, output, errors):
         self.wall = wall
         self.cpu = rusage.ru_utime + rusage.ru_stime
-        self.peak = rusage.ru_maxrss << 10  # of the largest process
         self.status = status
         self.output = output  # SHA-256 of stdout
         self.errors = errors
 
 
+def own_peak(pid):
+    """Peak resident set of a process since its exec (what wait4 says includes our own at the fork)."""
+    with open("/proc/%d/status" % pid) as f:
+        for line in f:
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) << 10
+    return 0
+
+
 class Sampler(threading.Thread):
-    """Peak of the proportional set sizes of a process and its descendants, added up.
+    """Peak memory: `alone` is the resident set of the process itself, `peak` the proportional set
+    sizes of it and its descendants, added up.
 
     A page that two of them map counts once altogether, half for each. A page also mapped
     by a stranger (a common library) counts in part only: a few megabytes too little.
@@ -48,6 +57,7 @@ class Sampler(threading.Thread):
         self.pid = pid
         self.interval = interval
         self.peak = 0
+        self.alone = 0
         self.by_name = {}
         self.stopped = threading.Event()
 
@@ -75,6 +85,10 @@ class Sampler(threading.Thread):
     def run(self):
         while not self.stopped.wait(self.interval):
             sizes = {}
+            try:
+                self.alone = max(self.alone, own_peak(self.pid))
+            except OSError:
+                pass
             for pid in self._family():
                 try:
                     with open("/proc/%d/comm" % pid) as f:

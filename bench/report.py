@@ -114,9 +114,6 @@ class Result:
         yield judge("every program recorded, with its own output, and verified",
                     ", ".join(broken) or "all", "%s", not broken)
 
-    def passed(self):
-        return all(met is not False for _, _, met in self.verdicts)
-
     def _cells(self):
         lines = [[c[0] for c in COLUMNS]]
         for row in self.rows:
