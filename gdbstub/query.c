@@ -11,7 +11,7 @@
 static const char supported[] =
 	"QStartNoAckMode+;multiprocess+;swbreak+;hwbreak+;ReverseStep+;ReverseContinue+;"
 	"vContSupported+;QCatchSyscalls+;QPassSignals+;QProgramSignals+;exec-events+;"
-	"fork-events+;"
+	"fork-events+;ConditionalBreakpoints+;"
 	"binary-upload+;qXfer:features:read+;qXfer:auxv:read+;qXfer:exec-file:read+;"
 	"qXfer:libraries-svr4:read+;qXfer:siginfo:read+;qXfer:threads:read+";
 

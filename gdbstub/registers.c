@@ -288,6 +288,18 @@ void put_expedited_regs(struct session *s)
 	}
 }
 
+bool session_reg_value(struct session *s, uint64_t number, uint64_t *value)
+{
+	struct dj_regs regs;
+	uint8_t bytes[REG_MAX];
+	if (number >= N_REGS || table[number].bytes > 8)
+		return false;
+	replay_regs(s->r, &regs);
+	reg_get(s, &regs, &table[number], bytes);
+	*value = get_le(bytes, table[number].bytes);
+	return true;
+}
+
 static bool write_regs(struct session *s, const struct dj_regs *regs, uint64_t mask)
 {
 	struct dj_error err;

@@ -13,6 +13,7 @@
 #include "gdbstub/session.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -26,8 +27,9 @@ struct motion {
 
 /* ---- breakpoints and watchpoints ----------------------------------------------------- */
 
-static void point_drop(struct session *s, const struct session_point *p)
+static void point_drop(struct session *s, struct session_point *p)
 {
+	free(p->conditions);
 	if (p->type <= '1')
 		replay_break_del(s->r, p->addr);
 	else
@@ -76,13 +78,24 @@ bool handle_point_insert(struct session *s, struct scan *a)
 		return reply_error(s, 1);
 	if (p.type < '0' || p.type > '4')
 		return reply_empty(s);
-	if (point_find(s, p.type, p.addr, p.len))
-		return reply_ok(s); /* the manual wants these packets idempotent */
-	if (s->n_points == SESSION_POINTS)
+	if (p.type <= '1' && !agent_scan_conditions(a, &p.conditions, &p.conditions_len))
+		return reply_error(s, 1);
+	struct session_point *same = point_find(s, p.type, p.addr, p.len);
+	if (same) { /* the manual wants these packets idempotent, but conditions may be new */
+		free(same->conditions);
+		same->conditions = p.conditions;
+		same->conditions_len = p.conditions_len;
+		return reply_ok(s);
+	}
+	if (s->n_points == SESSION_POINTS) {
+		free(p.conditions);
 		return reply_error_text(s, "more than %d breakpoints", SESSION_POINTS);
+	}
 	if (p.type <= '1') {
-		if (replay_break_add(s->r, p.addr) != 0)
+		if (replay_break_add(s->r, p.addr) != 0) {
+			free(p.conditions);
 			return reply_error(s, 12);
+		}
 	} else {
 		if (p.len == 0 || p.len > (1u << 20))
 			return reply_error_text(s, "cannot watch %llu bytes",
@@ -264,10 +277,36 @@ static bool reply_stop(struct session *s, const struct replay_stop *stop, enum r
 
 /* ---- moving ---------------------------------------------------------------------------- */
 
-/* Events that this client has not asked for, or that only make sense forwards: an image going
- * away is told like one that appears, so that gdb loads the other one's symbols. */
-static bool wanted(const struct session *s, const struct replay_stop *stop, enum replay_dir dir)
+/* Whether a breakpoint at this place has no condition, or one that is true. */
+static bool conditions_hold(struct session *s)
 {
+	struct dj_regs regs;
+	bool any = false;
+	replay_regs(s->r, &regs);
+	for (size_t i = 0; i < s->n_points; i++) {
+		const struct session_point *p = &s->points[i];
+		if (p->type > '1' || p->addr != regs.rip)
+			continue;
+		any = true;
+		if (!p->conditions || agent_any_true(s, p->conditions, p->conditions_len))
+			return true;
+	}
+	return !any;
+}
+
+static bool left_range(struct session *s, const struct motion *m)
+{
+	struct dj_regs regs;
+	replay_regs(s->r, &regs);
+	return m->how == HOW_RANGE && (regs.rip < m->lo || regs.rip >= m->hi);
+}
+
+/* Breakpoints whose condition is false; events that this client has not asked for, or that only make sense forwards: an image going
+ * away is told like one that appears, so that gdb loads the other one's symbols. */
+static bool wanted(struct session *s, const struct replay_stop *stop, enum replay_dir dir)
+{
+	if (stop->reason == REPLAY_BREAK)
+		return conditions_hold(s);
 	if (stop->reason == REPLAY_FORKED)
 		return s->fork_events && s->multiprocess && dir == REPLAY_FORWARD;
 	if (stop->reason == REPLAY_EXECED)
@@ -307,7 +346,9 @@ static bool resume(struct session *s, const struct motion *m)
 		bool moved = before.tid != after.tid || before.steps != after.steps ||
 			     before.signals != after.signals || before.rep != after.rep;
 		before = after;
-		if (m->how == HOW_STEP || !moved) {
+		if (stop.reason == REPLAY_BREAK)
+			moved = true; /* for certain: the one at the start does not count */
+		if (m->how == HOW_STEP || !moved || left_range(s, m)) {
 			stop.reason = REPLAY_STEPPED;
 			break;
 		}

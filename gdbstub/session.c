@@ -352,6 +352,8 @@ void session_free(struct session *s)
 	xfer_forget(s);
 	textbuf_free(&s->doc);
 	textbuf_free(&s->reply);
+	for (size_t i = 0; i < s->n_points; i++)
+		free(s->points[i].conditions);
 	free(s->points);
 	free(s->images);
 }

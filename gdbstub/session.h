@@ -18,6 +18,8 @@ struct session_point {
 	char type; /* '0'..'4' */
 	uint64_t addr, len;
 	int id; /* watchpoints: the replay's */
+	uint8_t *conditions; /* breakpoints: stop only if one of them is true; see agent.c */
+	size_t conditions_len;
 };
 
 /* An open vFile. */
@@ -118,6 +120,16 @@ bool handle_reg_write(struct session *s, struct scan *a);
 void put_expedited_regs(struct session *s);
 /* The target description (an XML document). */
 void put_target_xml(struct textbuf *b);
+
+/* The value of a register of at most 8 bytes, by its number in the description. */
+bool session_reg_value(struct session *s, uint64_t number, uint64_t *value);
+
+/* agent.c */
+/* Evaluate bytecode; false if that cannot be done. */
+bool agent_eval(struct session *s, const uint8_t *code, size_t len, uint64_t *value);
+/* Conditions at the end of a Z packet into one new block, NULL if there are none. */
+bool agent_scan_conditions(struct scan *a, uint8_t **block, size_t *len);
+bool agent_any_true(struct session *s, const uint8_t *block, size_t len);
 
 /* access.c */
 bool handle_mem_read(struct session *s, struct scan *a);

@@ -575,6 +575,84 @@ static void test_breakpoints(void)
 	finish();
 }
 
+static void test_conditions(void)
+{
+	static const struct {
+		const char *code; /* hexadecimal */
+		bool good;
+		uint64_t value;
+	} rows[] = {
+		{ "220527", true, 5 },
+		{ "22ff160827", true, UINT64_MAX },
+		{ "22ff2a0427", true, 15 },
+		{ "23123427", true, 0x1234 },
+		{ "250123456789abcdef27", true, 0x0123456789abcdef },
+		{ "220722030227", true, 10 },
+		{ "220722030327", true, 4 },
+		{ "220722030427", true, 21 },
+		{ "220722030527", true, 2 },
+		{ "220722000527", false, 0 },
+		{ "220722000827", false, 0 },
+		{ "220722030727", true, 1 },
+		{ "220722030927", true, 56 },
+		{ "220722030f27", true, 3 },
+		{ "220722031427", true, 0 },
+		{ "220322071427", true, 1 },
+		{ "22000e27", true, 1 },
+		{ "26001027", true, FAKE_CODE },
+		{ "26002827", false, 0 }, /* a vector register */
+		{ "2600ff27", false, 0 },
+		{ "24006002001727", true, 'n' },
+		{ "24006002001927", true, 0x6465656e },
+		{ "22001a27", false, 0 },
+		{ "2201200008220927220827", true, 8 },
+		{ "2200200008220927220827", true, 9 },
+		{ "22012202220333292927", true, 3 },
+		{ "220122022b27", true, 1 },
+		{ "22012202320127", true, 1 },
+		{ "2201320527", false, 0 },
+		{ "210000", false, 0 }, /* a loop */
+		{ "2201280021000227", false, 0 },
+		{ "27", false, 0 },
+		{ "02", false, 0 },
+		{ "22", false, 0 },
+		{ "0d27", false, 0 },
+		{ "", false, 0 },
+	};
+	begin();
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		uint8_t code[64];
+		uint64_t value = 0;
+		struct scan a = scan_of(rows[i].code);
+		long n = scan_hexbytes(&a, code, sizeof code);
+		bool good = agent_eval(&session, code, (size_t)n, &value);
+		CU_ASSERT_EQUAL(good, rows[i].good);
+		if (good != rows[i].good || (good && value != rows[i].value))
+			fprintf(stderr, "\n  %s: %d %" PRIx64 "\n", rows[i].code, good, value);
+		if (rows[i].good)
+			CU_ASSERT_EQUAL(value, rows[i].value);
+	}
+	/* rbx == 1000 * 58 + 3, that is at the second round, or the register cannot be had */
+	EXPECT("QPassSignals:1e", "OK");
+	EXPECT("Z0,401020,1;Xa,26000124" "0000e293" "1327", "OK");
+	EXPECT_STOP("c", "T05 swbreak:;");
+	CU_ASSERT_EQUAL(position(), 58);
+	EXPECT_STOP("c", "T05 replaylog:end;");
+	EXPECT_STOP("bc", "T05 swbreak:;");
+	CU_ASSERT_EQUAL(position(), 58);
+	EXPECT("Z0,401020,1;X3,220027X4,2600ff27", "OK");
+	EXPECT_STOP("c", "T05 swbreak:;");
+	CU_ASSERT_EQUAL(position(), 108);
+	EXPECT("Z0,401020,1;X3,220027", "OK");
+	EXPECT_STOP("bc", "T05 replaylog:begin;");
+	EXPECT_STOP("vCont;r401000,401024:1092", "T05 ");
+	CU_ASSERT_EQUAL(position(), 9);
+	EXPECT("Z0,401020,1;X3,22", "E01");
+	EXPECT("Z0,401020,1;Xffffffff,22", "E01");
+	EXPECT("Z0,401020,1;X0,", "E01");
+	finish();
+}
+
 static void test_watchpoints(void)
 {
 	begin();
@@ -916,7 +994,7 @@ static void test_hostile(void)
 	static const char *const seeds[] = {
 		"qSupported:multiprocess+", "m600000,40", "M600000,4:00112233", "X600000,2:ab", "g",
 		"P10=0010400000000000", "vCont;s:p1092.1092;c", "vCont;r401000,401010:p1092.-1", "bc",
-		"bs", "Z0,401000,1", "z0,401000,1", "Z2,600000,8", "qXfer:features:read:target.xml:0,fff",
+		"bs", "Z0,401000,1", "z0,401000,1", "Z0,401020,1;Xa,260001240000e2931327X3,220027", "Z2,600000,8", "qXfer:features:read:target.xml:0,fff",
 		"qXfer:libraries-svr4:read::0,1000", "vFile:open:2f70726f632f343234322f6d617073,0,0",
 		"vFile:pread:0,1000,0", "vFile:readlink:2f70726f632f343234322f657865", "qRcmd,676f746f20353030",
 		"qSearch:memory:600000;1000;needle", "QPassSignals:e;10;14;17", "QCatchSyscalls:1;1;2",
@@ -961,7 +1039,7 @@ int main(void)
 	static CU_TestInfo packets[] = {
 		{ "simple", test_simple }, { "supported", test_supported }, { "crc", test_crc },
 		{ "registers", test_registers }, { "objects", test_objects }, { "steps", test_steps },
-		{ "breakpoints", test_breakpoints }, { "watchpoints", test_watchpoints },
+		{ "breakpoints", test_breakpoints }, { "conditions", test_conditions }, { "watchpoints", test_watchpoints },
 		{ "events", test_events }, { "processes", test_processes }, { "files", test_files },
 		{ "monitor", test_monitor }, CU_TEST_INFO_NULL };
 	static CU_TestInfo copy[] = { { "edits", test_edits }, { "calls", test_calls },
