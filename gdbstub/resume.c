@@ -239,7 +239,8 @@ static bool reply_stop(struct session *s, const struct replay_stop *stop, enum r
 		textbuf_printf(&s->reply, "fork:p%x.%x;", (unsigned)stop->pid, (unsigned)stop->pid);
 		break;
 	case REPLAY_EXECED: {
-		session_image_new(s);
+		if (dir == REPLAY_FORWARD)
+			session_image_new(s);
 		const char *exe = session_exe(s);
 		put_stop(s, GDB_SIGTRAP);
 		textbuf_str(&s->reply, "exec:");

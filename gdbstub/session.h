@@ -32,7 +32,8 @@ struct session_file {
 
 /* A program image: the first, and what each exec brought. */
 struct session_image {
-	uint64_t steps; /* from here on */
+	uint64_t steps; /* from here on... */
+	uint64_t rip;	/* ...where its first instruction is: exec itself takes no step */
 	uint8_t auxv[1024];
 	size_t auxv_len;
 	char exe[4096];

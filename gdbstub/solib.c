@@ -127,7 +127,10 @@ void session_image_new(struct session *s)
 		}
 		exe = meta->exe;
 	} else {
+		struct dj_regs regs;
+		replay_regs(s->r, &regs);
 		image->steps = pos.steps;
+		image->rip = regs.rip;
 		read_stack_auxv(s, image);
 		exe = module_path(s, aux_value(image, AUX_PHDR));
 	}
@@ -144,9 +147,12 @@ void session_image_new(struct session *s)
 const struct session_image *session_image(struct session *s)
 {
 	struct replay_pos pos;
-	replay_pos(s->r, &pos);
+	struct dj_regs regs;
 	size_t i = s->n_images - 1;
-	while (i > 0 && s->images[i].steps > pos.steps)
+	replay_pos(s->r, &pos);
+	replay_regs(s->r, &regs);
+	while (i > 0 && (s->images[i].steps > pos.steps ||
+			 (s->images[i].steps == pos.steps && s->images[i].rip != regs.rip)))
 		i--;
 	return &s->images[i];
 }

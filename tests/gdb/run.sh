@@ -24,7 +24,9 @@ ${CC:-gcc} -g -O0 -static "$here/target.c" -o "$work/static" -ldl 2>/dev/null
 record() {
 	local name=$1 status=$2
 	shift 2
-	"$deja" record -o "$work/$name.deja" -- "$@" >"$work/$name.out" 2>"$work/$name.err"
+	# in a shell of its own, which may say "Segmentation fault"
+	("$deja" record -o "$work/$name.deja" -- "$@" >"$work/$name.out" 2>"$work/$name.err"
+		exit $?) 2>/dev/null
 	local got=$?
 	[ $got = "$status" ] && return
 	echo "FAIL: recording $name: exit status $got, expected $status"
@@ -33,6 +35,7 @@ record() {
 }
 record plain 7 "$work/target" "$work/plugin.so"
 record crash 139 "$work/target" "$work/plugin.so" crash
+record exec 7 /bin/sh -c 'exec "$0" "$1"' "$work/target" "$work/plugin.so"
 [ -x "$work/static" ] && record static 7 "$work/static"
 
 passed=0 failed=0
