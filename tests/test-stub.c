@@ -899,7 +899,7 @@ static void test_monitor(void)
 	};
 	begin();
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		char request[256];
+		char request[2100];
 		snprintf(request, sizeof request, "qRcmd,%s", hex_of(rows[i].command));
 		const char *got = ask(request);
 		CU_ASSERT(check(rows[i].command, hex_of(rows[i].reply), got));
