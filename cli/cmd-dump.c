@@ -128,6 +128,7 @@ static void print_fields(const struct dj_record *rec)
 		break;
 	case DJ_REC_DIGEST:
 		printf(" digest=%016" PRIx64, rec->digest);
+		print_regs(rec);
 		break;
 	case DJ_REC_FORK:
 		printf(" pid=%d", rec->pid);

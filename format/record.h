@@ -30,7 +30,8 @@
  *   UNMAP, PROTECT   The range was unmapped, or its protection changed to `prot`.
  *   CODE     From here on the bytes at `addr` are `code`, `length` of them (<= 4096): code
  *            that is not (any more) what the module file says.
- *   DIGEST   The registers here have this digest (dj_regs_digest). No step.
+ *   DIGEST   The registers here have this digest (dj_regs_digest). No step. `mask`/`regs` (possibly
+ *            none) are the registers themselves, to name the one that differs.
  *   FORK     A child process `pid` was made here (it is not recorded). No step.
  *   EXEC     The process image was replaced here; REGS, MAPs and SNAPSHOT lines follow.
  *            Shadow, code and mappings start afresh.
@@ -84,7 +85,7 @@ struct dj_record {
 	uint64_t result, r11;  /* SYSCALL */
 	uint32_t signo;	       /* SIGNAL */
 	uint8_t siginfo[128];  /* SIGNAL */
-	uint64_t mask;	       /* EFFECTS, REGS, SIGNAL: DJ_REG_... */
+	uint64_t mask;	       /* EFFECTS, REGS, SIGNAL, DIGEST: DJ_REG_... */
 	uint8_t why;	       /* EFFECTS: enum dj_why */
 	uint8_t insn[15];      /* EFFECTS: the instruction's bytes */
 	uint8_t insn_len;

@@ -93,7 +93,8 @@ void sup_digest(struct sup *s, bool force)
 		return;
 	struct dj_regs full;
 	tracee_full_regs(s, &full);
-	struct dj_record r = {.kind = DJ_REC_DIGEST, .steps = s->steps, .digest = dj_regs_digest(&full)};
+	struct dj_record r = {.kind = DJ_REC_DIGEST, .steps = s->steps, .digest = dj_regs_digest(&full),
+			      .mask = DJ_DIGEST_PARTS, .regs = full};
 	ring_record(s, &r);
 	s->last_digest = s->steps;
 }

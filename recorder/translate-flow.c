@@ -202,7 +202,26 @@ void b_stack(struct build *b)
 		return;
 	case INSN_POP:
 		if (!is_reg) {
-			b->failed = true;
+			/* the address is computed with rsp already raised (SDM vol. 2B, POP) */
+			struct ea mem, shadow;
+			if (!in->has_mem || in->mem_size != 8 || !b_operand(b, &mem, &shadow)) {
+				b->failed = true;
+				return;
+			}
+			uint32_t avoid = (mem.base >= 0 ? 1u << mem.base : 0) |
+					 (mem.index >= 0 ? 1u << mem.index : 0);
+			int s = b_scratch(b, avoid, false);
+			if (b->failed)
+				return;
+			b_checked_load(b, 8, (unsigned)s, &stack_top, &shadow_top);
+			if (mem.base == 4) {
+				mem = ea_add(mem, 8);
+				shadow = ea_add(shadow, 8);
+			}
+			cg_store(c, (unsigned)s, &mem);
+			if (b->tr->predict == 0)
+				cg_store(c, (unsigned)s, &shadow);
+			lea(b, 4, 4, 8);
 		} else if (r == 4) {
 			int s = b_scratch(b, 0, false);
 			if (b->failed)

@@ -458,7 +458,9 @@ static bool store_once(const struct insn *in)
 /* Whether the instruction does the same with a general register in place of its memory operand. */
 static bool register_form(const struct insn *in, unsigned size)
 {
-	if (in->vex || (in->attr & (INSN_A_VEC | INSN_A_X87 | INSN_A_MMX)) || size > 8)
+	/* the integer family comes first among the ids; cvtsd2si and the like have integer
+	 * operands, but a register in place of their memory operand would be a vector register */
+	if (in->id >= INSN_MOVS || in->vex || size > 8)
 		return false;
 	for (unsigned i = 0; i < in->nopnd; i++)
 		if (in->opnd[i].kind != OPND_GPR && in->opnd[i].kind != OPND_IMM && in->opnd[i].kind != OPND_MEM)

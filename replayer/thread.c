@@ -262,6 +262,16 @@ static enum thread_stop rec_code(struct thread *th, const struct dj_record *r)
 	return THREAD_LIMIT;
 }
 
+/* One part of the registers in hexadecimal, most significant byte first. */
+static void part_text(char *out, const struct dj_regs *regs, uint64_t part)
+{
+	uint8_t packed[DJ_REGS_PACKED_MAX];
+	size_t n = dj_regs_pack(regs, part, packed);
+
+	for (size_t i = n; i-- > 8;) /* behind the mask */
+		out += sprintf(out, "%02x", packed[i]);
+}
+
 static enum thread_stop rec_digest(struct thread *th, const struct dj_record *r)
 {
 	struct dj_regs regs;
@@ -271,8 +281,17 @@ static enum thread_stop rec_digest(struct thread *th, const struct dj_record *r)
 	uint64_t digest = dj_regs_digest(&regs);
 	if (digest == r->digest)
 		return THREAD_LIMIT;
-	return diverged(th, "the registers' digest is %016" PRIx64 ", expected %016" PRIx64
-			" (which of them differ is not recorded)", digest, r->digest);
+	uint64_t differ = dj_regs_diff(&regs, &r->regs) & r->mask;
+	if (!differ)
+		return diverged(th, "the registers' digest is %016" PRIx64 ", expected %016" PRIx64
+				" (which of them differ is not recorded)", digest, r->digest);
+	if (differ & ~DJ_REG_X87)
+		differ &= ~DJ_REG_X87; /* say that only if nothing smaller differs */
+	differ &= -differ;
+	char found[2 * DJ_REGS_PACKED_MAX + 1], expected[2 * DJ_REGS_PACKED_MAX + 1];
+	part_text(found, &regs, differ);
+	part_text(expected, &r->regs, differ);
+	return diverged(th, "%s is %s, expected %s", dj_regs_part_name(differ), found, expected);
 }
 
 static enum thread_stop rec_exec(struct thread *th, const struct dj_record *r)

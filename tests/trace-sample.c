@@ -135,7 +135,9 @@ bool sample_equal(const struct dj_record *a, const struct dj_record *b)
 		return a->addr == b->addr && a->length == b->length &&
 		       !memcmp(a->bytes, b->bytes, a->length);
 	case DJ_REC_DIGEST:
-		return a->digest == b->digest;
+		if (a->digest != b->digest)
+			return false;
+		break;
 	case DJ_REC_FORK:
 		return a->pid == b->pid;
 	case DJ_REC_EXIT:
