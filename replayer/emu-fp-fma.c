@@ -18,6 +18,32 @@ static inline const union emu_vec *operand(struct emu *e, uint8_t reg, const uni
 	return reg == MEMORY ? mem : &e->cpu.v[reg];
 }
 
+/* The host's vector operation, signs of even and odd elements changed as `neg` says. */
+static inline __attribute__((always_inline)) bool host64(const uint64_t *x, const uint64_t *y,
+							 const uint64_t *z, unsigned neg_even,
+							 unsigned neg_odd, uint64_t *r)
+{
+	const uint64_t sign = 1ULL << 63;
+	uint64_t a[2] = {neg_even & SFP_NEG_PRODUCT ? x[0] ^ sign : x[0],
+			 neg_odd & SFP_NEG_PRODUCT ? x[1] ^ sign : x[1]};
+	uint64_t c[2] = {neg_even & SFP_NEG_ADDEND ? z[0] ^ sign : z[0],
+			 neg_odd & SFP_NEG_ADDEND ? z[1] ^ sign : z[1]};
+	return hostfp_fmav64(a, y, c, r);
+}
+
+static inline __attribute__((always_inline)) bool host32(const uint64_t *x, const uint64_t *y,
+							 const uint64_t *z, unsigned neg_even,
+							 unsigned neg_odd, uint64_t *r)
+{
+	/* an even element is the lower half of its word, on every host */
+	const uint64_t even = 1ULL << 31, odd = 1ULL << 63;
+	uint64_t p =
+	    (neg_even & SFP_NEG_PRODUCT ? even : 0) | (neg_odd & SFP_NEG_PRODUCT ? odd : 0);
+	uint64_t q = (neg_even & SFP_NEG_ADDEND ? even : 0) | (neg_odd & SFP_NEG_ADDEND ? odd : 0);
+	uint64_t a[2] = {x[0] ^ p, x[1] ^ p}, c[2] = {z[0] ^ q, z[1] ^ q};
+	return hostfp_fmav32(a, y, c, r);
+}
+
 /* NEG(i): what is negated in element i. */
 #define PACKED(NAME, W, NEG)                                                                       \
 	static void NAME(struct emu *e, const struct uop *u)                                       \
@@ -29,9 +55,15 @@ static inline const union emu_vec *operand(struct emu *e, uint8_t reg, const uni
 				    *z = operand(e, u->d, &mem);                                   \
 		struct sfp s = fp_begin(e);                                                        \
 		enum fp_mode m = fp_mode(e);                                                       \
-		for (unsigned i = 0; i < u->size * 8u / W; i++)                                    \
-			V##W(&r, i) =                                                              \
-			    fp_fma##W(&s, m, NEG(i), V##W(x, i), V##W(y, i), V##W(z, i));          \
+		for (unsigned k = 0; k < u->size / 16; k++) {                                      \
+			const unsigned first = k * (128 / W);                                      \
+			if (m == FP_HOST && host##W(&x->q[2 * k], &y->q[2 * k], &z->q[2 * k],      \
+						    NEG(0), NEG(1), &r.q[2 * k]))                  \
+				continue;                                                          \
+			for (unsigned i = first; i < first + 128 / W; i++)                         \
+				V##W(&r, i) =                                                      \
+				    fp_fma##W(&s, m, NEG(i), V##W(x, i), V##W(y, i), V##W(z, i));  \
+		}                                                                                  \
 		fp_commit(e, &s);                                                                  \
 		union emu_vec *d = &e->cpu.v[u->a];                                                \
 		if (u->size == 16)                                                                 \

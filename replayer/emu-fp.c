@@ -66,7 +66,7 @@ static inline bool cmp_signals(unsigned p)
 	static inline uint##W##_t fp_sqrt##W(struct sfp *s, enum fp_mode m, const struct uop *u,   \
 					     unsigned i, uint##W##_t a, uint##W##_t b)             \
 	{                                                                                          \
-		uint##W##_t r;                                                                     \
+		uint##W##_t r = 0;                                                                 \
 		(void)u, (void)i, (void)a;                                                         \
 		if (m != FP_SOFT && hostfp_sqrt##W(b, m == FP_EXACT, &r))                          \
 			return r;                                                                  \
@@ -113,16 +113,20 @@ DEFINE_ELEMENTS(64)
 		NAME##_do(e, u, &t);                                                               \
 	}
 
-#define PACKED(NAME, W, EL)                                                                        \
+#define PACKED(NAME, W, EL, VEC)                                                                   \
 	static inline void NAME##_do(struct emu *e, const struct uop *u, const union emu_vec *y)   \
 	{                                                                                          \
 		const union emu_vec *x = &e->cpu.v[u->b];                                          \
 		struct sfp s = fp_begin(e);                                                        \
 		enum fp_mode m = fp_mode(e);                                                       \
 		unsigned size = u->size;                                                           \
-		union emu_vec r;                                                                   \
-		for (unsigned i = 0; i < size * 8 / W; i++)                                        \
-			V##W(&r, i) = EL##W(&s, m, u, i, V##W(x, i), V##W(y, i));                  \
+		union emu_vec r = {0};                                                             \
+		for (unsigned k = 0; k < size / 16; k++) {                                         \
+			if (m == FP_HOST && VEC##W(&x->q[2 * k], &y->q[2 * k], &r.q[2 * k]))       \
+				continue;                                                          \
+			for (unsigned i = k * (128 / W); i < (k + 1) * (128 / W); i++)             \
+				V##W(&r, i) = EL##W(&s, m, u, i, V##W(x, i), V##W(y, i));          \
+		}                                                                                  \
 		fp_commit(e, &s);                                                                  \
 		fp_put_packed(e, u, &r, size);                                                     \
 	}                                                                                          \
@@ -163,22 +167,22 @@ DEFINE_ELEMENTS(64)
 	SCALAR1(NAME, W, EL, 1, vr, V##W(&e->cpu.v[u->c], 0))                                      \
 	SCALAR1(NAME, W, EL, 1, vm, emu_load##W(e, emu_ea(e, u)))
 
-#define ALL_FOUR(NAME, EL)                                                                         \
-	PACKED(NAME##ps, 32, EL)                                                                   \
-	PACKED(NAME##pd, 64, EL)                                                                   \
+#define ALL_FOUR(NAME, EL, VEC)                                                                    \
+	PACKED(NAME##ps, 32, EL, VEC)                                                              \
+	PACKED(NAME##pd, 64, EL, VEC)                                                              \
 	SCALAR(NAME##ss, 32, EL)                                                                   \
 	SCALAR(NAME##sd, 64, EL)
-ALL_FOUR(add, fp_add)
-ALL_FOUR(sub, fp_sub)
-ALL_FOUR(mul, fp_mul)
-ALL_FOUR(div, fp_div)
-ALL_FOUR(min, fp_min)
-ALL_FOUR(max, fp_max)
-ALL_FOUR(sqrt, fp_sqrt)
-ALL_FOUR(cmp, fp_cmp)
-ALL_FOUR(round, fp_round)
-PACKED(addsubps, 32, fp_addsub)
-PACKED(addsubpd, 64, fp_addsub)
+ALL_FOUR(add, fp_add, hostfp_addv)
+ALL_FOUR(sub, fp_sub, hostfp_subv)
+ALL_FOUR(mul, fp_mul, hostfp_mulv)
+ALL_FOUR(div, fp_div, hostfp_divv)
+ALL_FOUR(min, fp_min, hostfp_nonev)
+ALL_FOUR(max, fp_max, hostfp_nonev)
+ALL_FOUR(sqrt, fp_sqrt, hostfp_nonev)
+ALL_FOUR(cmp, fp_cmp, hostfp_nonev)
+ALL_FOUR(round, fp_round, hostfp_nonev)
+PACKED(addsubps, 32, fp_addsub, hostfp_nonev)
+PACKED(addsubpd, 64, fp_addsub, hostfp_nonev)
 HORIZONTAL(haddps, 32, fp_add)
 HORIZONTAL(haddpd, 64, fp_add)
 HORIZONTAL(hsubps, 32, fp_sub)

@@ -62,7 +62,7 @@ static inline void fp_commit(struct emu *e, const struct sfp *s)
 	static inline uint##W##_t fp_##OP##W(struct sfp *s, enum fp_mode m, const struct uop *u,   \
 					     unsigned i, uint##W##_t a, uint##W##_t b)             \
 	{                                                                                          \
-		uint##W##_t r;                                                                     \
+		uint##W##_t r = 0;                                                                 \
 		(void)u, (void)i;                                                                  \
 		if (__builtin_expect(m != FP_SOFT && hostfp_##OP##W(a, b, m == FP_EXACT, &r), 1))  \
 			return r;                                                                  \
@@ -82,7 +82,7 @@ FP_DEFINE_HOSTED(div, 64)
 					    uint##W##_t a, uint##W##_t b, uint##W##_t c)           \
 	{                                                                                          \
 		const uint##W##_t sign = (uint##W##_t)1 << (W - 1);                                \
-		uint##W##_t r;                                                                     \
+		uint##W##_t r = 0;                                                                 \
 		if (m != FP_SOFT &&                                                                \
 		    hostfp_fma##W(neg & SFP_NEG_PRODUCT ? a ^ sign : a, b,                         \
 				  neg & SFP_NEG_ADDEND ? c ^ sign : c, m == FP_EXACT, &r))         \

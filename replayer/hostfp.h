@@ -15,7 +15,7 @@
  *
  * The host must evaluate in the type's own precision (FLT_EVAL_METHOD 0), must not contract
  * (-ffp-contract=off) and must be in its default rounding mode, which nothing of ours
- * changes; a host flushing denormals would not matter. DEJA_NO_HOST_FP switches all of it off.
+ * changes. DEJA_NO_HOST_FP switches all of it off.
  */
 #ifndef DEJA_REPLAYER_HOSTFP_H
 #define DEJA_REPLAYER_HOSTFP_H
@@ -231,5 +231,92 @@ static inline float hostfp_raw_fma32(float a, float b, float c)
 HOSTFP_DEFINE(32, 23, 0xffu, float)
 HOSTFP_DEFINE(64, 52, 0x7ffull, double)
 #undef HOSTFP_DEFINE
+
+/*
+ * Sixteen bytes of elements at once, in gcc's vector types: hostfp_addv64(a, b, r) and so on. All
+ * elements qualify by the rules above and *r is filled in, or none does. These are for the
+ * case where inexactness makes no difference. Written with comparisons of floats: a test for
+ * "at least the smallest normal" fails for denormals and NaNs, one for "at most the largest" of
+ * the result for everything that comes of infinities.
+ */
+typedef double hostfp_v64 __attribute__((vector_size(16)));
+typedef float hostfp_v32 __attribute__((vector_size(16)));
+typedef int64_t hostfp_m64 __attribute__((vector_size(16)));
+typedef int32_t hostfp_m32 __attribute__((vector_size(16)));
+
+#define HOSTFP_ABS(W, x)	      ((hostfp_v##W)((hostfp_m##W)(x)&INT##W##_MAX))
+#define HOSTFP_ZERO(x)		      ((x) == 0)
+#define HOSTFP_OPERAND(W, x, MIN)     ((HOSTFP_ABS(W, x) >= MIN) | HOSTFP_ZERO(x))
+#define HOSTFP_INSIDE(W, x, MIN, MAX) ((HOSTFP_ABS(W, x) >= 4 * MIN) & (HOSTFP_ABS(W, x) <= MAX))
+#define HOSTFP_ALL(mask)	      ((((hostfp_m64)(mask))[0] & ((hostfp_m64)(mask))[1]) == -1)
+
+#define HOSTFP_VECTOR1(NAME, W, OP, OK)                                                            \
+	static inline bool hostfp_##NAME##v##W(const void *pa, const void *pb, void *pr)           \
+	{                                                                                          \
+		hostfp_v##W a, b, r;                                                               \
+		memcpy(&a, pa, 16);                                                                \
+		memcpy(&b, pb, 16);                                                                \
+		r = a OP b;                                                                        \
+		memcpy(pr, &r, 16);                                                                \
+		return HOSTFP && HOSTFP_ALL(OK);                                                   \
+	}
+#define HOSTFP_VECTOR(W, MIN, MAX)                                                                 \
+	HOSTFP_VECTOR1(add, W, +,                                                                  \
+		       (HOSTFP_INSIDE(W, r, MIN, MAX) | HOSTFP_ZERO(r)) &                          \
+			   HOSTFP_OPERAND(W, a, MIN) & HOSTFP_OPERAND(W, b, MIN))                  \
+	HOSTFP_VECTOR1(sub, W, -,                                                                  \
+		       (HOSTFP_INSIDE(W, r, MIN, MAX) | HOSTFP_ZERO(r)) &                          \
+			   HOSTFP_OPERAND(W, a, MIN) & HOSTFP_OPERAND(W, b, MIN))                  \
+	HOSTFP_VECTOR1(mul, W, *,                                                                  \
+		       (HOSTFP_INSIDE(W, r, MIN, MAX) |                                            \
+			(HOSTFP_ZERO(r) & (HOSTFP_ZERO(a) | HOSTFP_ZERO(b)))) &                    \
+			   HOSTFP_OPERAND(W, a, MIN) & HOSTFP_OPERAND(W, b, MIN))                  \
+	HOSTFP_VECTOR1(div, W, /,                                                                  \
+		       (HOSTFP_INSIDE(W, r, MIN, MAX) | (HOSTFP_ZERO(r) & HOSTFP_ZERO(a))) &       \
+			   HOSTFP_OPERAND(W, a, MIN) & (HOSTFP_ABS(W, b) >= MIN))
+HOSTFP_VECTOR(32, FLT_MIN, FLT_MAX)
+HOSTFP_VECTOR(64, DBL_MIN, DBL_MAX)
+
+/* For operations without such a version. */
+#define hostfp_nonev32(a, b, r) false
+#define hostfp_nonev64(a, b, r) false
+
+/* pa * pb + pc; the caller has changed signs as it wants them. */
+#if HOSTFP && defined(__x86_64__)
+#define HOSTFP_FMA_FUNCTION __attribute__((target("fma"), noinline, unused))
+#define hostfp_raw_fmav64   (hostfp_v64) _mm_fmadd_pd
+#define hostfp_raw_fmav32   (hostfp_v32) _mm_fmadd_ps
+#elif HOSTFP && defined(__aarch64__)
+#define HOSTFP_FMA_FUNCTION	   __attribute__((unused))
+#define hostfp_raw_fmav64(a, b, c) vfmaq_f64(c, a, b)
+#define hostfp_raw_fmav32(a, b, c) vfmaq_f32(c, a, b)
+#else
+#define HOSTFP_FMA_FUNCTION	   __attribute__((unused))
+#define hostfp_raw_fmav64(a, b, c) (a)
+#define hostfp_raw_fmav32(a, b, c) (a)
+#endif
+#define HOSTFP_VECTOR_FMA(W, MIN, MAX)                                                             \
+	HOSTFP_FMA_FUNCTION static bool hostfp_fmav##W##_do(const void *pa, const void *pb,        \
+							    const void *pc, void *pr)              \
+	{                                                                                          \
+		hostfp_v##W a, b, c, r;                                                            \
+		memcpy(&a, pa, 16);                                                                \
+		memcpy(&b, pb, 16);                                                                \
+		memcpy(&c, pc, 16);                                                                \
+		r = hostfp_raw_fmav##W(a, b, c);                                                   \
+		memcpy(pr, &r, 16);                                                                \
+		return HOSTFP_ALL(                                                                 \
+		    (HOSTFP_INSIDE(W, r, MIN, MAX) |                                               \
+		     ((HOSTFP_ABS(W, r) <= MAX) & (HOSTFP_ZERO(a) | HOSTFP_ZERO(b)))) &            \
+		    HOSTFP_OPERAND(W, a, MIN) & HOSTFP_OPERAND(W, b, MIN) &                        \
+		    HOSTFP_OPERAND(W, c, MIN));                                                    \
+	}                                                                                          \
+	static inline bool hostfp_fmav##W(const void *pa, const void *pb, const void *pc,          \
+					  void *pr)                                                \
+	{                                                                                          \
+		return HOSTFP_FMA && hostfp_fmav##W##_do(pa, pb, pc, pr);                          \
+	}
+HOSTFP_VECTOR_FMA(32, FLT_MIN, FLT_MAX)
+HOSTFP_VECTOR_FMA(64, DBL_MIN, DBL_MAX)
 
 #endif

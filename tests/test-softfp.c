@@ -195,7 +195,7 @@ static uint64_t operand(const struct op *o, uint64_t *seed, uint64_t near)
 {
 	if (o->kind == INTEGERS) {
 		uint64_t r = fp_rand(seed);
-		return (int64_t)fp_rand(seed) >> (r & 63) << (r >> 8 & 31);
+		return (uint64_t)((int64_t)fp_rand(seed) >> (r & 63)) << (r >> 8 & 31);
 	}
 	if (o->kind == HALVES)
 		return fp_rand_operand(seed, 10, 5, near);
