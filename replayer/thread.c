@@ -291,7 +291,8 @@ static enum thread_stop rec_digest(struct thread *th, const struct dj_record *r)
 	char found[2 * DJ_REGS_PACKED_MAX + 1], expected[2 * DJ_REGS_PACKED_MAX + 1];
 	part_text(found, &regs, differ);
 	part_text(expected, &r->regs, differ);
-	return diverged(th, "%s is %s, expected %s", dj_regs_part_name(differ), found, expected);
+	snprintf(th->div.part, sizeof(th->div.part), "%s", dj_regs_part_name(differ));
+	return diverged(th, "%s is %s, expected %s", th->div.part, found, expected);
 }
 
 static enum thread_stop rec_exec(struct thread *th, const struct dj_record *r)
