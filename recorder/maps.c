@@ -383,7 +383,10 @@ void maps_forget_code(struct sup *s, uint64_t start, uint64_t end)
 				s->pages[i] = NULL;
 			}
 	}
-	if (s->tr && tr_covers(s->tr, start, end - start))
+	if (!s->tr)
+		return;
+	tr_forget_decoded(s->tr);
+	if (tr_covers(s->tr, start, end - start))
 		tr_flush(s->tr);
 }
 

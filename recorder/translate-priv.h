@@ -5,8 +5,8 @@
 #include "recorder/translate.h"
 
 #define FRAG_MAX 64
-#define ARENA_SIZE (64UL << 20)
-#define ARENA_HOT  (32UL << 20)
+#define ARENA_SIZE (256UL << 20) /* mapped sparsely; cold code takes half as much again as hot */
+#define ARENA_HOT  (96UL << 20)
 
 struct arena {
 	struct arena *next;
@@ -19,6 +19,16 @@ struct arena {
 
 #define FRAG_HASH (1u << 16)
 
+/* An instruction decoded before: overlapping fragments and looking ahead for live flags meet the same ones
+ * again and again. */
+struct decoded {
+	struct insn insn; /* .len 0: empty */
+	bool changing;
+	bool live_known;
+	uint32_t live; /* tr_flags_live_at() here */
+};
+#define DECODED (1u << 15)
+
 struct translator {
 	struct translator_ops ops;
 	uint8_t *control; /* supervisor's address of S - AREA_CONTROL */
@@ -29,6 +39,7 @@ struct translator {
 	struct stop *stops; /* [0] unused */
 	uint32_t n_stops, cap_stops;
 	uint32_t *pending;  /* hash of target pc -> first waiting stop */
+	struct decoded *decoded; /* by a hash of the address */
 	struct tr_stats stats;
 	uint64_t covered_lo, covered_hi; /* bounds of translated program code */
 };
@@ -95,6 +106,8 @@ void emit_restore_flags(struct cg *c, bool rax_free);
 void b_ring_check(struct build *b, unsigned head_reg);
 
 uint32_t tr_flags_live_at(struct translator *tr, uint64_t pc, int depth);
+/* The instruction at pc, or NULL. Valid until the next call. */
+struct decoded *tr_decode(struct translator *tr, uint64_t pc);
 
 /* translate-mem.c */
 bool b_operand(struct build *b, struct ea *mem, struct ea *shadow);

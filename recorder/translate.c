@@ -15,38 +15,77 @@ static uint32_t kills(const struct insn *in)
 	       : in->flags_written & ~in->flags_undefined & ARITH;
 }
 
+struct decoded *tr_decode(struct translator *tr, uint64_t pc)
+{
+	struct decoded *d = &tr->decoded[(pc * 0x9e3779b97f4a7c15ULL) >> 49];
+	if (d->insn.len && d->insn.addr == pc)
+		return d;
+	uint8_t buf[INSN_MAX];
+	size_t got = tr->ops.read_code(tr->ops.ctx, pc, buf, sizeof buf, &d->changing);
+	if (!got || insn_decode(&d->insn, buf, got, pc) <= 0) {
+		d->insn.len = 0;
+		return NULL;
+	}
+	d->live_known = false;
+	return d;
+}
+
+void tr_forget_decoded(struct translator *tr)
+{
+	for (unsigned i = 0; i < DECODED; i++)
+		tr->decoded[i].insn.len = 0;
+}
+
 /* Which arithmetic flags may be read by code from `pc` on before being written: looks a few
  * instructions ahead along direct control flow and says "all" when it does not know. */
-uint32_t tr_flags_live_at(struct translator *tr, uint64_t pc, int depth)
+static uint32_t flags_ahead(struct translator *tr, uint64_t pc, int depth)
 {
 	uint32_t open = ARITH, live = 0;
 	for (int k = 0; k < 10; k++) {
-		uint8_t buf[INSN_MAX];
-		struct insn in;
-		bool changing;
-		size_t got = tr->ops.read_code(tr->ops.ctx, pc, buf, sizeof buf, &changing);
-		if (!got || insn_decode(&in, buf, got, pc) <= 0)
+		const struct decoded *d = tr_decode(tr, pc);
+		if (!d)
 			return ARITH;
-		live |= in.flags_read & open;
-		if (in.attr & (INSN_A_SYSCALL | INSN_A_PRIV | INSN_A_NONDET | INSN_A_XSTATE))
+		const struct insn *in = &d->insn;
+		uint32_t attr = in->attr;
+		uint64_t target = (uint64_t)in->imm;
+		live |= in->flags_read & open;
+		if (attr & (INSN_A_SYSCALL | INSN_A_PRIV | INSN_A_NONDET | INSN_A_XSTATE))
 			return ARITH;
-		open &= ~kills(&in);
+		open &= ~kills(in);
 		if (!open || (live & open) == open)
 			return live;
-		pc += in.len;
-		if (!(in.attr & INSN_A_BRANCH))
+		pc += in->len;
+		if (!(attr & INSN_A_BRANCH))
 			continue;
-		if (in.attr & (INSN_A_INDIRECT | INSN_A_RET))
+		if (attr & (INSN_A_INDIRECT | INSN_A_RET))
 			return live | open;
-		if (in.attr & INSN_A_COND) {
+		if (attr & INSN_A_COND) {
 			if (depth <= 0)
 				return live | open;
-			live |= open & tr_flags_live_at(tr, (uint64_t)in.imm, depth - 1);
+			live |= open & tr_flags_live_at(tr, target, depth - 1);
 		} else {
-			pc = (uint64_t)in.imm;
+			pc = target;
 		}
 	}
 	return live | open;
+}
+
+uint32_t tr_flags_live_at(struct translator *tr, uint64_t pc, int depth)
+{
+	if (depth < 1)
+		return flags_ahead(tr, pc, depth);
+	struct decoded *d = tr_decode(tr, pc);
+	if (!d)
+		return ARITH;
+	if (d->live_known)
+		return d->live;
+	uint32_t live = flags_ahead(tr, pc, depth);
+	d = tr_decode(tr, pc); /* looking ahead may have pushed it out */
+	if (d) {
+		d->live = live;
+		d->live_known = true;
+	}
+	return live;
 }
 
 /* ---- registers -------------------------------------------------------------------- */
@@ -459,15 +498,14 @@ static void scan(struct build *b, uint64_t pc)
 	b->n = 0;
 	b->changing = false;
 	while (b->n < FRAG_MAX) {
-		uint8_t buf[INSN_MAX];
-		bool changing = false;
-		size_t got = b->tr->ops.read_code(b->tr->ops.ctx, pc, buf, sizeof buf, &changing);
+		const struct decoded *d = tr_decode(b->tr, pc);
 		struct insn *in = &b->insn[b->n];
-		if (!got || insn_decode(in, buf, got, pc) <= 0)
+		if (!d)
 			break;
+		*in = d->insn;
 		b->n++;
 		pc += in->len;
-		b->changing |= changing;
+		b->changing |= d->changing;
 		if (b->changing && (b->n >= 16 || (in->mem_access & INSN_W) ||
 				    (in->attr & (INSN_A_STACK | INSN_A_STRING))))
 			break;
@@ -911,7 +949,8 @@ struct translator *tr_new(const struct translator_ops *ops, uint8_t *control, ui
 	tr->s = s;
 	tr->predict = predict;
 	tr->pending = calloc(FRAG_HASH, sizeof *tr->pending);
-	DJ_ASSERT(tr->pending, "out of memory for the translator");
+	tr->decoded = calloc(DECODED, sizeof *tr->decoded);
+	DJ_ASSERT(tr->pending && tr->decoded, "out of memory for the translator");
 	tr->covered_lo = UINT64_MAX;
 	for (unsigned i = 0; i < STOP_TABLE; i++)
 		new_stop(tr, STOP_LINK, 0, NULL);
@@ -953,6 +992,7 @@ void tr_free(struct translator *tr)
 		free(a);
 	}
 	free(tr->pending);
+	free(tr->decoded);
 	free(tr->stops);
 	free(tr);
 }

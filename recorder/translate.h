@@ -129,6 +129,9 @@ struct tr_where {
  * fragment's hot code or a string routine. */
 bool tr_locate(struct translator *tr, uint64_t va, uint64_t rt_ret, struct tr_where *w);
 
+/* Code somewhere changed, or mappings did: forget what was decoded (but not translations). */
+void tr_forget_decoded(struct translator *tr);
+
 /* Throw all translations away. */
 void tr_flush(struct translator *tr);
 /* Whether any translation covers a byte of [addr, addr+len). */
