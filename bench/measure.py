@@ -203,8 +203,9 @@ def gdb_record(argv, directory, environment, steps=20000):
         return None
     commands = ["set confirm off", "set pagination off", "set debuginfod enabled off",
                 "set startup-with-shell off",
-                "set exec-wrapper env LD_BIND_NOW=1 "
-                "GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX2,-AVX,-XSAVE,-XSAVEC,-ERMS",
+                "set environment LD_BIND_NOW 1",
+                "set environment GLIBC_TUNABLES glibc.cpu.hwcaps="
+                "-AVX512F,-AVX512VL,-AVX2,-AVX,-XSAVE,-XSAVEC,-ERMS",
                 "starti", "record full", "set record full insn-number-max unlimited",
                 "shell date +BEGAN=%s.%N", "stepi %d" % steps, "shell date +ENDED=%s.%N", "info record",
                 "kill"]

@@ -20,6 +20,7 @@ COLUMNS = [
     ("native MiB", lambda r: r["native_peak"] / MIB, "%.0f"),
     ("record MiB", lambda r: r["peak"] / MIB, "%.0f"),
     ("verify M/s", lambda r: r["replay_speed"] / 1e6, "%.1f"),
+    ("by cpu time", lambda r: r["replay_cpu_speed"] / 1e6, "%.1f"),
     ("valgrind", "valgrind", "%.1fx"),
     ("gdb instr/s", "gdb", "%.0f"),
     ("stops", lambda r: r["statistics"]["stops"], "%d"),
@@ -120,7 +121,8 @@ class Result:
             lines.append([cell(value_of(row, c), c[2]) for c in COLUMNS])
         means = ["geometric mean"]
         for c in COLUMNS[1:]:
-            keep = c[0] in ("record", "cpu time", "bits/instr", "verify M/s", "valgrind", "gdb instr/s")
+            keep = c[0] in ("record", "cpu time", "bits/instr", "verify M/s", "by cpu time",
+                              "valgrind", "gdb instr/s")
             values = [v for v in (value_of(r, c) for r in self.rows) if v] if keep else []
             means.append(cell(geomean(values), c[2]) if values else "")
         return lines + [means]
