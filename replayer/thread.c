@@ -166,8 +166,11 @@ static void advance(struct thread *th)
 		dj_cursor_mark(th->cur, &th->next_mark);
 	th->err.text[0] = 0;
 	th->next = dj_cursor_next(th->cur, &th->err);
-	if (!th->next && th->err.text[0])
+	if (!th->next && th->err.text[0]) {
+		/* without its records the thread's history is not known any further */
 		th->damaged = true;
+		th->end_steps = th->e->steps;
+	}
 }
 
 static uint64_t count_reg(const struct thread *th, uint64_t like)
