@@ -73,8 +73,7 @@ static void conditional(struct build *b)
 	struct cg *c = b->c;
 	if (in->id == INSN_JCC) {
 		b_flags_for_op(b);
-		cg_jcc(c, in->cond, cg_va(b->cold));
-		b_exit(b, b->cold, b->st, (uint64_t)in->imm, b->i + 1);
+		b_side_exit(b, cg_jcc(c, in->cond, 0), (uint64_t)in->imm, b->i + 1);
 		return;
 	}
 	if (in->id == INSN_LOOPE || in->id == INSN_LOOPNE) {
@@ -90,15 +89,14 @@ static void conditional(struct build *b)
 		cg8(c, 0x67);
 	uint8_t *zero = cg_jcc8(c, 0xe3);
 	if (in->id == INSN_LOOP) {
-		cg_jmp(c, cg_va(b->cold));
+		b_side_exit(b, cg_jmp(c, 0), (uint64_t)in->imm, b->i + 1);
 		cg_here8(c, zero);
 	} else {
 		uint8_t *over = cg_jcc8(c, 0xeb);
 		cg_here8(c, zero);
-		cg_jmp(c, cg_va(b->cold));
+		b_side_exit(b, cg_jmp(c, 0), (uint64_t)in->imm, b->i + 1);
 		cg_here8(c, over);
 	}
-	b_exit(b, b->cold, b->st, (uint64_t)in->imm, b->i + 1);
 }
 
 bool b_flow(struct build *b)

@@ -25,6 +25,7 @@ struct decoded {
 	struct insn insn; /* .len 0: empty */
 	bool changing;
 	bool live_known;
+	uint32_t generation;
 	uint32_t live; /* tr_flags_live_at() here */
 };
 #define DECODED (1u << 15)
@@ -40,8 +41,10 @@ struct translator {
 	uint32_t n_stops, cap_stops;
 	uint32_t *pending;  /* hash of target pc -> first waiting stop */
 	struct decoded *decoded; /* by a hash of the address */
+	uint32_t generation;	 /* of what is in there */
+	uint64_t *pages;	 /* program pages translated from: a set, open addressing */
+	uint32_t n_pages, cap_pages;
 	struct tr_stats stats;
-	uint64_t covered_lo, covered_hi; /* bounds of translated program code */
 };
 
 /* Supervisor's pointer to a place relative to S. */
@@ -71,6 +74,14 @@ struct build {
 	bool body_marked;
 	bool failed;	     /* the current instruction cannot be translated: run it natively */
 	bool changing;	     /* code that may change unheard */
+	/* taken sides of conditional branches: emitted behind the fragment's straight run */
+	struct side_exit {
+		uint8_t *site;
+		struct state st;
+		uint64_t target;
+		unsigned executed;
+	} side[FRAG_MAX];
+	unsigned n_sides;
 	/* direct exits' targets, for translating ahead */
 	uint64_t target[2 * FRAG_MAX];
 	unsigned n_targets;
@@ -97,6 +108,8 @@ uint32_t b_insn_regs(const struct build *b);
 void b_exit(struct build *b, struct cg *c, struct state st, uint64_t target, unsigned executed);
 void b_exit_stop(struct build *b, struct cg *c, struct state st, enum stop_kind kind, uint64_t pc,
 		 unsigned executed, uint32_t live);
+/* The taken side of a branch whose rel32 is at `site`. */
+void b_side_exit(struct build *b, uint8_t *site, uint64_t target, unsigned executed);
 /* Leave to the address in rcx (spilled, as rax is). */
 void b_exit_indirect(struct build *b, unsigned executed);
 /* Save or restore flags (T_FLAGS); rax is overwritten if `rax_free`, else kept. */

@@ -18,7 +18,7 @@ static uint32_t kills(const struct insn *in)
 struct decoded *tr_decode(struct translator *tr, uint64_t pc)
 {
 	struct decoded *d = &tr->decoded[(pc * 0x9e3779b97f4a7c15ULL) >> 49];
-	if (d->insn.len && d->insn.addr == pc)
+	if (d->insn.len && d->insn.addr == pc && d->generation == tr->generation)
 		return d;
 	uint8_t buf[INSN_MAX];
 	size_t got = tr->ops.read_code(tr->ops.ctx, pc, buf, sizeof buf, &d->changing);
@@ -27,13 +27,13 @@ struct decoded *tr_decode(struct translator *tr, uint64_t pc)
 		return NULL;
 	}
 	d->live_known = false;
+	d->generation = tr->generation;
 	return d;
 }
 
 void tr_forget_decoded(struct translator *tr)
 {
-	for (unsigned i = 0; i < DECODED; i++)
-		tr->decoded[i].insn.len = 0;
+	tr->generation++;
 }
 
 /* Which arithmetic flags may be read by code from `pc` on before being written: looks a few
@@ -338,6 +338,11 @@ void b_exit(struct build *b, struct cg *c, struct state st, uint64_t target, uns
 		b->target[b->n_targets++] = target;
 }
 
+void b_side_exit(struct build *b, uint8_t *site, uint64_t target, unsigned executed)
+{
+	b->side[b->n_sides++] = (struct side_exit){site, b->st, target, executed};
+}
+
 void b_exit_stop(struct build *b, struct cg *c, struct state st, enum stop_kind kind, uint64_t pc,
 		 unsigned executed, uint32_t live)
 {
@@ -593,6 +598,36 @@ static struct arena *arena_for(struct translator *tr, uint64_t pc)
 	return a;
 }
 
+/* ---- the set of pages translated from ---- */
+
+static uint32_t page_at(const struct translator *tr, uint64_t page)
+{
+	uint32_t i = (uint32_t)(page * 0x9e3779b97f4a7c15ULL >> 32) & (tr->cap_pages - 1);
+	while (tr->pages[i] && tr->pages[i] != page)
+		i = (i + 1) & (tr->cap_pages - 1);
+	return i;
+}
+
+static void add_page(struct translator *tr, uint64_t page)
+{
+	if (2 * tr->n_pages >= tr->cap_pages) {
+		uint64_t *old = tr->pages;
+		uint32_t n = tr->cap_pages;
+		tr->cap_pages = n ? 2 * n : 1024;
+		tr->pages = calloc(tr->cap_pages, sizeof *tr->pages);
+		DJ_ASSERT(tr->pages, "out of memory for pages");
+		for (uint32_t i = 0; i < n; i++)
+			if (old[i])
+				tr->pages[page_at(tr, old[i])] = old[i];
+		free(old);
+	}
+	uint32_t i = page_at(tr, page);
+	if (!tr->pages[i]) {
+		tr->pages[i] = page;
+		tr->n_pages++;
+	}
+}
+
 /* Translate the run of code at pc. Ahead targets go to `ahead`. */
 static struct frag *translate(struct translator *tr, uint64_t pc, struct build *b)
 {
@@ -603,6 +638,7 @@ static struct frag *translate(struct translator *tr, uint64_t pc, struct build *
 	b->c = &b->arena->hot;
 	b->cold = &b->arena->cold;
 	b->n_targets = 0;
+	b->n_sides = 0;
 	b->ret_site = 0;
 	scan(b, pc);
 	if (!b->n)
@@ -661,6 +697,11 @@ static struct frag *translate(struct translator *tr, uint64_t pc, struct build *
 		const struct insn *last = &b->insn[b->n - 1];
 		b_exit(b, b->c, b->st, last->addr + last->len, b->n);
 	}
+	for (unsigned k = 0; k < b->n_sides; k++) {
+		if (!b->c->overflow)
+			cg_patch32(b->side[k].site, b->c->delta, cg_va(b->c));
+		b_exit(b, b->c, b->side[k].st, b->side[k].target, b->side[k].executed);
+	}
 	f->end = cg_va(b->c);
 	if (b->c->overflow || b->cold->overflow) {
 		free(f);
@@ -686,10 +727,8 @@ static struct frag *translate(struct translator *tr, uint64_t pc, struct build *
 			p = &s->next;
 		}
 	}
-	if (pc < tr->covered_lo)
-		tr->covered_lo = pc;
-	if (pc + len > tr->covered_hi)
-		tr->covered_hi = pc + len;
+	for (uint64_t page = pc >> 12; page <= (pc + len - 1) >> 12; page++)
+		add_page(tr, page);
 	tr->stats.fragments++;
 	tr->stats.instructions += f->n;
 	tr->stats.code_bytes += f->end - f->entry;
@@ -906,14 +945,18 @@ bool tr_locate(struct translator *tr, uint64_t va, uint64_t rt_ret, struct tr_wh
 
 bool tr_covers(const struct translator *tr, uint64_t addr, uint64_t len)
 {
-	if (addr >= tr->covered_hi || addr + len <= tr->covered_lo)
+	uint64_t first = addr >> 12, last = (addr + len - 1) >> 12;
+	if (!tr->n_pages || !len)
 		return false;
-	for (struct arena *a = tr->arenas; a; a = a->next)
-		for (size_t i = 0; i < a->n_frags; i++) {
-			const struct frag *f = a->frags[i];
-			if (f->pc < addr + len && addr < f->pc + f->pc_len)
+	if (last - first < tr->cap_pages) {
+		for (uint64_t page = first; page <= last; page++)
+			if (tr->pages[page_at(tr, page)])
 				return true;
-		}
+		return false;
+	}
+	for (uint32_t i = 0; i < tr->cap_pages; i++)
+		if (tr->pages[i] && tr->pages[i] >= first && tr->pages[i] <= last)
+			return true;
 	return false;
 }
 
@@ -951,7 +994,6 @@ struct translator *tr_new(const struct translator_ops *ops, uint8_t *control, ui
 	tr->pending = calloc(FRAG_HASH, sizeof *tr->pending);
 	tr->decoded = calloc(DECODED, sizeof *tr->decoded);
 	DJ_ASSERT(tr->pending && tr->decoded, "out of memory for the translator");
-	tr->covered_lo = UINT64_MAX;
 	for (unsigned i = 0; i < STOP_TABLE; i++)
 		new_stop(tr, STOP_LINK, 0, NULL);
 	return tr;
@@ -974,8 +1016,9 @@ void tr_flush(struct translator *tr)
 	if (tr->arenas)
 		clear_indirect(tr);
 	tr->n_stops = STOP_TABLE;
-	tr->covered_lo = UINT64_MAX;
-	tr->covered_hi = 0;
+	if (tr->pages)
+		memset(tr->pages, 0, tr->cap_pages * sizeof *tr->pages);
+	tr->n_pages = 0;
 	tr->stats.flushes++;
 }
 
@@ -993,6 +1036,7 @@ void tr_free(struct translator *tr)
 	}
 	free(tr->pending);
 	free(tr->decoded);
+	free(tr->pages);
 	free(tr->stops);
 	free(tr);
 }

@@ -134,7 +134,7 @@ void tr_forget_decoded(struct translator *tr);
 
 /* Throw all translations away. */
 void tr_flush(struct translator *tr);
-/* Whether any translation covers a byte of [addr, addr+len). */
+/* Whether anything was translated from a page of [addr, addr+len). */
 bool tr_covers(const struct translator *tr, uint64_t addr, uint64_t len);
 
 /* Address of the runtime's syscall instruction. 0 before the first arena. */
