@@ -186,12 +186,31 @@ static uint8_t opnd_reg(const struct insn *in, unsigned i)
 	}
 }
 
+/* LOCK is for these, with memory as destination; on others it raises #UD (SDM vol. 2A, LOCK). */
+static bool lock_is_valid(const struct insn *in)
+{
+	static const uint16_t lockable[] = {
+		INSN_ADD, INSN_ADC, INSN_AND, INSN_BTC, INSN_BTR, INSN_BTS, INSN_CMPXCHG,
+		INSN_CMPXCHG8B, INSN_CMPXCHG16B, INSN_DEC, INSN_INC, INSN_NEG, INSN_NOT,
+		INSN_OR, INSN_SBB, INSN_SUB, INSN_XOR, INSN_XADD, INSN_XCHG,
+	};
+
+	if (!in->nopnd || in->opnd[0].kind != OPND_MEM)
+		return false;
+	for (size_t i = 0; i < sizeof(lockable) / sizeof(lockable[0]); i++)
+		if (lockable[i] == in->id)
+			return true;
+	return false;
+}
+
 bool emu_bind(const struct insn *in, struct uop *u)
 {
 	static emu_fn *(*const binders[])(const struct insn *, struct uop *) = {
 		emu_bind_int, emu_bind_string, emu_bind_vec, emu_bind_fp, emu_bind_x87,
 	};
 
+	if (in->lock && !lock_is_valid(in))
+		return false;
 	memset(u, 0, sizeof(*u));
 	u->insn = in;
 	u->next = in->addr + in->len;

@@ -313,10 +313,11 @@ ALWAYS_INLINE void cmpxchg(struct emu *e, const struct uop *u, unsigned lg, bool
 	bool same = acc == x;
 
 	alu(e, ALU_CMP, lg, acc, x);
+	/* memory is stored to either way; a register only if equal */
 	if (mem)
 		set_mem(e, lg, ea, same ? y : x);
-	else
-		set_reg(e, lg, u->a, u->c, same ? y : x);
+	else if (same)
+		set_reg(e, lg, u->a, u->c, y);
 	if (!same)
 		set_reg(e, lg, DJ_RAX, 0, x);
 }

@@ -3,7 +3,8 @@
  *
  * Where the SDM leaves flags or results undefined these do what Intel's cores do (found by
  * running them; tests/test-emu-int.c compares): OF is always that of a shift by one, whatever
- * the count; AF is cleared by shifts; a 16-bit double shift by more than 16 goes on
+ * the count, except that ROL and ROR of a register by an immediate other than 1 leave it;
+ * AF is cleared by shifts; a 16-bit double shift by more than 16 goes on
  * with the bits of the destination again.
  */
 #include "replayer/emu-int.h"
@@ -17,9 +18,12 @@ ALWAYS_INLINE uint32_t cf_of(uint64_t cf, uint64_t of)
 	return (cf & 1 ? DJ_FLAG_CF : 0) | (of & 1 ? DJ_FLAG_OF : 0);
 }
 
-/* x (zero-extended) shifted by n != 0, which is already masked; sets the flags. */
-ALWAYS_INLINE uint64_t shift(struct emu *e, enum shift_op op, unsigned lg, uint64_t x, unsigned n)
+/* x (zero-extended) shifted by n != 0, which is already masked; sets the flags. Rotates
+ * set OF unless keep_of. */
+ALWAYS_INLINE uint64_t shift(struct emu *e, enum shift_op op, unsigned lg, uint64_t x, unsigned n,
+			     bool keep_of)
 {
+	const uint32_t rotate_flags = keep_of ? DJ_FLAG_CF : CF_OF;
 	const unsigned w = 8u << lg;
 	uint64_t r, cf, of;
 
@@ -47,14 +51,14 @@ ALWAYS_INLINE uint64_t shift(struct emu *e, enum shift_op op, unsigned lg, uint6
 		unsigned m = n & (w - 1);
 		of = msb(lg, x) ^ msb(lg, x << 1);
 		r = m ? x << m | x >> (w - m) : x;
-		change_flags(e, CF_OF, cf_of(r, of));
+		change_flags(e, rotate_flags, cf_of(r, of));
 		return r;
 	}
 	case SH_ROR: {
 		unsigned m = n & (w - 1);
 		of = msb(lg, x) ^ x;
 		r = m ? x >> m | x << (w - m) : x;
-		change_flags(e, CF_OF, cf_of(msb(lg, r), of));
+		change_flags(e, rotate_flags, cf_of(msb(lg, r), of));
 		return r;
 	}
 	case SH_RCL: {
@@ -92,7 +96,7 @@ ALWAYS_INLINE void shift_form(struct emu *e, const struct uop *u, enum shift_op 
 	unsigned n = by_cl ? e->cpu.gpr[DJ_RCX] & (lg == 3 ? 63 : 31) : (unsigned)u->imm;
 
 	if (n)
-		x = shift(e, op, lg, x, n);
+		x = shift(e, op, lg, x, n, !by_cl && !mem && n != 1);
 	if (mem)
 		set_mem(e, lg, ea, x);
 	else

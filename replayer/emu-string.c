@@ -217,6 +217,14 @@ ALWAYS_INLINE void repeat(struct emu *e, const struct uop *u, enum str_op op, un
 	uint64_t limit = c ? c->rep_limit : UINT64_MAX, n = addr_reg(e, u, DJ_RCX), done = 0;
 	bool ended = n == 0;
 
+	if (ended && u->addr32) {
+		/* nothing to do; Intel's cores clear upper halves even so, but not all */
+		move_reg(e, u, DJ_RCX, 0);
+		if (op == STR_MOVS)
+			move_reg(e, u, DJ_RSI, 0);
+		if (op == STR_MOVS || op == STR_STOS)
+			move_reg(e, u, DJ_RDI, 0);
+	}
 	if (limit > n)
 		limit = n;
 	if (compares && !e->hooks) {
