@@ -117,6 +117,7 @@ void sup_enter(struct sup *s)
 			continue;
 		}
 		struct user_regs_struct r = s->regs;
+		*tcb(s, T_SLOT(DJ_R11)) = r.r11;
 		r.rip = f->entry;
 		r.gs_base = s->s;
 		r.orig_rax = (unsigned long long)-1;
@@ -166,10 +167,10 @@ void sup_trap(struct sup *s, struct user_regs_struct *r)
 		sup_resume(s, 0);
 		return;
 	}
-	struct tr_where w = {.flags = FLAGS_HW};
+	struct tr_where w = {.flags = FLAGS_HW, .spilled = TR_HOME_BIT};
 	if (runtime == STOP_IBL_MISS) {
 		w.pc = r->rcx;
-		w.spilled = 3;
+		w.spilled = 3 | TR_HOME_BIT;
 		w.flags = FLAGS_SAVED;
 		sup_take(s, r, &w);
 		struct frag *f = tr_fragment(s->tr, s->regs.rip);

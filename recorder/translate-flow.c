@@ -282,6 +282,7 @@ void b_syscall(struct build *b)
 	for (unsigned r = 0; r < 16; r++)
 		if (b->st.spilled & 1u << r)
 			b_reload(b, c, r);
+	b->st.clean |= b->st.spilled;
 	b->st.spilled = 0;
 	b_mark_body(b);
 
@@ -317,6 +318,7 @@ void b_syscall(struct build *b)
 	cg_store_gs(c, 1, T_HEAD);
 	b_ring_check(b, 1);
 	cg_imm(c, 1, in->addr + in->len);
+	b->st.clean &= ~(1u << 0 | 1u << 1 | 1u << 11);
 }
 
 /* rdtsc, rdtscp: executed here and logged. */

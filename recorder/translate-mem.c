@@ -278,9 +278,9 @@ void b_checked_target(struct build *b, const struct ea *mem, const struct ea *sh
 	cg_here8(c, same);
 	uint64_t resume = cg_va(c);
 	cg_load(c, 1, shadow);
-	emit_save_flags(b->cold, true);
+	emit_save_flags(b->cold, RAX_FREE);
 	cold_import(b, 1, mem, shadow, 8, 0, 0, 8, rt_import);
-	emit_restore_flags(b->cold, true);
+	emit_restore_flags(b->cold, RAX_FREE);
 	cg_jmp(b->cold, resume);
 }
 

@@ -5,6 +5,7 @@
 #include "recorder/translate.h"
 
 #define FRAG_MAX 64
+#define JOIN 6 /* a fragment this long ends where another one begins */
 #define ARENA_SIZE (256UL << 20) /* mapped sparsely; cold code takes half as much again as hot */
 #define ARENA_HOT  (96UL << 20)
 
@@ -17,7 +18,7 @@ struct arena {
 	size_t n_frags, cap_frags;
 };
 
-#define FRAG_HASH (1u << 16)
+#define FRAG_HASH (1u << 18)
 
 /* An instruction decoded before: overlapping fragments and looking ahead for live flags meet the same ones
  * again and again. */
@@ -53,10 +54,17 @@ static inline void *tr_control(const struct translator *tr, int64_t off)
 	return tr->control + AREA_CONTROL + off;
 }
 
+/* Where the program's registers and flags are. `spilled`: only in their slots. `clean`: in the
+ * processor and, with the same value, in their slots. */
 struct state {
-	uint32_t spilled;
+	uint32_t spilled, clean;
 	enum flags_state flags;
 };
+
+/* The register that is in its slot whenever control passes from one fragment to another, and so free
+ * as scratch from the start: compilers hardly use it. */
+#define HOME 11
+#define HOME_BIT TR_HOME_BIT
 
 /* A fragment being built. */
 struct build {
@@ -112,9 +120,10 @@ void b_exit_stop(struct build *b, struct cg *c, struct state st, enum stop_kind 
 void b_side_exit(struct build *b, uint8_t *site, uint64_t target, unsigned executed);
 /* Leave to the address in rcx (spilled, as rax is). */
 void b_exit_indirect(struct build *b, unsigned executed);
-/* Save or restore flags (T_FLAGS); rax is overwritten if `rax_free`, else kept. */
-void emit_save_flags(struct cg *c, bool rax_free);
-void emit_restore_flags(struct cg *c, bool rax_free);
+/* Save flags to T_FLAGS or restore them. rax goes aside to where `aside` says. */
+enum aside { RAX_FREE, RAX_TO_HOME, RAX_TO_MEMORY };
+void emit_save_flags(struct cg *c, enum aside aside);
+void emit_restore_flags(struct cg *c, enum aside aside);
 /* int3 that asks for ring space, in cold code, coming back to hot code. */
 void b_ring_check(struct build *b, unsigned head_reg);
 

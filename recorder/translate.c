@@ -100,8 +100,10 @@ void b_spill(struct build *b, unsigned r)
 {
 	if (b->st.spilled & 1u << r)
 		return;
-	cg_store_gs(b->c, r, T_SLOT((int)r));
+	if (!(b->st.clean & 1u << r))
+		cg_store_gs(b->c, r, T_SLOT((int)r));
 	b->st.spilled |= 1u << r;
+	b->st.clean &= ~(1u << r);
 }
 
 void b_reload(struct build *b, struct cg *c, unsigned r)
@@ -154,35 +156,47 @@ int b_scratch(struct build *b, uint32_t avoid, bool low)
 
 /* ---- flags ------------------------------------------------------------------------ */
 
-void emit_save_flags(struct cg *c, bool rax_free)
+static void rax_aside(struct cg *c, enum aside aside, bool back)
 {
-	if (!rax_free)
-		cg_store_gs(c, 0, T_SAVE(7));
-	cg8(c, 0x9f); /* lahf */
-	cg_bytes(c, "\x0f\x90\xc0", 3); /* seto al */
-	struct ea m = ea_gs(T_FLAGS);
-	cg_rm(c, 4, 0x89, 0, &m, 0);
-	if (!rax_free)
+	if (aside == RAX_TO_HOME)
+		cg_rr(c, 8, 0x89, back ? HOME : 0, back ? 0 : HOME);
+	else if (aside == RAX_TO_MEMORY && back)
 		cg_load_gs(c, 0, T_SAVE(7));
+	else if (aside == RAX_TO_MEMORY)
+		cg_store_gs(c, 0, T_SAVE(7));
 }
 
-void emit_restore_flags(struct cg *c, bool rax_free)
+void emit_save_flags(struct cg *c, enum aside aside)
 {
-	if (!rax_free)
-		cg_store_gs(c, 0, T_SAVE(7));
 	struct ea m = ea_gs(T_FLAGS);
+	rax_aside(c, aside, false);
+	cg8(c, 0x9f); /* lahf */
+	cg_bytes(c, "\x0f\x90\xc0", 3); /* seto al */
+	cg_rm(c, 4, 0x89, 0, &m, 0);
+	rax_aside(c, aside, true);
+}
+
+void emit_restore_flags(struct cg *c, enum aside aside)
+{
+	struct ea m = ea_gs(T_FLAGS);
+	rax_aside(c, aside, false);
 	cg_rm(c, 4, 0x8b, 0, &m, 0);
 	cg_bytes(c, "\x04\x7f", 2); /* add al, 127: overflows if al is 1 */
 	cg8(c, 0x9e);		    /* sahf */
-	if (!rax_free)
-		cg_load_gs(c, 0, T_SAVE(7));
+	rax_aside(c, aside, true);
+}
+
+static enum aside aside_for(const struct build *b)
+{
+	uint32_t free_regs = b->st.spilled & ~b->busy;
+	return free_regs & 1 ? RAX_FREE : free_regs & HOME_BIT ? RAX_TO_HOME : RAX_TO_MEMORY;
 }
 
 void b_save_flags(struct build *b)
 {
 	if (b->st.flags != FLAGS_HW)
 		return;
-	emit_save_flags(b->c, b->st.spilled & ~b->busy & 1);
+	emit_save_flags(b->c, aside_for(b));
 	b->st.flags = FLAGS_BOTH;
 }
 
@@ -201,7 +215,7 @@ void b_need_flags(struct build *b, struct cg *c)
 {
 	if (b->st.flags != FLAGS_SAVED)
 		return;
-	emit_restore_flags(c, b->st.spilled & ~b->busy & 1);
+	emit_restore_flags(c, aside_for(b));
 	b->st.flags = FLAGS_BOTH;
 }
 
@@ -237,48 +251,38 @@ static void emit_stop(struct cg *c, uint32_t number)
 
 /* ---- exits ------------------------------------------------------------------------- */
 
-/* Add `n` to the step count. Uses a spilled register if there is one; else keeps flags if they are
- * needed by going through rax. */
-static void emit_steps(struct cg *c, const struct state *st, unsigned n, bool keep_flags)
+/* Add `n` to the step count through the home register, which is free; flags are kept. */
+static void emit_steps(struct cg *c, unsigned n)
 {
+	struct ea m = ea_gs(T_STEPS), plus = ea_base(HOME, (int32_t)n);
 	if (!n)
 		return;
-	struct ea m = ea_gs(T_STEPS);
-	if (!keep_flags) {
-		cg_rm(c, 8, n < 128 ? 0x83 : 0x81, 0, &m, n < 128 ? 1 : 4);
-		if (n < 128)
-			cg8(c, (uint8_t)n);
-		else
-			cg32(c, n);
-		return;
-	}
-	uint32_t free_regs = st->spilled & 0xffef;
-	unsigned r = free_regs ? (unsigned)__builtin_ctz(free_regs) : 0;
-	if (!free_regs)
-		cg_store_gs(c, r, T_SAVE(7));
-	cg_load(c, r, &m);
-	struct ea plus = ea_base((int)r, (int32_t)n);
-	cg_rm(c, 8, 0x8d, r, &plus, 0);
-	cg_store(c, r, &m);
-	if (!free_regs)
-		cg_load_gs(c, r, T_SAVE(7));
+	cg_load(c, HOME, &m);
+	cg_rm(c, 8, 0x8d, HOME, &plus, 0);
+	cg_store(c, HOME, &m);
 }
 
-/* Everything that leaving takes except the jump: steps, flags, registers. */
+static void home_to_slot(struct cg *c, const struct state *st)
+{
+	if (!((st->spilled | st->clean) & HOME_BIT))
+		cg_store_gs(c, HOME, T_SLOT(HOME));
+}
+
+/* Everything that leaving takes except the jump: steps, flags, registers but the home one. */
 static void emit_leave(struct cg *c, const struct state *st, unsigned executed, uint32_t live)
 {
-	bool in_hw = st->flags != FLAGS_SAVED;
-	emit_steps(c, st, executed, in_hw && live);
-	if (!in_hw && live)
-		emit_restore_flags(c, st->spilled & 1);
+	home_to_slot(c, st);
+	emit_steps(c, executed);
+	if (st->flags == FLAGS_SAVED && live)
+		emit_restore_flags(c, st->spilled & 1 ? RAX_FREE : RAX_TO_HOME);
 	for (unsigned r = 0; r < 16; r++)
-		if (st->spilled & 1u << r)
+		if (r != HOME && st->spilled & 1u << r)
 			cg_load_gs(c, r, T_SLOT((int)r));
 }
 
 static unsigned pending_slot(uint64_t pc)
 {
-	return (unsigned)((pc * 0x9e3779b97f4a7c15ULL) >> 48);
+	return (unsigned)((pc * 0x9e3779b97f4a7c15ULL) >> 46);
 }
 
 static struct frag *find(struct translator *tr, uint64_t pc)
@@ -356,9 +360,10 @@ void b_exit_indirect(struct build *b, unsigned executed)
 	b_spill(b, 0);
 	DJ_ASSERT(b->st.spilled & 2, "indirect exit without rcx spilled");
 	bool hw = b->st.flags != FLAGS_SAVED;
-	emit_steps(c, &(struct state){.spilled = 1}, executed, hw);
+	home_to_slot(c, &b->st);
+	emit_steps(c, executed);
 	for (unsigned r = 2; r < 16; r++)
-		if (b->st.spilled & 1u << r)
+		if (r != HOME && b->st.spilled & 1u << r)
 			cg_load_gs(c, r, T_SLOT((int)r));
 	cg_bytes(c, "\x0f\xb7\xc1", 3); /* movzx eax, cx */
 	struct ea stub = {.base = -1, .index = 0, .scale = 8, .disp = hw ? T_FAST : T_FAST_SAVED, .gs = true};
@@ -386,6 +391,7 @@ static void prepare(struct build *b)
 		if (need & 1u << r) {
 			b_reload(b, b->c, r);
 			b->st.spilled &= ~(1u << r);
+			b->st.clean |= 1u << r;
 		}
 }
 
@@ -406,6 +412,7 @@ static void finish(struct build *b)
 {
 	const struct insn *in = &b->insn[b->i];
 	b->st.spilled &= ~in->gpr_full;
+	b->st.clean &= ~in->gpr_written;
 	if (in->flags_written & ARITH)
 		b->st.flags = FLAGS_HW;
 }
@@ -482,7 +489,8 @@ static bool emit_insn(struct build *b)
 	if (in->id == INSN_RDTSC || in->id == INSN_RDTSCP) {
 		b_tsc(b);
 	} else if (in->attr & INSN_A_BRANCH) {
-		return b_flow(b);
+		if (b_flow(b))
+			return true;
 	} else if (in->attr & INSN_A_STRING) {
 		b_string(b);
 	} else if (in->attr & INSN_A_STACK) {
@@ -505,8 +513,8 @@ static void scan(struct build *b, uint64_t pc)
 	while (b->n < FRAG_MAX) {
 		const struct decoded *d = tr_decode(b->tr, pc);
 		struct insn *in = &b->insn[b->n];
-		if (!d)
-			break;
+		if (!d || (b->n >= JOIN && find(b->tr, pc)))
+			break; /* go on in the fragment that is there */
 		*in = d->insn;
 		b->n++;
 		pc += in->len;
@@ -553,8 +561,8 @@ static void emit_code_check(struct build *b, uint64_t pc, size_t len)
 	cg_store_gs(c, 0, T_SLOT(0));
 	cg_store_gs(c, 1, T_SLOT(1));
 	if (b->live[0])
-		emit_save_flags(c, true);
-	struct state st = {.spilled = 3, .flags = b->live[0] ? FLAGS_SAVED : FLAGS_HW};
+		emit_save_flags(c, RAX_FREE);
+	struct state st = {.spilled = 3 | HOME_BIT, .flags = b->live[0] ? FLAGS_SAVED : FLAGS_HW};
 	cg_imm(c, 1, pc);
 	for (size_t k = 0; k < len; k += 8) {
 		unsigned n = len - k >= 8 ? 8 : len - k >= 4 ? 4 : 1;
@@ -656,7 +664,7 @@ static struct frag *translate(struct translator *tr, uint64_t pc, struct build *
 	f->arena = b->arena;
 	f->entry = cg_va(b->c);
 	f->live = b->live[0];
-	b->st = (struct state){0, FLAGS_HW};
+	b->st = (struct state){.spilled = HOME_BIT, .flags = FLAGS_HW};
 	if (b->changing) {
 		/* boundary 0 is behind the check, where the state is whole again */
 		emit_code_check(b, pc, len);
@@ -806,7 +814,7 @@ static uint64_t emit_stub(struct cg *c, const struct frag *f, bool saved, const 
 	cg_jmp(c, rt_va(f->arena, other));
 	cg_here8(c, meant);
 	if (saved && f->live)
-		emit_restore_flags(c, true);
+		emit_restore_flags(c, RAX_FREE);
 	cg_load_gs(c, 1, T_SLOT(1));
 	cg_load_gs(c, 0, T_SLOT(0));
 	cg_jmp(c, f->entry);
@@ -825,7 +833,7 @@ void tr_add_indirect(struct translator *tr, struct frag *f)
 	uint64_t saved = emit_stub(c, f, true, rt_other_saved);
 	uint64_t direct = cg_va(c); /* the address has been compared already */
 	if (f->live)
-		emit_restore_flags(c, true);
+		emit_restore_flags(c, RAX_FREE);
 	cg_load_gs(c, 1, T_SLOT(1));
 	cg_load_gs(c, 0, T_SLOT(0));
 	cg_jmp(c, f->entry);

@@ -19,7 +19,8 @@
  * registers and flags are elsewhere there (struct finsn), so that the supervisor can rebuild the
  * program's registers at any instruction boundary and at any faulting access.
  *
- * Main entry of a fragment: all program state in the registers. A fragment that is the target of indirect
+ * Main entry of a fragment: all program state in the registers, except that r11 is in its slot (TR_HOME):
+ * most fragments need a scratch register, few use r11. The same holds at stops. A fragment that is the target of indirect
  * branches also gets stubs (tr_add_indirect) that are entered with rcx the target and rax free, the
  * program's in their slots, and flags in the processor or in T_FLAGS.
  */
@@ -34,6 +35,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#define TR_HOME_BIT (1u << 11)
 
 enum flags_state {
 	FLAGS_HW,    /* in the processor (or dead) */
