@@ -260,7 +260,7 @@ finish() { # WHAT STATUS
 	want "$1" "$2"
 	sleep 0.2
 	# a zombie that nobody waits for is no program
-	[ -z "$victim" ] || ! grep -q '^State:[[:space:]]*[^ZX]' "/proc/$victim/status" 2>/dev/null ||
+	[ -z "$victim" ] || ! grep -Eq '^State:[[:space:]]+[^ZX[:space:]]' "/proc/$victim/status" 2>/dev/null ||
 		fail "$1: the program is still there"
 	replays "$1" t.deja
 }

@@ -16,7 +16,7 @@ local function step(g)
   end
   return new
 end
-for _ = 1, 20 do grid = step(grid) end
+for _ = 1, 8 do grid = step(grid) end
 for y = 1, 3 do
   local row = {}
   for x = 1, N do row[x] = grid[y][x] and "#" or "." end

@@ -5,7 +5,7 @@ import json
 import re
 import sqlite3
 
-rows = [{"n": i, "name": "item %d" % i, "share": i / 7} for i in range(300)]
+rows = [{"n": i, "name": "item %d" % i, "share": i / 7} for i in range(120)]
 text = json.dumps(rows)
 assert json.loads(text) == rows
 words = re.findall(r"item (\d+[02468])\b", text)

@@ -1,7 +1,6 @@
-# Hashes, regular expressions, sorting, formats, big numbers.
+# Hashes, regular expressions, sorting, formats.
 use strict;
 use warnings;
-use Math::BigInt;
 my (%seen, $total);
 open my $in, '<', 'text' or die "text: $!";
 while (<$in>) {
@@ -12,6 +11,6 @@ while (<$in>) {
 }
 my @top = sort { $seen{$b} <=> $seen{$a} || $a cmp $b } keys %seen;
 printf "%-12s %5d\n", $_, $seen{$_} for @top[0 .. 5];
-print "total $total, ", Math::BigInt->new(2)->bpow(300), "\n";
+print "total $total, ", 2 ** 300, "\n";
 print join(',', map { sprintf '%.4f', sqrt } 1 .. 6), "\n";
 print scalar reverse('elbaemit'), ' ', eval { die "caught\n" } || $@;
