@@ -88,8 +88,11 @@ void signals_put_aside(struct sup *s, const siginfo_t *info)
 	s->pending[s->n_pending++] = *info;
 }
 
-static void record_signal(struct sup *s, const siginfo_t *info, const struct dj_regs *regs)
+/* `sp`: what the kernel wrote for a handler lies there and up to `top`. */
+static void record_signal(struct sup *s, const siginfo_t *info, const struct dj_regs *regs, uint64_t sp,
+			  uint64_t top)
 {
+	uint8_t frame[DJ_CODE_MAX];
 	struct dj_record r = {.kind = DJ_REC_SIGNAL, .steps = s->steps, .signo = (uint32_t)info->si_signo};
 	_Static_assert(sizeof(siginfo_t) == sizeof r.siginfo, "siginfo is 128 bytes");
 	memcpy(r.siginfo, info, sizeof r.siginfo);
@@ -98,6 +101,11 @@ static void record_signal(struct sup *s, const siginfo_t *info, const struct dj_
 	if (regs) {
 		r.mask = DJ_REG_ALL & ~DJ_REG_SEGS;
 		r.regs = *regs;
+		/* above an alternate stack's frame comes what else is there: as true */
+		r.addr = sp;
+		r.length = tracee_read(s, sp, frame,
+				       top > sp && top - sp < sizeof frame ? top - sp : sizeof frame);
+		r.bytes = frame;
 	}
 	ring_record(s, &r);
 	s->in_rep = false;
@@ -126,7 +134,7 @@ static void deliver(struct sup *s, siginfo_t *info, uint64_t after)
 
 	if (d != CAUGHT) {
 		sup_digest(s, true);
-		record_signal(s, info, NULL);
+		record_signal(s, info, NULL, 0, 0);
 		tracee_setregs(s, &r);
 		int status;
 		ptrace(PTRACE_CONT, s->pid, NULL, (void *)(long)sig);
@@ -191,12 +199,13 @@ static void deliver(struct sup *s, siginfo_t *info, uint64_t after)
 	s->regs = h;
 	struct dj_regs full;
 	tracee_full_regs(s, &full);
+	uint64_t top = before.rsp - 128; /* the kernel leaves the red zone alone */
 	if (s->in_rep) {
 		s->regs.rcx = before.rcx;
-		record_signal(s, info, &full);
+		record_signal(s, info, &full, h.rsp, top);
 		s->regs = h;
 	} else {
-		record_signal(s, info, &full);
+		record_signal(s, info, &full, h.rsp, top);
 	}
 }
 

@@ -409,9 +409,20 @@ static char *cpu_name(void)
 	return name;
 }
 
+static ssize_t read_proc(pid_t pid, const char *name, void *buf, size_t size)
+{
+	char path[64];
+	snprintf(path, sizeof path, "/proc/%d/%s", pid, name);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd >= 0 ? read(fd, buf, size) : -1;
+	if (fd >= 0)
+		close(fd);
+	return n;
+}
+
 static struct dj_writer *create_trace(struct sup *s, char *const argv[], char *const envp[])
 {
-	char link[64], exe[4096] = "", cwd[4096] = "", machine[512];
+	char link[64], exe[4096] = "", cwd[4096] = "", machine[512], comm[64];
 	uint8_t auxv[4096];
 	struct utsname u;
 	struct timespec now;
@@ -422,11 +433,10 @@ static struct dj_writer *create_trace(struct sup *s, char *const argv[], char *c
 	exe[n > 0 ? n : 0] = 0;
 	if (!getcwd(cwd, sizeof cwd))
 		cwd[0] = 0;
-	snprintf(link, sizeof link, "/proc/%d/auxv", s->pid);
-	int fd = open(link, O_RDONLY | O_CLOEXEC);
-	ssize_t aux = fd >= 0 ? read(fd, auxv, sizeof auxv) : 0;
-	if (fd >= 0)
-		close(fd);
+	ssize_t aux = read_proc(s->pid, "auxv", auxv, sizeof auxv);
+	n = read_proc(s->pid, "comm", comm, sizeof comm - 1);
+	comm[n > 0 ? n : 0] = 0;
+	comm[strcspn(comm, "\n")] = 0;
 	clock_gettime(CLOCK_REALTIME, &now);
 	struct dj_trace_meta meta = {
 		.predict = s->opt.predict,
@@ -447,7 +457,7 @@ static struct dj_writer *create_trace(struct sup *s, char *const argv[], char *c
 		.auxv_len = aux > 0 ? (size_t)aux : 0,
 	};
 	struct dj_writer *w = dj_writer_create(s->opt.output, &meta, s->err);
-	if (w && dj_writer_thread(w, s->pid, argv[0], s->err)) {
+	if (w && dj_writer_thread(w, s->pid, comm, s->err)) {
 		dj_writer_close(w, NULL, NULL);
 		w = NULL;
 	}

@@ -251,12 +251,20 @@ static void emit_stop(struct cg *c, uint32_t number)
 
 /* ---- exits ------------------------------------------------------------------------- */
 
-/* Add `n` to the step count through the home register, which is free; flags are kept. */
-static void emit_steps(struct cg *c, unsigned n)
+/* Add `n` to the step count: shortest if flags need not be kept, else through the home register. */
+static void emit_steps(struct cg *c, unsigned n, bool keep_flags)
 {
 	struct ea m = ea_gs(T_STEPS), plus = ea_base(HOME, (int32_t)n);
 	if (!n)
 		return;
+	if (!keep_flags) {
+		cg_rm(c, 8, n < 128 ? 0x83 : 0x81, 0, &m, n < 128 ? 1 : 4);
+		if (n < 128)
+			cg8(c, (uint8_t)n);
+		else
+			cg32(c, n);
+		return;
+	}
 	cg_load(c, HOME, &m);
 	cg_rm(c, 8, 0x8d, HOME, &plus, 0);
 	cg_store(c, HOME, &m);
@@ -272,7 +280,7 @@ static void home_to_slot(struct cg *c, const struct state *st)
 static void emit_leave(struct cg *c, const struct state *st, unsigned executed, uint32_t live)
 {
 	home_to_slot(c, st);
-	emit_steps(c, executed);
+	emit_steps(c, executed, live && st->flags != FLAGS_SAVED);
 	if (st->flags == FLAGS_SAVED && live)
 		emit_restore_flags(c, st->spilled & 1 ? RAX_FREE : RAX_TO_HOME);
 	for (unsigned r = 0; r < 16; r++)
@@ -361,7 +369,7 @@ void b_exit_indirect(struct build *b, unsigned executed)
 	DJ_ASSERT(b->st.spilled & 2, "indirect exit without rcx spilled");
 	bool hw = b->st.flags != FLAGS_SAVED;
 	home_to_slot(c, &b->st);
-	emit_steps(c, executed);
+	emit_steps(c, executed, hw);
 	for (unsigned r = 2; r < 16; r++)
 		if (r != HOME && b->st.spilled & 1u << r)
 			cg_load_gs(c, r, T_SLOT((int)r));
