@@ -107,6 +107,11 @@ static void print_fields(const struct dj_record *rec)
 		printf(" signo=%u siginfo=", rec->signo);
 		print_hex(rec->siginfo, sizeof(rec->siginfo));
 		print_regs(rec);
+		if (rec->length) {
+			print_range(rec);
+			printf(" bytes=");
+			print_hex(rec->bytes, rec->length);
+		}
 		break;
 	case DJ_REC_MAP:
 		print_range(rec);

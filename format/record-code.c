@@ -34,7 +34,7 @@ static const uint32_t fields[DJ_REC_KINDS] = {
 	[DJ_REC_EFFECTS] = F_WHY | F_INSN | F_REGS,
 	[DJ_REC_SYSCALL] = F_RESULT | F_R11,
 	[DJ_REC_REGS] = F_REGS,
-	[DJ_REC_SIGNAL] = F_SIGNO | F_SIGINFO | F_REGS,
+	[DJ_REC_SIGNAL] = F_ADDR | F_LENGTH | F_SIGNO | F_SIGINFO | F_REGS | F_BYTES,
 	[DJ_REC_MAP] = F_ADDR | F_LENGTH | F_PROT | F_FLAGS | F_MODULE | F_OFFSET | F_NAME,
 	[DJ_REC_UNMAP] = F_ADDR | F_LENGTH,
 	[DJ_REC_PROTECT] = F_ADDR | F_LENGTH | F_PROT,
@@ -114,7 +114,7 @@ void code_record(const struct dj_record *rec, struct code_state *s, uint8_t **he
 		p = put_name(p, rec->name);
 	if (f & F_BYTES64)
 		*data = put_bytes(*data, rec->bytes, DJ_LINE);
-	if (f & F_BYTES)
+	if (f & F_BYTES && rec->length)
 		*data = put_bytes(*data, rec->bytes, rec->length);
 	*head = p;
 }

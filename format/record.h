@@ -25,6 +25,9 @@
  *            a handler, `mask`/`regs` give the registers at the handler's first
  *            instruction; for a fatal signal mask is 0 and EXIT follows. A synchronous
  *            fault arrives before its instruction counts. No step. An ordered event.
+ *            The kernel's frame for the handler is the `length` `bytes` at `addr` (as much of
+ *            it as fits, perhaps nothing): memory for people to look at, of which the shadow
+ *            knows nothing.
  *   MAP      The range [addr, addr+length) became mapped: prot, flags (mmap's), module
  *            number or -1, and the offset within the module; `name` for display.
  *   UNMAP, PROTECT   The range was unmapped, or its protection changed to `prot`.
@@ -78,7 +81,7 @@ struct dj_record {
 	uint64_t steps;
 	uint64_t rep;
 	uint8_t ordinal;
-	uint64_t addr, length; /* IMPORT, MAP, UNMAP, PROTECT, CODE */
+	uint64_t addr, length; /* IMPORT, MAP, UNMAP, PROTECT, CODE, SIGNAL */
 	uint32_t prot, flags;  /* MAP, PROTECT */
 	int32_t module;	       /* MAP: index into the trace's modules, or -1 */
 	uint64_t offset;       /* MAP */
@@ -91,7 +94,7 @@ struct dj_record {
 	uint8_t insn_len;
 	uint64_t digest;      /* DIGEST */
 	int32_t pid, status;  /* FORK, EXIT */
-	const uint8_t *bytes; /* IMPORT (64), CODE (length): borrowed, see reader/writer */
+	const uint8_t *bytes; /* IMPORT (64), CODE, SIGNAL (length): borrowed, see reader/writer */
 	const char *name;     /* MAP, END, EXEC: borrowed, NUL-terminated, or NULL */
 	struct dj_regs regs;  /* EFFECTS, REGS, SIGNAL: the parts in `mask` */
 };

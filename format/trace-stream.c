@@ -139,8 +139,9 @@ int dj_writer_record(struct dj_writer *w, int32_t tid, const struct dj_record *r
 	DJ_ASSERT(rec->kind > 0 && rec->kind < DJ_REC_KINDS, "record kind %d", rec->kind);
 	DJ_ASSERT(rec->kind != DJ_REC_IMPORT || rec->addr % DJ_LINE == 0, "import of %#llx",
 		  (unsigned long long)rec->addr);
-	DJ_ASSERT(rec->kind != DJ_REC_CODE || rec->length <= DJ_CODE_MAX, "code of %llu bytes",
-		  (unsigned long long)rec->length);
+	DJ_ASSERT((rec->kind != DJ_REC_CODE && rec->kind != DJ_REC_SIGNAL) ||
+			  rec->length <= DJ_CODE_MAX,
+		  "record with %llu bytes", (unsigned long long)rec->length);
 	if (prepare(w, s, rec->steps, err))
 		return -1;
 	code_record(rec, &s->code, &s->head, &s->data);

@@ -467,6 +467,22 @@ void memview_stale(struct memview *mv, uint64_t addr, uint64_t length)
 	}
 }
 
+void memview_learn(struct memview *mv, uint64_t addr, const uint8_t *bytes, uint64_t length)
+{
+	struct piece pc;
+
+	for (unsigned done = 0; next_piece(&pc, addr, (unsigned)length, &done);) {
+		struct view_page *p = get_page(mv, pc.addr >> 12);
+		const uint8_t *from = bytes + (pc.addr - addr);
+		note(mv, p);
+		if (!p->own && memcmp(mv->th->e->shadow + pc.index, from, pc.size))
+			make_own(mv, p);
+		mark_known(mv, p, &pc, false);
+		if (p->own)
+			memcpy(p->own + pc.addr % UNDO_PAGE, from, pc.size);
+	}
+}
+
 void memview_move(struct memview *mv, uint64_t from, uint64_t to, uint64_t length)
 {
 	uint64_t n = length >> 12;

@@ -83,6 +83,8 @@ void memview_after_store_slow(struct memview *mv, uint64_t addr, unsigned size,
 void memview_forget(struct memview *mv, uint64_t addr, uint64_t length);
 void memview_forget_all(struct memview *mv);
 void memview_stale(struct memview *mv, uint64_t addr, uint64_t length);
+/* The kernel wrote these bytes (a signal's frame); the shadow does not have them. */
+void memview_learn(struct memview *mv, uint64_t addr, const uint8_t *bytes, uint64_t length);
 /* What was known at `from` is known at `to` (mremap), before `from` is unmapped. */
 void memview_move(struct memview *mv, uint64_t from, uint64_t to, uint64_t length);
 void memview_syscall(struct memview *mv, const uint64_t *gpr, uint64_t result);

@@ -442,6 +442,8 @@ static enum thread_stop do_signal(struct thread *th, const struct dj_record *r)
 	struct emu *e = th->e;
 
 	flush_imports(th);
+	if (th->mem && r->length)
+		memview_learn(th->mem, r->addr, r->bytes, r->length);
 	if (r->mask) {
 		emu_set_regs(e, &r->regs, r->mask);
 		e->in_rep = false;

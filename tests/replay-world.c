@@ -261,6 +261,15 @@ static void do_signal(struct world *w, struct world_pos *p, bool in_rep)
 	r.regs.gpr[DJ_RSP] -= 0x200;
 	r.rep = in_rep ? w->saved.gpr[DJ_RCX] : 0;
 	r.siginfo[0] = 10;
+	/* the kernel's frame, known without having been looked at */
+	uint8_t frame[0x200 - 128];
+	r.addr = r.regs.gpr[DJ_RSP];
+	r.length = rnd(w) % (sizeof(frame) + 1);
+	r.bytes = frame;
+	for (size_t i = 0; i < r.length; i++) {
+		*byte(w, r.addr + i) = frame[i] = (uint8_t)rnd(w);
+		see(w, r.addr + i, frame[i], false);
+	}
 	put_record(w, &r);
 	emu_set_regs(w->e, &r.regs, r.mask);
 	w->e->in_rep = false;

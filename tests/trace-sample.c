@@ -89,9 +89,10 @@ const struct dj_record *sample_next(struct sample_stream *s)
 	r->name = some_name(s);
 	if (r->kind == DJ_REC_IMPORT)
 		r->addr &= ~(uint64_t)(DJ_LINE - 1);
-	if (r->kind == DJ_REC_CODE)
+	bool long_bytes = r->kind == DJ_REC_CODE || r->kind == DJ_REC_SIGNAL;
+	if (long_bytes)
 		r->length %= sample_random(&s->rng) % 8 ? 64 : DJ_CODE_MAX + 1;
-	sample_fill(&s->rng, s->bytes, r->kind == DJ_REC_CODE ? r->length : DJ_LINE);
+	sample_fill(&s->rng, s->bytes, long_bytes ? r->length : DJ_LINE);
 	r->bytes = s->bytes;
 	return r;
 }
@@ -120,7 +121,9 @@ bool sample_equal(const struct dj_record *a, const struct dj_record *b)
 	case DJ_REC_REGS:
 		break;
 	case DJ_REC_SIGNAL:
-		if (a->signo != b->signo || memcmp(a->siginfo, b->siginfo, sizeof(a->siginfo)))
+		if (a->signo != b->signo || memcmp(a->siginfo, b->siginfo, sizeof(a->siginfo)) ||
+		    a->addr != b->addr || a->length != b->length ||
+		    memcmp(a->bytes, b->bytes, a->length))
 			return false;
 		break;
 	case DJ_REC_MAP:
