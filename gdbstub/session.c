@@ -51,6 +51,18 @@ bool reply_error_text(struct session *s, const char *fmt, ...)
 	return true;
 }
 
+static void console_bytes(struct session *s, const void *bytes, size_t len)
+{
+	if (!s->link)
+		return;
+	struct textbuf b = { 0 };
+	textbuf_char(&b, 'O');
+	textbuf_hex(&b, bytes, len);
+	if (!b.failed)
+		link_send(s->link, b.p, b.len);
+	textbuf_free(&b);
+}
+
 void session_console(struct session *s, const char *fmt, ...)
 {
 	char text[600];
@@ -58,14 +70,13 @@ void session_console(struct session *s, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
-	if (!s->link)
-		return;
-	struct textbuf b = { 0 };
-	textbuf_char(&b, 'O');
-	textbuf_hex(&b, text, strlen(text));
-	if (!b.failed)
-		link_send(s->link, b.p, b.len);
-	textbuf_free(&b);
+	console_bytes(s, text, strlen(text));
+}
+
+/* What functions called by the debugger print. */
+static void copy_output(void *ctx, const void *bytes, size_t len)
+{
+	console_bytes(ctx, bytes, len);
 }
 
 /* ---- threads ---------------------------------------------------------------------- */
@@ -340,12 +351,14 @@ int session_init(struct session *s, struct replay *r, struct link *link, struct 
 	replay_report_signals(r, ~0ULL);
 	if (link)
 		replay_set_poll(r, poll_client, s);
+	replay_set_output(r, copy_output, s);
 	return 0;
 }
 
 void session_free(struct session *s)
 {
 	replay_set_poll(s->r, NULL, NULL);
+	replay_set_output(s->r, NULL, NULL);
 	for (size_t i = 0; i < SESSION_FILES; i++)
 		if (s->files[i].open && s->files[i].owned)
 			free((void *)s->files[i].bytes);

@@ -15,7 +15,7 @@ struct memview_watch {
 };
 
 /* memview.c */
-struct view_page *memview_page(struct memview *mv, uint64_t num);
+struct view_page *memview_page(const struct memview *mv, uint64_t num);
 enum memview_byte memview_state(const struct view_page *p, unsigned off);
 const uint8_t *memview_data(const struct memview *mv, const struct view_page *p);
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define SHADOW_PAGES (1u << 20)
+#define STACK_ROOM   (8u << 20) /* how far a stack grows, by the usual limit */
 
 /* An owner[] entry: two pages met here, so that nobody's data are in the shadow any more. */
 static struct view_page contested;
@@ -93,12 +94,12 @@ void memview_set_log(struct memview *mv, struct undo *log)
 
 /* ---- pages --------------------------------------------------------------------------- */
 
-static struct view_page **slot(struct memview *mv, uint64_t num)
+static struct view_page **slot(const struct memview *mv, uint64_t num)
 {
 	return &mv->hash[(num * 0x9e3779b97f4a7c15ULL >> 32) & (mv->hash_size - 1)];
 }
 
-struct view_page *memview_page(struct memview *mv, uint64_t num)
+struct view_page *memview_page(const struct memview *mv, uint64_t num)
 {
 	struct view_page *p = mv->tlb[num % VIEW_TLB];
 
@@ -521,6 +522,46 @@ const uint8_t *memview_data(const struct memview *mv, const struct view_page *p)
 	return mv->th->e->shadow + p->num % SHADOW_PAGES * UNDO_PAGE;
 }
 
+/* Whether the thread's stack pointer or an access of its is at or below addr, in its page or
+ * above `low`. */
+static bool stack_reached(const struct memview *mv, uint64_t addr, uint64_t low)
+{
+	uint64_t rsp = mv->th->e->cpu.gpr[DJ_RSP] - 128;
+
+	if (rsp >= low && rsp / UNDO_PAGE <= addr / UNDO_PAGE)
+		return true;
+	for (uint64_t n = addr / UNDO_PAGE; n >= low / UNDO_PAGE; n--)
+		if (memview_page(mv, n))
+			return true;
+	return false;
+}
+
+/* Zeros, where a stack has grown: the kernel maps what lies below a stack's mapping when it is
+ * first touched, which no record tells, and with it all between there and the mapping. */
+static size_t grown_stack(const struct memview *mv, uint64_t addr, uint8_t *buf, size_t len)
+{
+	const struct space *s = mv->th->space;
+	const struct space_map *m = NULL;
+	uint64_t low = 0;
+
+	for (size_t i = 0; i < s->nmaps && !m; i++) {
+		if (s->maps[i].end > addr)
+			m = &s->maps[i];
+		else
+			low = s->maps[i].end;
+	}
+	if (!m || m->start <= addr || strcmp(m->name, "[stack]") != 0 || m->start < STACK_ROOM)
+		return 0;
+	if (low < m->start - STACK_ROOM)
+		low = m->start - STACK_ROOM;
+	if (addr < low || !stack_reached(mv, addr, low))
+		return 0;
+	if (len > m->start - addr)
+		len = m->start - addr;
+	memset(buf, 0, len);
+	return len;
+}
+
 /* Part of one page. */
 static size_t read_page(struct memview *mv, uint64_t addr, uint8_t *buf, size_t len)
 {
@@ -542,6 +583,8 @@ static size_t read_page(struct memview *mv, uint64_t addr, uint8_t *buf, size_t 
 			/* from here to the end of the wanted part in one go */
 			nfall = i + space_contents(mv->th->space, mv->th->trace, addr + i,
 						   fall + i, len - i);
+			if (nfall == i)
+				nfall += grown_stack(mv, addr + i, fall + i, len - i);
 			asked = true;
 		}
 		if (i >= nfall)

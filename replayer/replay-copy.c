@@ -23,9 +23,18 @@ int replay_fork_copy(struct replay *r, struct dj_error *err)
 	r->in_copy = true;
 	r->copy_end = th->end_steps;
 	thread_enter_copy(th);
+	th->answer = copycall_answer;
+	th->answer_ctx = r;
 	r->mv->copy = true;
 	th->e->hooks |= EMU_HOOK_IMPORT;
 	return 0;
+}
+
+void replay_set_output(struct replay *r, void (*output)(void *ctx, const void *bytes, size_t len),
+		       void *ctx)
+{
+	r->output = output;
+	r->output_ctx = ctx;
 }
 
 bool replay_in_copy(struct replay *r)

@@ -63,6 +63,8 @@ struct replay {
 	bool in_copy;
 	struct thread_pos copy_origin;
 	uint64_t copy_end;
+	void (*output)(void *ctx, const void *bytes, size_t len); /* of copies */
+	void *output_ctx;
 
 	struct lookahead look; /* from look_pos, if looked */
 	bool looked;
@@ -88,6 +90,8 @@ int replay_move(struct replay *r, const struct thread_pos *to, struct dj_error *
 int replay_move_back(struct replay *r, struct dj_error *err);
 /* Whether to stop running soon. */
 bool replay_interrupted(struct replay *r);
+/* replay-copycall.c; ctx is the replay */
+bool copycall_answer(void *ctx, uint64_t *result);
 void replay_to_pos(const struct replay *r, const struct thread_pos *p, struct replay_pos *pos);
 int replay_select(struct replay *r, size_t index, struct dj_error *err);
 

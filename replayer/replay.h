@@ -137,11 +137,15 @@ int32_t replay_thread(struct replay *r);
 
 /* ---- a throw-away copy ------------------------------------------------------------- */
 /* Fork the state at the current position into a copy in which registers and memory can be
- * written and code run forward by plain emulation (system calls fail with a message).
+ * written and code run forward by plain emulation (most system calls fail with a message;
+ * those that allocate memory work, and what is written to standard output or error goes to
+ * the function given to replay_set_output()).
  * Everything above then works on the copy until replay_discard(), which goes back to the
  * recorded history. */
 int replay_fork_copy(struct replay *r, struct dj_error *err);
 bool replay_in_copy(struct replay *r);
+void replay_set_output(struct replay *r, void (*output)(void *ctx, const void *bytes, size_t len),
+		       void *ctx);
 void replay_discard(struct replay *r);
 int replay_write(struct replay *r, uint64_t addr, const void *buf, size_t len);  /* copy only */
 int replay_set_regs(struct replay *r, const struct dj_regs *regs, uint64_t mask); /* copy only */

@@ -76,17 +76,36 @@ static enum thread_stop damaged(struct thread *th, const char *fmt, ...)
 	return THREAD_FAILED;
 }
 
+/* In a throw-away copy: a system call that someone answers, or its end. */
+static enum thread_stop copy_stuck(struct thread *th)
+{
+	struct emu *e = th->e;
+	struct insn in;
+	char insn[96], why[96];
+	uint64_t result;
+
+	if (emu_peek(e, &in) && (in.attr & INSN_A_SYSCALL)) {
+		if (th->answer && th->answer(th->answer_ctx, &result)) {
+			e->cpu.gpr[DJ_RAX] = result;
+			e->cpu.rip = e->cpu.gpr[DJ_RCX] = in.addr + in.len;
+			e->steps++;
+			return THREAD_LIMIT;
+		}
+		snprintf(why, sizeof(why), "there is no one to answer system call %" PRIu64,
+			 e->cpu.gpr[DJ_RAX]);
+	} else {
+		snprintf(why, sizeof(why), "%.95s", e->why);
+	}
+	here_text(th, insn, sizeof(insn));
+	dj_fail(&th->err, 1, "the throw-away copy cannot go on at 0x%" PRIx64 " (%s): %s",
+		e->cpu.rip, insn, why);
+	return THREAD_FAILED;
+}
+
 static enum thread_stop stuck(struct thread *th, enum emu_stop why)
 {
-	if (th->copy) {
-		char insn[96];
-		here_text(th, insn, sizeof(insn));
-		dj_fail(&th->err, 1, "the throw-away copy cannot go on at 0x%" PRIx64 " (%s): %s",
-			th->e->cpu.rip, insn,
-			!strncmp(insn, "syscall", 7) ? "system calls have no one to answer them"
-						     : th->e->why);
-		return THREAD_FAILED;
-	}
+	if (th->copy)
+		return copy_stuck(th);
 	switch (why) {
 	case EMU_STOP_UNKNOWN:
 		return diverged(th, "%s, and the trace has no record of it",

@@ -72,6 +72,9 @@ struct thread {
 	uint64_t end_steps;	      /* history reaches here */
 	bool ordered_fences;	      /* memory model 2: they are ordered events */
 	bool copy;		      /* a throw-away copy: no records any more */
+	/* in a copy: answer the system call at rip, if that can be done */
+	bool (*answer)(void *ctx, uint64_t *result);
+	void *answer_ctx;
 	uint64_t resume_steps;	      /* stop_at is not to stop here: it has been asked */
 	bool exited;		      /* EXIT was passed */
 	int32_t status;

@@ -32,6 +32,13 @@ __attribute__((noinline)) int depth(int n)
 	return depth(n - 1) + 1;
 }
 
+__attribute__((noinline)) int grow(int n)
+{
+	volatile char deep[5000];
+	deep[4000] = (char)n;
+	return n == 0 ? 0 : grow(n - 1) + deep[4000];
+}
+
 __attribute__((noinline)) static struct node *push(struct node *list, int value)
 {
 	struct node *n = malloc(sizeof *n);
@@ -65,7 +72,7 @@ int main(int argc, char **argv)
 	int total = 0;
 	for (int i = 1; i <= 5; i++)
 		total += square(i);
-	total += depth(4);
+	total += depth(4) + grow(30) - 465;
 	for (int i = 0; i < 4; i++)
 		list = push(list, i * 11);
 	double d = scale(3.0);
