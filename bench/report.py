@@ -92,6 +92,11 @@ class Result:
         yield judge("recording slowdown, geometric mean, at most 4x", mean, "%.2fx", mean and mean <= 4)
         worst = max(slow, default=None)
         yield judge("recording slowdown, none above 8x", worst, "%.2fx", worst and worst <= 8)
+        worked = self._column("cpu_slowdown")
+        mean = geomean(worked)
+        yield judge("the same by processor time, geometric mean", mean, "%.2fx", mean and mean <= 4)
+        worst = max(worked, default=None)
+        yield judge("the same by processor time, worst", worst, "%.2fx", worst and worst <= 8)
         bits = self._column("bits")
         average = statistics.fmean(bits) if bits else None
         yield judge("bits per instruction on average, at most 0.5", average, "%.4f",
@@ -128,6 +133,10 @@ class Result:
         return lines + [means]
 
     def _remarks(self):
+        busy = self._column("busy")
+        if busy and statistics.median(busy) > 1.15:
+            yield ("the machine was busy with other work: native runs took %.1f times their processor "
+                   "time; trust the columns by processor time" % statistics.median(busy))
         for row in self.rows:
             for kind in ("skipped", "error"):
                 if kind in row:
