@@ -86,8 +86,10 @@ static uint8_t *at_mem(struct trial *t, uint64_t addr)
 /* ---- making cases --------------------------------------------------------------------- */
 
 /* Random bytes that begin with the given opcode of a map (0 to 3), VEX-encoded or not. */
-static void encode(uint8_t *p, unsigned map, unsigned opcode, bool vex)
+static void encode(uint8_t *code, unsigned map, unsigned opcode, bool vex)
 {
+	uint8_t *p = code;
+
 	for (int i = 0; i < 20; i++)
 		p[i] = (uint8_t)rnd(256);
 	bool string = map == 0 && (opcode & 0xf4) == 0xa4;
@@ -115,7 +117,7 @@ static void encode(uint8_t *p, unsigned map, unsigned opcode, bool vex)
 	}
 	if (map == 0 && opcode == 0xc8)
 		p[2] = 0; /* enter, level 0 */
-	else if (map == 1 && opcode == 0x1e && p[-3] == 0xf3 && chance(50))
+	else if (map == 1 && opcode == 0x1e && p - code > 2 && p[-3] == 0xf3 && chance(50))
 		*p = 0xfa; /* endbr64 */
 	else if (chance(30))
 		*p |= 0xc0;
