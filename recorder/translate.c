@@ -2,6 +2,7 @@
  * The translator's frame: scanning a run of instructions, flag liveness, scratch registers, exits.
  * translate.h has the rules; translate-mem.c and translate-flow.c emit the instructions.
  */
+#include "format/regs.h"
 #include "recorder/translate-priv.h"
 
 #include <stdlib.h>
@@ -13,6 +14,19 @@ static uint32_t kills(const struct insn *in)
 {
 	return in->attr & (INSN_A_FLAGSCOND | INSN_A_REP) ? 0
 	       : in->flags_written & ~in->flags_undefined & ARITH;
+}
+
+/* Arithmetic flags that `in` really consumes. Of instructions that may leave flags as they were (shifts by
+ * a count of zero, REP CMPS without an iteration) the decoder says that they read what they may
+ * keep; that is not a use: whether they are live depends on what follows. */
+static uint32_t uses(const struct insn *in)
+{
+	uint32_t read = in->flags_read & ARITH;
+	if (in->attr & (INSN_A_FLAGSCOND | INSN_A_REP))
+		read &= ~in->flags_written;
+	if (in->id == INSN_RCL || in->id == INSN_RCR)
+		read |= DJ_FLAG_CF;
+	return read;
 }
 
 struct decoded *tr_decode(struct translator *tr, uint64_t pc)
@@ -48,7 +62,7 @@ static uint32_t flags_ahead(struct translator *tr, uint64_t pc, int depth)
 		const struct insn *in = &d->insn;
 		uint32_t attr = in->attr;
 		uint64_t target = (uint64_t)in->imm;
-		live |= in->flags_read & open;
+		live |= uses(in) & open;
 		if (attr & (INSN_A_SYSCALL | INSN_A_PRIV | INSN_A_NONDET | INSN_A_XSTATE))
 			return ARITH;
 		open &= ~kills(in);
@@ -409,7 +423,7 @@ void b_flags_for_op(struct build *b)
 	const struct insn *in = &b->insn[b->i];
 	if (b->st.flags != FLAGS_SAVED)
 		return;
-	uint32_t need = in->flags_read & ARITH;
+	uint32_t need = uses(in);
 	if (in->flags_written & ARITH)
 		need |= b->live[b->i + 1] & ~kills(in);
 	if (need)
@@ -552,7 +566,7 @@ static void scan(struct build *b, uint64_t pc)
 		if ((in->attr & INSN_A_BRANCH) && (in->attr & INSN_A_COND))
 			live |= tr_flags_live_at(b->tr, (uint64_t)in->imm, 1);
 		live &= ~kills(in);
-		live |= in->flags_read & ARITH;
+		live |= uses(in);
 		if (must_be_native(in))
 			live = ARITH;
 		b->live[i] = live;
