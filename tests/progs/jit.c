@@ -1,0 +1,84 @@
+/* Code made and changed at run time, for the end-to-end tests: in a page that is writable and executable
+ * all the time, in one that is switched by mprotect, and through a second, writable mapping of the same
+ * memory; code that changes itself; and code that is unmapped and mapped elsewhere. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+typedef int fn(int);
+
+/* lea eax, [rdi + imm]; ret */
+static void emit(uint8_t *p, int imm)
+{
+	p[0] = 0x8d;
+	p[1] = 0x87;
+	memcpy(p + 2, &imm, 4);
+	p[6] = 0xc3;
+}
+
+int main(void)
+{
+	long sum = 0;
+	uint8_t *rwx = mmap(NULL, 8192, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	for (int i = 0; i < 300; i++) {
+		emit(rwx + 64 * (i % 7), i);
+		for (int k = 0; k < 20; k++)
+			sum += ((fn *)(rwx + 64 * (i % 7)))(k);
+	}
+	printf("rwx %ld\n", sum);
+
+	uint8_t *wx = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	for (int i = 0; i < 30; i++) {
+		mprotect(wx, 4096, PROT_READ | PROT_WRITE);
+		emit(wx, 3 * i);
+		mprotect(wx, 4096, PROT_READ | PROT_EXEC);
+		for (int k = 0; k < 20; k++)
+			sum += ((fn *)wx)(k);
+	}
+	printf("switched %ld\n", sum);
+
+	int fd = memfd_create("code", 0);
+	if (ftruncate(fd, 4096))
+		return 1;
+	uint8_t *w = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	uint8_t *x = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_SHARED, fd, 0);
+	for (int i = 0; i < 50; i++) {
+		emit(w, 5 * i);
+		sum += ((fn *)x)(i);
+	}
+	printf("two views %ld\n", sum);
+
+	/* a function that patches its own next instruction:
+	 *   mov [rip+1], edi ; writes the immediate of the next one
+	 *   mov eax, imm32; ret */
+	static const uint8_t self[] = {0x89, 0x3d, 0x01, 0, 0, 0, 0xb8, 0, 0, 0, 0, 0xc3};
+	memcpy(rwx + 4096, self, sizeof self);
+	for (int i = 0; i < 50; i++)
+		sum += ((fn *)(rwx + 4096))(i * 7);
+	printf("itself %ld\n", sum);
+
+	munmap(wx, 4096);
+	for (int i = 0; i < 5; i++) {
+		uint8_t *n = mmap(wx, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+		emit(n, 1000 * i);
+		sum += ((fn *)n)(i);
+		munmap(n, 4096);
+	}
+	printf("mapped again %ld\n", sum);
+
+	for (int i = 0; i < 3; i++) {
+		void *h = dlopen("libm.so.6", RTLD_NOW);
+		double (*f)(double) = h ? (double (*)(double))dlsym(h, "cbrt") : NULL;
+		if (f)
+			printf("cbrt %.6f\n", f(27.0 + i));
+		if (h)
+			dlclose(h);
+	}
+	return 0;
+}
