@@ -31,6 +31,7 @@ struct ring {
 	bool busy[2]; /* job[i] is waiting or being written */
 	bool quit;
 	bool failed;
+	uint64_t reached; /* the latest position the records written imply */
 	struct dj_error err;
 };
 
@@ -47,6 +48,7 @@ static int write_part(struct ring *g, uint8_t *p, const uint8_t *end, uint64_t s
 		uint64_t w[6];
 		memcpy(w, p, 32);
 		uint64_t at = w[0] & 0xffffffffffffULL;
+		uint64_t after = at;
 		unsigned type = (unsigned)(w[0] >> 56), ordinal = (unsigned)(w[0] >> 48) & 0xff;
 		switch (type) {
 		case RING_IMPORT:
@@ -59,6 +61,7 @@ static int write_part(struct ring *g, uint8_t *p, const uint8_t *end, uint64_t s
 			struct dj_record r = {.kind = DJ_REC_SYSCALL, .steps = at, .result = w[1], .r11 = w[2]};
 			if (!rc)
 				rc = dj_writer_record(s->writer, s->pid, &r, &g->err);
+			after = at + 1;
 			p += RING_SMALL_SIZE;
 			break;
 		}
@@ -79,6 +82,7 @@ static int write_part(struct ring *g, uint8_t *p, const uint8_t *end, uint64_t s
 			}
 			if (!rc)
 				rc = dj_writer_record(s->writer, s->pid, &r, &g->err);
+			after = at + 1;
 			p += RING_TSC_SIZE;
 			break;
 		}
@@ -86,6 +90,8 @@ static int write_part(struct ring *g, uint8_t *p, const uint8_t *end, uint64_t s
 			struct own_record *o = (struct own_record *)(uintptr_t)w[1];
 			if (!rc)
 				rc = dj_writer_record(s->writer, s->pid, &o->rec, &g->err);
+			if (o->rec.kind == DJ_REC_SYSCALL || o->rec.kind == DJ_REC_EFFECTS)
+				after = at + 1;
 			free(o);
 			p += RING_SMALL_SIZE;
 			break;
@@ -94,6 +100,8 @@ static int write_part(struct ring *g, uint8_t *p, const uint8_t *end, uint64_t s
 			dj_broken(__FILE__, __LINE__, "ring record of type %u at offset %zu", type,
 				  (size_t)(p - g->half[0]));
 		}
+		if (after > g->reached)
+			g->reached = after;
 	}
 	if (!rc)
 		rc = dj_writer_flush(s->writer, s->pid, steps, &g->err);
@@ -203,6 +211,18 @@ void ring_record(struct sup *s, const struct dj_record *rec)
 	*tcb(s, T_HEAD) += RING_SMALL_SIZE;
 	if (*tcb(s, T_HEAD) >= *tcb(s, T_LIMIT))
 		ring_hand_over(s);
+}
+
+uint64_t ring_reached(struct sup *s)
+{
+	struct ring *g = s->ring;
+	ring_hand_over(s);
+	pthread_mutex_lock(&g->lock);
+	while (g->busy[0] || g->busy[1])
+		pthread_cond_wait(&g->done, &g->lock);
+	uint64_t reached = g->reached;
+	pthread_mutex_unlock(&g->lock);
+	return reached;
 }
 
 bool ring_failed(struct sup *s)

@@ -472,6 +472,9 @@ static void finish_trace(struct sup *s)
 		uint64_t steps = s->in_hand || s->ended ? s->steps : *tcb(s, T_STEPS);
 		if (steps < *tcb(s, T_STEPS))
 			steps = *tcb(s, T_STEPS);
+		uint64_t reached = ring_reached(s);
+		if (steps < reached)
+			steps = reached;
 		struct dj_record r = {.steps = steps};
 		if (s->ended) {
 			r.kind = DJ_REC_EXIT;

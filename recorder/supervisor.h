@@ -149,6 +149,9 @@ struct ring *ring_start(struct sup *s);
 void ring_hand_over(struct sup *s);
 /* Append a record of the supervisor's; copies what it borrows. */
 void ring_record(struct sup *s, const struct dj_record *rec);
+/* Write everything handed over or not; the latest position it implies: a thread killed inside a
+ * fragment has come further than T_STEPS says. */
+uint64_t ring_reached(struct sup *s);
 int ring_stop(struct sup *s); /* write everything; -1 if writing failed at any time */
 bool ring_failed(struct sup *s);
 
