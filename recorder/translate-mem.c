@@ -455,6 +455,109 @@ static bool store_once(const struct insn *in)
 	return false;
 }
 
+/* A load of a scalar into a vector register: zero-extended to 128 bits by the instruction, and just so by
+ * a movd or movq from the general register that was checked. */
+static bool scalar_load(const struct insn *in)
+{
+	switch (in->id) {
+	case INSN_MOVSD:
+	case INSN_MOVSS:
+	case INSN_MOVQ:
+	case INSN_MOVD:
+		return in->opnd[0].kind == OPND_VEC && in->nopnd == 2 && in->opnd[1].kind == OPND_MEM &&
+		       (in->mem_size == 4 || in->mem_size == 8);
+	}
+	return false;
+}
+
+/* A load of a whole vector register. */
+static bool whole_load(const struct insn *in)
+{
+	switch (in->id) {
+	case INSN_MOVDQU:
+	case INSN_MOVUPS:
+	case INSN_MOVUPD:
+	case INSN_LDDQU:
+		/* the legacy form of pxor wants its operand aligned */
+		return in->vex && in->opnd[0].kind == OPND_VEC;
+	case INSN_MOVDQA:
+	case INSN_MOVAPS:
+	case INSN_MOVAPD:
+		return in->opnd[0].kind == OPND_VEC;
+	}
+	return false;
+}
+
+/* Loads of vector registers that can be checked in less than eight bytes at a time. */
+static bool vector_load(struct build *b, const struct insn *in, const struct ea *mem, const struct ea *shadow)
+{
+	struct cg *c = b->c;
+	if (b->tr->predict == 2)
+		return false;
+	uint32_t avoid = (mem->base >= 0 ? 1u << mem->base : 0) | (mem->index >= 0 ? 1u << mem->index : 0);
+	if (scalar_load(in)) {
+		int s = b_scratch(b, avoid, false);
+		if (b->failed)
+			return true;
+		b_checked_load(b, in->mem_size, (unsigned)s, mem, shadow);
+		unsigned d = in->opnd[0].reg;
+		bool wide = in->mem_size == 8;
+		if (in->vex) { /* vmovd/vmovq xmm, r: VEX.128.66.0F.W0/W1 6E /r */
+			cg8(c, 0xc4);
+			cg8(c, (uint8_t)((d >= 8 ? 0 : 0x80) | 0x40 | (s >= 8 ? 0 : 0x20) | 1));
+			cg8(c, wide ? 0xf9 : 0x79);
+			cg8(c, 0x6e);
+			cg8(c, (uint8_t)(0xc0 | (d & 7) << 3 | (s & 7)));
+		} else {
+			cg8(c, 0x66);
+			cg_rr(c, wide ? 8 : 4, 0x0f6e, d, (unsigned)s);
+		}
+		return true;
+	}
+	if (!whole_load(in))
+		return false;
+	/* load; xor with the shadow; nothing left? then load from the shadow */
+	int s = b_scratch(b, avoid, false); /* for the import only */
+	if (b->failed)
+		return true;
+	b_clobber_flags(b, false);
+	b_mark_body(b);
+	unsigned d = in->opnd[0].reg;
+	cg_reencode(c, in, mem);
+	if (in->vex) {
+		/* vxorps d, d, gs:[m]: VEX.0F.WIG 57 /r, made from the load by its fields */
+		struct insn x = *in;
+		x.bytes[0] = 0xc4;
+		x.bytes[1] = (uint8_t)((d >= 8 ? 0 : 0x80) | 0x60 | 1);
+		x.bytes[2] = (uint8_t)((~d & 15) << 3 | (in->vex_l ? 4 : 0));
+		x.bytes[3] = 0x57;
+		x.vex = 3;
+		x.rex_off = 0;
+		x.opcode_off = 3;
+		x.modrm_off = 4;
+		x.opcode = 0x57;
+		cg_reencode(c, &x, shadow);
+		/* vptest d, d: VEX.66.0F38.WIG 17 /r */
+		cg8(c, 0xc4);
+		cg8(c, (uint8_t)((d >= 8 ? 0 : 0x80) | 0x40 | (d >= 8 ? 0 : 0x20) | 2));
+		cg8(c, (uint8_t)(0x79 | (in->vex_l ? 4 : 0)));
+		cg8(c, 0x17);
+	} else {
+		cg_rm(c, 4, 0x0f57, d, shadow, 0); /* xorps d, gs:[m] */
+		cg8(c, 0x66);
+		if (d >= 8)
+			cg8(c, 0x45);
+		cg_bytes(c, "\x0f\x38\x17", 3); /* ptest d, d */
+	}
+	cg8(c, (uint8_t)(0xc0 | (d & 7) << 3 | (d & 7)));
+	uint8_t *j = cg_jcc(c, 5, 0);
+	if (!c->overflow)
+		cg_patch32(j, c->delta, cg_va(b->cold));
+	cold_import(b, (unsigned)s, mem, shadow, in->mem_size, 0, cg_va(c), 0, rt_import);
+	cg_reencode(c, in, shadow);
+	return true;
+}
+
 /* Whether the instruction does the same with a general register in place of its memory operand. */
 static bool register_form(const struct insn *in, unsigned size)
 {
@@ -515,6 +618,8 @@ void b_memory(struct build *b)
 			load_to_register(b, in, &mem, &shadow);
 			return;
 		}
+		if (vector_load(b, in, &mem, &shadow))
+			return;
 		if (register_form(in, size)) {
 			/* the checked value is in a register: use it from there */
 			uint32_t avoid = (mem.base >= 0 ? 1u << mem.base : 0) |
