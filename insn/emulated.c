@@ -14,6 +14,8 @@
 static const uint16_t system_emulated[] = {
 	INSN_XSAVE, INSN_XSAVEC, INSN_XSAVEOPT, INSN_FXSAVE,
 	INSN_LDMXCSR, INSN_STMXCSR, INSN_VLDMXCSR, INSN_VSTMXCSR,
+	/* does nothing without user shadow stacks, which CPUID does not offer */
+	INSN_RDSSP,
 };
 
 static const uint16_t not_emulated[] = {

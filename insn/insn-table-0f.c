@@ -17,7 +17,7 @@ static const struct insn_row rows[] = {
 	R(0x1c, NP | MEM | REG(0), CLDEMOTE, N, NONE, NONE, NOACC, Ev)
 	R(0x1e, PF3 | MODRM(0xfa), ENDBR, N, NONE, NONE, 0)
 	R(0x1e, PF3 | MODRM(0xfb), ENDBR, N, NONE, NONE, 0)
-	R(0x1e, PF3 | RGS | REG(1), RDSSP, RW, NONE, NONE, INSN_A_NONDET | RA_CONDW, Ry)
+	R(0x1e, PF3 | RGS | REG(1), RDSSP, RW, NONE, NONE, RA_CONDW, Ry)
 	RS(0x18, 8, ANY, NOP, N, NONE, NONE, NOACC, Ev)
 
 	R(0x05, ANY, SYSCALL, N, PUSHF, SYSCALL, INSN_A_SYSCALL)

@@ -257,6 +257,10 @@ void syscalls_do(struct sup *s)
 	}
 
 	case SYS_arch_prctl:
+		if (in.rdi >= 0x5001 && in.rdi <= 0x5005) { /* shadow stacks: not on this processor */
+			complete(s, (uint64_t)-EOPNOTSUPP);
+			return;
+		}
 		if (in.rdi == ARCH_SET_GS) {
 			if (in.rsi >= 0x7ffffffff000ULL) {
 				complete(s, (uint64_t)-EPERM);

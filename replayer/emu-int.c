@@ -80,6 +80,7 @@ static const struct {
 	uint16_t id;
 	emu_fn *fn;
 } simple[] = {
+	{ INSN_RDSSP, nothing },
 	{ INSN_NOP, nothing },	     { INSN_ENDBR, nothing },	 { INSN_PAUSE, nothing },
 	{ INSN_PREFETCH, nothing },  { INSN_CLFLUSH, nothing },	 { INSN_CLFLUSHOPT, nothing },
 	{ INSN_CLWB, nothing },	     { INSN_CLDEMOTE, nothing }, { INSN_MFENCE, nothing },
