@@ -71,6 +71,8 @@ struct session {
 	struct session_image *images; /* by steps, at least one */
 	size_t n_images;
 
+	uint64_t tls_modid_at; /* address of glibc's word on link maps, or 0: see tls.c */
+
 	struct session_file files[SESSION_FILES];
 };
 
@@ -159,6 +161,10 @@ struct session_command {
 extern const struct session_command session_queries[];
 /* The first row whose prefix begins the packet (which is then skipped), or NULL. */
 const struct session_command *session_find(const struct session_command *table, struct scan *a);
+
+/* tls.c */
+bool handle_symbol(struct session *s, struct scan *a);
+bool handle_tls_address(struct session *s, struct scan *a);
 
 /* xfer.c */
 bool handle_xfer(struct session *s, struct scan *a);

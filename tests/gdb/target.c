@@ -12,6 +12,7 @@ struct node {
 	struct node *next;
 };
 
+__thread int per_thread = 11;
 int counter;
 int seen;
 volatile long double ext = 1.5L;
@@ -76,6 +77,8 @@ int main(int argc, char **argv)
 	for (int i = 0; i < 4; i++)
 		list = push(list, i * 11);
 	double d = scale(3.0);
+	per_thread++;
+	errno = ERANGE;
 	strcpy(text, "written");
 	signal(SIGUSR1, on_signal);
 	raise(SIGUSR1);
