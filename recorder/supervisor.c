@@ -225,6 +225,18 @@ static void set_clock(bool on)
 	setitimer(ITIMER_REAL, &t, NULL);
 }
 
+/* SIGTERM and SIGHUP to deja are meant for the program, too: pass them on. (Those of the terminal's keys
+ * reach it by themselves.) */
+static volatile pid_t forward_to;
+
+static void on_termination(int sig)
+{
+	int saved = errno;
+	if (forward_to > 0)
+		kill(forward_to, sig);
+	errno = saved;
+}
+
 /* A thread that computes without ever coming to the ring or to us is interrupted after a while, so that
  * its digests and its progress get into the trace. One in a system call is left alone: some calls
  * show that they were interrupted. */
@@ -529,13 +541,15 @@ int record_program(const char *file, char *const argv[], char *const envp[], con
 	pthread_mutex_init(&s->writer_lock, NULL);
 
 	/* Terminal signals are meant for the program; it decides. */
-	struct sigaction ignore = {.sa_handler = SIG_IGN};
+	struct sigaction ignore = {.sa_handler = SIG_IGN}, pass_on = {.sa_handler = on_termination};
+	forward_to = 0;
 	for (int sig = 1; sig < 32; sig++)
 		if (sig == SIGALRM || sig == SIGINT || sig == SIGQUIT || sig == SIGTERM || sig == SIGHUP || sig == SIGPIPE)
-			sigaction(sig, sig == SIGTERM ? NULL : &ignore, &s->inherited[sig]);
+			sigaction(sig, sig == SIGTERM || sig == SIGHUP ? &pass_on : &ignore, &s->inherited[sig]);
 
 	int rc = start(s, file, argv, envp);
 	if (!rc) {
+		forward_to = s->pid;
 		s->memfd = memfd_create("deja", MFD_CLOEXEC);
 		if (s->memfd < 0)
 			rc = dj_fail_errno(err, 1, "cannot make the shared area");
@@ -554,6 +568,7 @@ int record_program(const char *file, char *const argv[], char *const envp[], con
 		while (waitpid(s->pid, &st, __WALL) > 0 && WIFSTOPPED(st))
 			;
 	}
+	forward_to = 0;
 	finish_trace(s);
 	if (opt->verbose && s->tr) {
 		struct tr_stats st;
@@ -567,7 +582,7 @@ int record_program(const char *file, char *const argv[], char *const envp[], con
 	}
 	tr_free(s->tr);
 	for (int sig = 1; sig < 32; sig++)
-		if (sig == SIGALRM || sig == SIGINT || sig == SIGQUIT || sig == SIGHUP || sig == SIGPIPE)
+		if (sig == SIGALRM || sig == SIGINT || sig == SIGQUIT || sig == SIGTERM || sig == SIGHUP || sig == SIGPIPE)
 			sigaction(sig, &s->inherited[sig], NULL);
 	if (s->mem >= 0)
 		close(s->mem);
