@@ -10,6 +10,7 @@
 #include "recorder/supervisor.h"
 
 #include <cpuid.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
@@ -95,6 +96,37 @@ static unsigned why_native(const struct insn *in)
 	return DJ_WHY_UNEMULATED;
 }
 
+/* A long REP instruction traps at every iteration of a single step. Let it run to a hardware breakpoint
+ * behind it instead, if the machine has those. Returns false if that could not be had. */
+static bool run_to(struct sup *s, uint64_t end)
+{
+	const size_t dr = offsetof(struct user, u_debugreg);
+	if (ptrace(PTRACE_POKEUSER, s->pid, dr, end) ||
+	    ptrace(PTRACE_POKEUSER, s->pid, dr + 7 * sizeof(long), 1)) /* DR7: DR0 on execution */
+		return false;
+	bool there = false;
+	if (!tracee_setregs(s, &s->regs) && !ptrace(PTRACE_CONT, s->pid, NULL, NULL)) {
+		int status;
+		siginfo_t info;
+		struct user_regs_struct r;
+		memset(&info, 0, sizeof info);
+		if (tracee_wait(s, &status) || !WIFSTOPPED(status)) {
+			sup_end(s, status);
+			return true;
+		}
+		/* a signal, too, ends the run: the rest is stepped, which knows what to do with one */
+		if (!(status >> 16) && !ptrace(PTRACE_GETSIGINFO, s->pid, NULL, &info) && !tracee_getregs(s, &r)) {
+			there = WSTOPSIG(status) == SIGTRAP && info.si_code == TRAP_HWBKPT && r.rip == end;
+			bool sync = info.si_code > 0 && WSTOPSIG(status) != SIGTRAP;
+			if (!there && !sync)
+				signals_put_aside(s, &info);
+			s->regs = r;
+		}
+	}
+	ptrace(PTRACE_POKEUSER, s->pid, dr + 7 * sizeof(long), 0);
+	return there;
+}
+
 /* In hand: execute the instruction at s->regs.rip. */
 void native_insn(struct sup *s)
 {
@@ -131,7 +163,8 @@ void native_insn(struct sup *s)
 	uint64_t pc = s->regs.rip;
 	s->regs.gs_base = *tcb(s, T_GSBASE);
 	s->regs.orig_rax = (unsigned long long)-1;
-	for (;;) {
+	bool done = known && (in.attr & INSN_A_REP) && s->regs.rcx > 32 && run_to(s, pc + in.len);
+	while (!done && !s->ended) {
 		struct user_regs_struct r = s->regs;
 		siginfo_t info;
 		int status = tracee_step(s, &r, 0, &info);
@@ -157,6 +190,8 @@ void native_insn(struct sup *s)
 		if (!again)
 			break;
 	}
+	if (s->ended)
+		return;
 	*tcb(s, T_FSBASE) = s->regs.fs_base;
 	*tcb(s, T_GSBASE) = s->regs.gs_base;
 	tracee_full_regs(s, &after);

@@ -145,13 +145,13 @@ void b_check(struct build *b, const struct ea *mem, const struct ea *shadow, uns
 	for (unsigned k = 0; k < size;) {
 		unsigned w = size - k >= 8 ? 8 : size - k >= 4 ? 4 : size - k >= 2 ? 2 : 1;
 		struct ea m = ea_add(*mem, (int32_t)k), sh = ea_add(*shadow, (int32_t)k);
-		if (b->tr->predict == 2) { /* no prediction: every load is imported */
-			if (k == 0)
-				jumps[n++] = cg_jmp(b->c, 0);
-			k = size;
-			break;
-		}
 		cg_load_zx(b->c, w, (unsigned)s, &m);
+		if (b->tr->predict == 2) { /* no prediction: every load is imported */
+			k += w;
+			if (k == size)
+				jumps[n++] = cg_jmp(b->c, 0);
+			continue;
+		}
 		cg_cmp(b->c, w, (unsigned)s, &sh);
 		jumps[n++] = cg_jcc(b->c, 5, 0);
 		k += w;
@@ -170,10 +170,10 @@ static void load_to_register(struct build *b, const struct insn *in, const struc
 	b_clobber_flags(b, false);
 	b_mark_body(b);
 	uint8_t *j;
+	cg_reencode(b->c, in, mem);
 	if (b->tr->predict == 2) {
 		j = cg_jmp(b->c, 0);
 	} else {
-		cg_reencode(b->c, in, mem);
 		cg_cmp(b->c, size, d, shadow);
 		j = cg_jcc(b->c, 5, 0);
 	}
@@ -190,10 +190,10 @@ void b_checked_load(struct build *b, unsigned size, unsigned dst, const struct e
 	b_clobber_flags(b, false);
 	b_mark_body(b);
 	uint8_t *j;
+	cg_load_zx(b->c, size, dst, mem);
 	if (b->tr->predict == 2) {
 		j = cg_jmp(b->c, 0);
 	} else {
-		cg_load_zx(b->c, size, dst, mem);
 		cg_cmp(b->c, size, dst, shadow);
 		j = cg_jcc(b->c, 5, 0);
 	}
