@@ -1,7 +1,9 @@
 /*
- * replay-walk TRACE [N [SEED]]: N random positions of a recording; at each, stepi then
- * reverse-stepi, reverse-stepi then stepi, and coming from the other side must give
- * identical registers and stack memory. Prints what it did; exit status 1 if anything differs.
+ * replay-walk TRACE [N [SEED]]: N random positions of a recording. One replay that only ever
+ * goes forward keeps what it saw at each. Another starts at the end and must see the same at
+ * each of them, coming from the right; there, stepi then reverse-stepi, reverse-stepi then
+ * stepi, and going away and coming back must give identical registers and stack memory.
+ * Prints what it did; exit status 1 if anything differs.
  */
 #include "replayer/replay.h"
 
@@ -96,9 +98,59 @@ static unsigned both_sides(struct replay *r, uint64_t first, uint64_t last)
 	return compare(r, &here, "from the other side");
 }
 
+static int by_position(const void *a, const void *b)
+{
+	const struct state *x = a, *y = b;
+
+	return x->pos.steps < y->pos.steps ? -1 : x->pos.steps > y->pos.steps;
+}
+
+static struct replay *start(const char *path)
+{
+	struct dj_error err;
+	struct replay *r = replay_open(path, &err);
+
+	if (!r) {
+		fprintf(stderr, "%s\n", err.text);
+		exit(2);
+	}
+	replay_report_signals(r, 0);
+	return r;
+}
+
+static void seek(struct replay *r, const struct replay_pos *pos)
+{
+	struct dj_error err;
+
+	if (!replay_seek(r, pos, &err))
+		return;
+	printf("seek to %" PRIu64 ": %s\n", pos->steps, err.text);
+	exit(1);
+}
+
+/* In clusters, so that most moves are short ones. */
+static struct state *choose(unsigned n, const struct dj_thread_info *info)
+{
+	struct state *states = calloc(n, sizeof(*states));
+	uint64_t base = 0;
+
+	if (!states)
+		exit(2);
+	for (unsigned i = 0; i < n; i++) {
+		struct replay_pos *pos = &states[i].pos;
+		if (i % 50 == 0)
+			base = info->first_steps + rnd() % (info->last_steps - info->first_steps + 1);
+		pos->tid = info->tid;
+		pos->steps = base + rnd() % 20000;
+		if (pos->steps > info->last_steps)
+			pos->steps = info->last_steps;
+	}
+	qsort(states, n, sizeof(*states), by_position);
+	return states;
+}
+
 int main(int argc, char **argv)
 {
-	struct dj_error err = {0};
 	struct timespec t0, t1;
 	unsigned n = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 0) : 100, bad = 0;
 
@@ -108,36 +160,31 @@ int main(int argc, char **argv)
 	}
 	if (argc > 3)
 		random_state += strtoull(argv[3], NULL, 0) * 0x9e3779b97f4a7c15ULL;
-	struct replay *r = replay_open(argv[1], &err);
-	if (!r) {
-		fprintf(stderr, "%s\n", err.text);
-		return 2;
-	}
-	const struct dj_thread_info *info = dj_trace_thread(replay_trace(r), 0);
-	uint64_t first = info->first_steps, span = info->last_steps - first + 1;
-	replay_report_signals(r, 0);
 	clock_gettime(CLOCK_MONOTONIC, &t0);
-	/* in batches from the end to the start, so that most moves are short ones */
-	for (unsigned i = 0; i < n && bad < 10; i++) {
-		struct replay_pos pos = {.tid = info->tid};
-		unsigned near = i % 50;
-		static uint64_t base;
-		if (!near)
-			base = first + rnd() % span;
-		pos.steps = base + rnd() % 20000;
-		if (pos.steps > info->last_steps)
-			pos.steps = info->last_steps;
-		if (replay_seek(r, &pos, &err)) {
-			printf("seek to %" PRIu64 ": %s\n", pos.steps, err.text);
-			bad++;
-			break;
-		}
+
+	struct replay *r = start(argv[1]);
+	struct state *states = choose(n, dj_trace_thread(replay_trace(r), 0));
+	for (unsigned i = 0; i < n; i++) {
+		seek(r, &states[i].pos);
+		look(r, &states[i]);
+	}
+	replay_close(r);
+
+	r = start(argv[1]);
+	const struct dj_thread_info *info = dj_trace_thread(replay_trace(r), 0);
+	struct replay_pos end;
+	replay_end_pos(r, &end);
+	seek(r, &end);
+	for (unsigned i = n; i-- > 0 && bad < 10;) {
+		seek(r, &states[i].pos);
+		bad += compare(r, &states[i], "from the right");
 		bad += steps_there_and_back(r);
-		bad += both_sides(r, first, info->last_steps);
+		bad += both_sides(r, info->first_steps, info->last_steps);
 	}
 	clock_gettime(CLOCK_MONOTONIC, &t1);
 	printf("%u positions, %u differences, %.1f s\n", n, bad,
 	       (double)(t1.tv_sec - t0.tv_sec) + (double)(t1.tv_nsec - t0.tv_nsec) / 1e9);
 	replay_close(r);
+	free(states);
 	return bad != 0;
 }
