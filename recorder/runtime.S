@@ -75,8 +75,7 @@ rt_import:
 /*
  * Import for an atomic read-modify-write, which has already changed memory: as above, and then
  * the value it really consumed (T_SAVE(4), and T_SAVE(5) for 16 bytes) is put into the ring's
- * and the shadow's copy. Such an operand does not straddle lines (one that does is run
- * natively).
+ * and the shadow's copy. An operand that straddles lines takes two records.
  */
 rt_import_patch8:
 	mov	%rax, %gs:T_SAVE(0)
@@ -84,6 +83,11 @@ rt_import_patch8:
 	mov	%rdx, %gs:T_SAVE(2)
 	mov	%rsi, %gs:T_SAVE(3)
 	mov	%gs:T_IMP_ADDR, %rcx
+	movzbl	%gs:T_IMP_DESC, %edx
+	lea	-1(%rcx,%rdx), %rdx
+	xor	%rcx, %rdx
+	test	$-64, %rdx
+	jnz	20f
 	and	$-64, %rcx
 	mov	%gs:T_HEAD, %rax
 	movzwl	%gs:(T_IMP_DESC + 2), %esi
@@ -142,6 +146,66 @@ rt_import_patch8:
 	jmp	*%gs:T_IMP_RET
 5:	int3
 	.long	STOP_RING_FULL
+	jmp	3b
+
+	/* Straddling: both lines to the shadow, where they lie in a row (in the slack, too), the
+	 * value over them, and from there to the ring. rdx is the place of the line at hand. */
+20:	and	$-64, %rcx
+	mov	%ecx, %edx
+	.irp	k, 0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120
+	mov	\k(%rcx), %rsi
+	mov	%rsi, %gs:\k(%rdx)
+	.endr
+	mov	%gs:T_IMP_ADDR, %ecx
+	mov	%gs:T_SAVE(4), %rsi
+	movzbl	%gs:T_IMP_DESC, %eax
+	cmp	$2, %eax
+	je	22f
+	cmp	$4, %eax
+	je	24f
+	mov	%rsi, %gs:(%rcx)
+	jmp	29f
+22:	mov	%si, %gs:(%rcx)
+	jmp	29f
+24:	mov	%esi, %gs:(%rcx)
+29:	mov	%gs:T_HEAD, %rax
+	mov	%gs:T_IMP_ADDR, %rcx
+	and	$-64, %rcx
+	.rept	2
+	movzwl	%gs:(T_IMP_DESC + 2), %esi
+	add	%gs:T_STEPS, %rsi
+	mov	%rsi, (%rax)
+	movb	$0, 6(%rax)
+	movb	$RING_IMPORT, 7(%rax)
+	mov	%rcx, 8(%rax)
+	movq	$0, 16(%rax)
+	.irp	k, 0, 8, 16, 24, 32, 40, 48, 56
+	mov	%gs:\k(%rdx), %rsi
+	mov	%rsi, 24+\k(%rax)
+	.endr
+	add	$RING_IMPORT_SIZE, %rax
+	add	$64, %rcx
+	add	$64, %rdx
+	.endr
+	/* the line at index 0 is in two places */
+	cmp	$64, %edx
+	je	31f
+	cmp	$128, %edx
+	jne	32f
+	mov	$0x100000000, %rcx
+	.irp	k, 0, 8, 16, 24, 32, 40, 48, 56
+	mov	%gs:\k - 128(%rdx), %rsi
+	mov	%rsi, %gs:\k(%rcx)
+	.endr
+	jmp	32f
+31:	xor	%ecx, %ecx
+	.irp	k, 0, 8, 16, 24, 32, 40, 48, 56
+	mov	%gs:\k - 64(%rdx), %rsi
+	mov	%rsi, %gs:\k(%rcx)
+	.endr
+32:	mov	%rax, %gs:T_HEAD
+	cmp	%gs:T_LIMIT, %rax
+	jae	5b
 	jmp	3b
 
 /*
