@@ -472,9 +472,25 @@ static void plain(struct build *b)
 	cg_bytes(b->c, in->bytes, in->len);
 }
 
+/* Whether a LOCK prefix is in order here (SDM vol. 2A, LOCK); elsewhere it is an invalid opcode. */
+static bool lockable(const struct insn *in)
+{
+	if (!in->has_mem || !(in->mem_access & INSN_W))
+		return false;
+	switch (in->id) {
+	case INSN_ADD: case INSN_OR: case INSN_ADC: case INSN_SBB: case INSN_AND: case INSN_SUB: case INSN_XOR:
+	case INSN_INC: case INSN_DEC: case INSN_NEG: case INSN_NOT: case INSN_BTS: case INSN_BTR: case INSN_BTC:
+	case INSN_XADD: case INSN_XCHG: case INSN_CMPXCHG: case INSN_CMPXCHG8B: case INSN_CMPXCHG16B:
+		return true;
+	}
+	return false;
+}
+
 /* Instructions that always go through the supervisor. */
 static bool must_be_native(const struct insn *in)
 {
+	if (in->lock && !lockable(in))
+		return true; /* faults */
 	if (in->id == INSN_RDTSC || in->id == INSN_RDTSCP)
 		return false;
 	if (in->id == INSN_SYSCALL)
