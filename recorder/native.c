@@ -163,6 +163,13 @@ void native_insn(struct sup *s)
 	uint64_t pc = s->regs.rip;
 	s->regs.gs_base = *tcb(s, T_GSBASE);
 	s->regs.orig_rax = (unsigned long long)-1;
+	/* The program's XCR0 has x87, SSE and AVX only (see the translator's xsave). */
+	bool masked = known && (in.attr & INSN_A_XSTATE) && (in.gpr_read & 5) == 5;
+	uint64_t rax = s->regs.rax, rdx = s->regs.rdx;
+	if (masked) {
+		s->regs.rax &= 7;
+		s->regs.rdx = 0;
+	}
 	bool done = known && (in.attr & INSN_A_REP) && s->regs.rcx > 32 && run_to(s, pc + in.len);
 	while (!done && !s->ended) {
 		struct user_regs_struct r = s->regs;
@@ -181,6 +188,15 @@ void native_insn(struct sup *s)
 				return;
 			}
 			s->regs = r;
+			if (masked) {
+				s->regs.rax = rax;
+				s->regs.rdx = rdx;
+			}
+			if (sig == SIGTRAP && r.rip != pc) {
+				/* int3: a trap, the instruction is done */
+				tracee_full_regs(s, &after);
+				sup_effects(s, &before, &after, code, known ? in.len : 0, DJ_WHY_FAULTING);
+			}
 			signals_deliver(s, &info);
 			return;
 		}
@@ -192,6 +208,10 @@ void native_insn(struct sup *s)
 	}
 	if (s->ended)
 		return;
+	if (masked) {
+		s->regs.rax = rax;
+		s->regs.rdx = rdx;
+	}
 	*tcb(s, T_FSBASE) = s->regs.fs_base;
 	*tcb(s, T_GSBASE) = s->regs.gs_base;
 	tracee_full_regs(s, &after);

@@ -236,7 +236,8 @@ rt_probe:
 	je	2f
 	inc	%eax
 	jmp	1b
-3:	jmp	*%gs:T_VALUES(,%rax,8)
+3:	jrcxz	2f			/* address 0 looks like an empty place */
+	jmp	*%gs:T_VALUES(,%rax,8)
 2:	int3
 	.long	STOP_IBL_MISS
 

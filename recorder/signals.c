@@ -133,7 +133,8 @@ static void deliver(struct sup *s, siginfo_t *info, uint64_t after)
 	ptrace(PTRACE_SETSIGINFO, s->pid, NULL, info);
 
 	if (d != CAUGHT) {
-		sup_digest(s, true);
+		if (!after) /* in a system call rax is not the program's */
+			sup_digest(s, true);
 		record_signal(s, info, NULL, 0, 0);
 		tracee_setregs(s, &r);
 		int status;

@@ -339,6 +339,14 @@ struct child_report {
 	int where; /* 1 exec, 2 ptrace */
 };
 
+/* Signals that deja treats differently while it records; the program starts with them as they were. A
+ * file-size limit shows as an error of the write, not as a signal. */
+static const struct { int sig; void (*handler)(int); } ours[] = {
+	{SIGINT, SIG_IGN}, {SIGQUIT, SIG_IGN}, {SIGPIPE, SIG_IGN}, {SIGALRM, SIG_IGN}, {SIGXFSZ, SIG_IGN},
+	{SIGTERM, on_termination}, {SIGHUP, on_termination},
+};
+#define N_OURS (sizeof ours / sizeof *ours)
+
 /* Fork; the child waits to be traced, then becomes the program. */
 static int start(struct sup *s, const char *file, char *const argv[], char *const envp[])
 {
@@ -352,9 +360,8 @@ static int start(struct sup *s, const char *file, char *const argv[], char *cons
 		char c;
 		struct child_report rep = {0, 1};
 		close(go[1]);
-		for (int sig = 1; sig < 32; sig++)
-			if (sig == SIGALRM || sig == SIGINT || sig == SIGQUIT || sig == SIGTERM || sig == SIGHUP || sig == SIGPIPE)
-				sigaction(sig, &s->inherited[sig], NULL);
+		for (size_t i = 0; i < N_OURS; i++)
+			sigaction(ours[i].sig, &s->inherited[ours[i].sig], NULL);
 		if (read(go[0], &c, 1) == 1) {
 			execve(file, argv, envp);
 			rep.error = errno;
@@ -541,11 +548,11 @@ int record_program(const char *file, char *const argv[], char *const envp[], con
 	pthread_mutex_init(&s->writer_lock, NULL);
 
 	/* Terminal signals are meant for the program; it decides. */
-	struct sigaction ignore = {.sa_handler = SIG_IGN}, pass_on = {.sa_handler = on_termination};
 	forward_to = 0;
-	for (int sig = 1; sig < 32; sig++)
-		if (sig == SIGALRM || sig == SIGINT || sig == SIGQUIT || sig == SIGTERM || sig == SIGHUP || sig == SIGPIPE)
-			sigaction(sig, sig == SIGTERM || sig == SIGHUP ? &pass_on : &ignore, &s->inherited[sig]);
+	for (size_t i = 0; i < N_OURS; i++) {
+		struct sigaction sa = {.sa_handler = ours[i].handler};
+		sigaction(ours[i].sig, &sa, &s->inherited[ours[i].sig]);
+	}
 
 	int rc = start(s, file, argv, envp);
 	if (!rc) {
@@ -581,9 +588,8 @@ int record_program(const char *file, char *const argv[], char *const envp[], con
 			(unsigned long long)st.code_bytes, (unsigned long long)st.flushes);
 	}
 	tr_free(s->tr);
-	for (int sig = 1; sig < 32; sig++)
-		if (sig == SIGALRM || sig == SIGINT || sig == SIGQUIT || sig == SIGTERM || sig == SIGHUP || sig == SIGPIPE)
-			sigaction(sig, &s->inherited[sig], NULL);
+	for (size_t i = 0; i < N_OURS; i++)
+		sigaction(ours[i].sig, &s->inherited[ours[i].sig], NULL);
 	if (s->mem >= 0)
 		close(s->mem);
 	if (s->memfd >= 0)

@@ -576,6 +576,44 @@ static bool register_form(const struct insn *in, unsigned size)
 	return true;
 }
 
+/*
+ * fxsave and the xsave family: memory only; the shadow is left to heal by imports. The mask in
+ * edx:eax is cut down to the components the program knows of (XCR0 as it sees it): with more enabled
+ * in the processor the area would be larger than what the program has reserved.
+ */
+static void xsave(struct build *b, const struct insn *in, const struct ea *mem)
+{
+	struct cg *c = b->c;
+	if (in->id == INSN_FXSAVE) {
+		b_mark_body(b);
+		b->failed = !cg_reencode(c, in, mem);
+		return;
+	}
+	if (in->id != INSN_XSAVE && in->id != INSN_XSAVEC && in->id != INSN_XSAVEOPT) {
+		b->failed = true;
+		return;
+	}
+	if (mem->base == 0 || mem->base == 2 || mem->index == 0 || mem->index == 2) {
+		b->failed = true;
+		return;
+	}
+	b_clobber_flags(b, false);
+	bool rax = b->st.spilled & 1, rdx = b->st.spilled & 4;
+	DJ_ASSERT(!rax && !rdx, "xsave with its mask spilled");
+	b_spill(b, 0);
+	b_spill(b, 2);
+	cg_bytes(c, "\x83\xe0\x07\x31\xd2", 5); /* and eax, 7; xor edx, edx */
+	b_mark_body(b);
+	if (!cg_reencode(c, in, mem)) {
+		b->failed = true;
+		return;
+	}
+	b_reload(b, c, 0);
+	b_reload(b, c, 2);
+	b->st.spilled &= ~5u;
+	b->st.clean |= 5u;
+}
+
 void b_memory(struct build *b)
 {
 	const struct insn *in = &b->insn[b->i];
@@ -589,14 +627,7 @@ void b_memory(struct build *b)
 		return;
 	}
 	if (in->attr & INSN_A_XSTATE) {
-		/* fxsave, xsave: memory only; the shadow is left to heal by imports */
-		b_flags_for_op(b);
-		b_mark_body(b);
-		if (in->mem_access & INSN_R || !cg_reencode(b->c, in, &mem))
-			b->failed = in->id != INSN_XSAVE && in->id != INSN_XSAVEC &&
-				    in->id != INSN_XSAVEOPT;
-		if (!b->failed && in->mem_access & INSN_R)
-			b->failed = !cg_reencode(b->c, in, &mem);
+		xsave(b, in, &mem);
 		return;
 	}
 	if (in->attr & INSN_A_ATOMIC) {
