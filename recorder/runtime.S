@@ -365,6 +365,15 @@ rt_movs\size\()_\rep:
 	jb	1f
 	cmp	$8, %r9d
 	jb	1f
+	/* across a multiple of 4 GiB each element has its own place, index 0 or the slack */
+	mov	%esi, %r9d
+	lea	(%r9,%rcx,\size), %r9
+	shr	$32, %r9
+	jnz	1f
+	mov	%edi, %r9d
+	lea	(%r9,%rcx,\size), %r9
+	shr	$32, %r9
+	jnz	1f
 	.p2align 4
 12:	HEAD
 	cmp	$(8 / \size), %rcx
