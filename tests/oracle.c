@@ -29,8 +29,7 @@ unsigned oracle_emu_loads;
 /* ---- the CPU ------------------------------------------------------------------------ */
 #ifdef __x86_64__
 
-#define STATE	   0x20001000UL
-#define LEAVE_CODE 14 /* jmp *0(%rip) and the address */
+#define STATE 0x20001000UL
 
 /* Offsets are repeated in the assembly below. */
 struct state {
@@ -51,7 +50,6 @@ _Static_assert(offsetof(struct state, host_fx) == 1280, "layout known to the ass
 #define AT(off) "(0x20001000+" STR(off) ")"
 
 void oracle_enter(void);
-void oracle_leave(void);
 
 /* clang-format off */
 __asm__(".text\n"
@@ -174,25 +172,17 @@ static void from_fx(struct dj_regs *r, const uint8_t *fx)
 	}
 }
 
-int oracle_cpu(const uint8_t *code, size_t n, const struct dj_regs *in, struct dj_regs *out,
-	       uint8_t *mem)
+int oracle_run(uint64_t entry, const struct dj_regs *in, struct dj_regs *out, uint8_t *mem)
 {
-	static const uint8_t jump[6] = {0xff, 0x25, 0, 0, 0, 0};
 	struct state *s = (struct state *)STATE;
-	uint8_t *at = (uint8_t *)ORACLE_CODE;
-	uint64_t leave = (uint64_t)(uintptr_t)oracle_leave;
 	int sig;
 
-	DJ_ASSERT(n + LEAVE_CODE <= 4096, "%zu bytes of code are too many", n);
 	cpu_setup();
-	memcpy(at, code, n);
-	memcpy(at + n, jump, sizeof(jump));
-	memcpy(at + n + sizeof(jump), &leave, 8);
 	memcpy((void *)ORACLE_MEM, mem, ORACLE_MEM_SIZE);
 	memcpy(s->gpr, in->gpr, sizeof(s->gpr));
 	memcpy(s->ymm, in->ymm, sizeof(s->ymm));
-	s->rflags = (in->rflags & (DJ_FLAGS_ARITH | DJ_FLAG_DF)) | 0x202;
-	s->entry = ORACLE_CODE;
+	s->rflags = (in->rflags & (DJ_FLAGS_ARITH | DJ_FLAG_DF | ORACLE_TF)) | 0x202;
+	s->entry = entry;
 	to_fx(s->fx, in);
 
 	sig = sigsetjmp(back, 0);
@@ -208,9 +198,32 @@ int oracle_cpu(const uint8_t *code, size_t n, const struct dj_regs *in, struct d
 	memcpy(out->gpr, s->gpr, sizeof(s->gpr));
 	memcpy(out->ymm, s->ymm, sizeof(s->ymm));
 	out->rflags = s->rflags;
-	out->rip = ORACLE_CODE + n;
 	from_fx(out, s->fx);
 	return 0;
+}
+
+void oracle_put_leave(uint8_t *at)
+{
+	static const uint8_t jump[6] = {0xff, 0x25, 0, 0, 0, 0};
+	uint64_t leave = (uint64_t)(uintptr_t)oracle_leave;
+
+	memcpy(at, jump, sizeof(jump));
+	memcpy(at + sizeof(jump), &leave, 8);
+}
+
+int oracle_cpu(const uint8_t *code, size_t n, const struct dj_regs *in, struct dj_regs *out,
+	       uint8_t *mem)
+{
+	uint8_t *at = (uint8_t *)ORACLE_CODE;
+
+	DJ_ASSERT(n + ORACLE_LEAVE <= 4096, "%zu bytes of code are too many", n);
+	cpu_setup();
+	memcpy(at, code, n);
+	oracle_put_leave(at + n);
+	int sig = oracle_run(ORACLE_CODE, in, out, mem);
+	if (!sig)
+		out->rip = ORACLE_CODE + n;
+	return sig;
 }
 
 #else
@@ -225,6 +238,21 @@ int oracle_cpu(const uint8_t *code, size_t n, const struct dj_regs *in, struct d
 {
 	(void)code, (void)n, (void)in, (void)out, (void)mem;
 	return SIGILL;
+}
+
+int oracle_run(uint64_t entry, const struct dj_regs *in, struct dj_regs *out, uint8_t *mem)
+{
+	(void)entry, (void)in, (void)out, (void)mem;
+	return SIGILL;
+}
+
+void oracle_put_leave(uint8_t *at)
+{
+	(void)at;
+}
+
+void oracle_leave(void)
+{
 }
 
 #endif

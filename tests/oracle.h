@@ -27,6 +27,15 @@ bool oracle_available(void);
 int oracle_cpu(const uint8_t *code, size_t n, const struct dj_regs *in, struct dj_regs *out,
 	       uint8_t *mem);
 
+/* The parts of it: run what is at `entry` until it goes to oracle_leave with its registers in place.
+ * Flags may have TF set. A signal handler may be replaced once something was run. Code that ends by
+ * itself ends with what oracle_put_leave() writes. */
+#define ORACLE_TF    0x100u
+#define ORACLE_LEAVE 14 /* bytes: jmp *0(%rip) and the address */
+int oracle_run(uint64_t entry, const struct dj_regs *in, struct dj_regs *out, uint8_t *mem);
+void oracle_put_leave(uint8_t *at);
+void oracle_leave(void);
+
 /* The same in the emulator. Returns 0, or -1 if an instruction is not bound or raised. Instructions
  * are decoded and bound with the emu_bind_* functions directly. */
 int oracle_emu(const uint8_t *code, size_t n, const struct dj_regs *in, struct dj_regs *out,
