@@ -21,7 +21,7 @@ static void show_progress(uint64_t done, uint64_t total)
 	fflush(stderr);
 }
 
-static int print_result(const struct replay_verify_result *res)
+static int print_result(const struct replay_verify_result *res, bool damaged)
 {
 	double rate = res->seconds > 0 ? (double)res->instructions / res->seconds : 0;
 
@@ -36,6 +36,8 @@ static int print_result(const struct replay_verify_result *res)
 		return CLI_GOOD;
 	printf("divergence    %s\n", res->div.text);
 	fflush(stdout);
+	if (damaged)
+		return CLI_BAD_TRACE; /* no wonder, and said already when it was opened */
 	cli_warn("the replay diverges: %s", res->div.text);
 	return 1;
 }
@@ -63,7 +65,7 @@ int cmd_verify(int argc, char **argv)
 	int ret = replay_verify(t, &res, isatty(STDERR_FILENO) ? show_progress : NULL, &err);
 	if (shown)
 		fputs("\r\033[K", stderr);
-	status = ret ? cli_error(&err) : print_result(&res);
+	status = ret ? cli_error(&err) : print_result(&res, dj_trace_damage(t) != NULL);
 	dj_trace_close(t);
 	return cli_finish(status);
 }
