@@ -722,6 +722,8 @@ bool run_program(struct gen *g, bool step)
 	set_timer(0);
 	int sig = run.sig;
 	memset((void *)g->end, 0xf4, ORACLE_LEAVE);
+	if ((sig && run.pc - g->base >= g->n) || memcmp((void *)g->base, g->code, g->n))
+		return true; /* a return address or the code itself was overwritten */
 	struct insn in_fault;
 	uint64_t off = run.pc - g->base;
 	if (sig && off < g->n && insn_decode(&in_fault, g->code + off, g->n - off, run.pc) > 0 &&
