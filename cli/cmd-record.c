@@ -191,19 +191,19 @@ int cmd_record(int argc, char **argv)
 		cli_warn("%s: %s", args[0], missing ? "program not found" : strerror(errno));
 		return missing ? 127 : 126;
 	}
-	if (check_program(file, &err))
-		return cli_error(&err);
 	char *output = NULL;
-	if (!opt.output) {
-		output = default_output(args[0], &err);
-		if (!output)
-			return cli_error(&err);
-		opt.output = output;
+	if (check_program(file, &err) ||
+	    (!opt.output && !(output = default_output(args[0], &err)))) {
+		free(file);
+		return cli_error(&err);
 	}
+	if (output)
+		opt.output = output;
 	int status = 0;
 	bool cut = false;
 	int rc = record_program(file, args, environ, &opt, &status, &cut, &err);
 	free(output);
+	free(file);
 	if (rc || cut)
 		return cli_error(&err);
 	return end_like(status);
