@@ -98,7 +98,25 @@ struct build {
 
 #define ARITH 0x8d5u
 
-/* translate.c: registers and flags */
+/* translate-flags.c: arithmetic flags that an instruction surely overwrites, really consumes */
+uint32_t tr_flags_killed(const struct insn *in);
+uint32_t tr_flags_used(const struct insn *in);
+
+/* translate-cache.c */
+void tr_add_page(struct translator *tr, uint64_t page);
+/* No indirect target is known. */
+void tr_clear_indirect(struct translator *tr);
+
+/* translate-state.c: stops and links */
+uint32_t tr_new_stop(struct translator *tr, enum stop_kind kind, uint64_t pc, struct arena *a);
+unsigned tr_slot(uint64_t pc);
+struct frag *tr_find(struct translator *tr, uint64_t pc);
+bool tr_reachable(uint64_t from, uint64_t to);
+void tr_link_stop(struct translator *tr, struct stop *s, const struct frag *f);
+/* Everything that leaving takes except the jump: steps, flags, registers but the home one. */
+void b_leave(struct cg *c, const struct state *st, unsigned executed, uint32_t live);
+
+/* translate-state.c: registers and flags */
 int b_scratch(struct build *b, uint32_t avoid, bool low);
 void b_spill(struct build *b, unsigned r);
 void b_reload(struct build *b, struct cg *c, unsigned r);
