@@ -25,7 +25,7 @@ enum dj_predict { DJ_PREDICT_SHADOW = 0, DJ_PREDICT_LAST = 1, DJ_PREDICT_NONE = 
 /* What is known when recording starts. Strings and arrays are borrowed. */
 struct dj_trace_meta {
 	uint32_t predict;	  /* enum dj_predict */
-	uint32_t shadow_bits;	  /* n: the shadow has 2^n bytes (plus DJ_LINE of slack) */
+	uint32_t shadow_bits;	  /* n: the shadow has 2^n bytes */
 	uint32_t memory_model;	  /* 1 = kernel, 2 = fence */
 	uint64_t digest_interval; /* instructions */
 	int64_t start_time_ns;	  /* CLOCK_REALTIME */

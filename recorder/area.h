@@ -7,10 +7,12 @@
  *
  *   S - AREA_CONTROL ....  ring buffer halves, indirect-branch tables
  *   S - 4096 ............  control block (the T_ offsets below)
- *   S ...................  shadow: 2^32 bytes and DJ_LINE of slack, private, sparse
+ *   S ...................  shadow: 2^32 bytes, sparse, and its first page once more
  *
- * Everything below S is shared with the supervisor (one memfd), everything above is the
- * program's own. Generated code reaches the control block as gs:[T_xxx] and the shadow of
+ * Everything below S is shared with the supervisor (one memfd); the shadow is the program's own,
+ * but for its first page, which lies in the memfd, too, so that it can be mapped a second time
+ * behind the shadow's end: an operand that straddles a multiple of 4 GiB finds there what its
+ * upper part finds at index 0. Generated code reaches the control block as gs:[T_xxx] and the shadow of
  * address A as gs:[A mod 2^32], which the processor computes by itself when the memory operand
  * is repeated with an address-size prefix.
  *
@@ -53,7 +55,9 @@
 #define AREA_SLACK	4096	  /* end of a half that only a record under way may use */
 #define T_RING		(T_FAST - 2 * AREA_HALF)
 #define AREA_CONTROL	(-(T_RING))
-#define AREA_SHADOW	((1UL << 32) + 4096)
+#define AREA_PAGE	4096
+#define AREA_SHARED	(AREA_CONTROL + AREA_PAGE) /* bytes in the memfd */
+#define AREA_SHADOW	((1UL << 32) + AREA_PAGE)
 
 /* Ring records: first word is steps | ordinal << 48 | type << 56. */
 #define RING_IMPORT	1 /* address, rep, 64 bytes */

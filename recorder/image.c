@@ -64,7 +64,8 @@ static void find_vdso_syscall(struct sup *s)
 		}
 }
 
-/* The area: control region (shared) and shadow (private) in one piece. The path of the shared
+/* The area: control region and the shadow's first page (shared), the rest of the shadow (private), and the
+ * first page again, in one piece. The path of the shared
  * file is put below the stack pointer, out of the red zone, and taken back. */
 static int make_area(struct sup *s)
 {
@@ -85,13 +86,19 @@ static int make_area(struct sup *s)
 	if (at < 0 && at > -4096)
 		return dj_fail(s->err, 1, "cannot map %llu MiB into the program: %s (memory limit?)",
 			       (unsigned long long)(total >> 20), strerror((int)-at));
-	int64_t got = tracee_syscall(s, SYS_mmap, (uint64_t)at, AREA_CONTROL, PROT_READ | PROT_WRITE,
+	int64_t got = tracee_syscall(s, SYS_mmap, (uint64_t)at, AREA_SHARED, PROT_READ | PROT_WRITE,
 				     MAP_SHARED | MAP_FIXED, (uint64_t)fd, s->arena_off);
+	s->s = (uint64_t)at + AREA_CONTROL;
+	if (got == at) {
+		got = tracee_syscall(s, SYS_mmap, s->s + (1UL << 32), AREA_PAGE, PROT_READ | PROT_WRITE,
+				     MAP_SHARED | MAP_FIXED, (uint64_t)fd, s->arena_off + AREA_CONTROL);
+		if (got > 0)
+			got = at;
+	}
 	tracee_syscall(s, SYS_close, (uint64_t)fd, 0, 0, 0, 0, 0);
 	if (got != at)
 		return dj_fail(s->err, 1, "cannot map the control block into the program: %s",
 			       strerror((int)-got));
-	s->s = (uint64_t)at + AREA_CONTROL;
 	tracee_syscall(s, SYS_madvise, s->s, AREA_SHADOW, MADV_NOHUGEPAGE, 0, 0, 0);
 	return 0;
 }
@@ -137,7 +144,7 @@ int image_begin(struct sup *s, bool exec)
 	s->tr = NULL;
 	uint8_t *old = s->control;
 	s->arena_off = (s->arena_off + 0xfffff) & ~0xfffffULL;
-	if (ftruncate(s->memfd, (off_t)(s->arena_off + AREA_CONTROL)))
+	if (ftruncate(s->memfd, (off_t)(s->arena_off + AREA_SHARED)))
 		return dj_fail_errno(s->err, 1, "cannot make the shared area");
 	s->control = mmap(NULL, AREA_CONTROL, PROT_READ | PROT_WRITE, MAP_SHARED, s->memfd,
 			  (off_t)s->arena_off);
@@ -158,7 +165,7 @@ int image_begin(struct sup *s, bool exec)
 	tracee_full_regs(s, &first);
 	if (make_area(s))
 		return -1;
-	s->arena_off += (AREA_CONTROL + 0xfffffULL) & ~0xfffffULL;
+	s->arena_off += (AREA_SHARED + 0xfffffULL) & ~0xfffffULL;
 	ring_start(s);
 	if (old)
 		munmap(old, AREA_CONTROL);

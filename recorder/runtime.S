@@ -18,9 +18,7 @@ rt_begin:
 
 /*
  * Import: the load of T_IMP_DESC.size bytes at T_IMP_ADDR found something else than the shadow.
- * Copy each line it touches from memory to shadow and ring. The line at index 0 of the
- * shadow is also kept in the slack behind its end, where loads that straddle a multiple of
- * 4 GiB look for it.
+ * Copy each line it touches from memory to shadow and ring.
  */
 rt_import:
 	mov	%rax, %gs:T_SAVE(0)
@@ -47,9 +45,7 @@ rt_import:
 	mov	%rsi, 24+\k(%rax)
 	mov	%rsi, %gs:\k(%ecx)
 	.endr
-	test	%ecx, %ecx
-	jz	4f
-2:	add	$RING_IMPORT_SIZE, %rax
+	add	$RING_IMPORT_SIZE, %rax
 	mov	%rax, %gs:T_HEAD
 	cmp	%gs:T_LIMIT, %rax
 	jae	5f
@@ -61,13 +57,6 @@ rt_import:
 	mov	%gs:T_SAVE(1), %rcx
 	mov	%gs:T_SAVE(0), %rax
 	jmp	*%gs:T_IMP_RET
-4:	mov	$0x100000000, %rcx
-	.irp	k, 0, 8, 16, 24, 32, 40, 48, 56
-	mov	24+\k(%rax), %rsi
-	mov	%rsi, %gs:\k(%rcx)
-	.endr
-	mov	8(%rax), %rcx
-	jmp	2b
 5:	int3
 	.long	STOP_RING_FULL
 	jmp	3b
@@ -128,14 +117,7 @@ rt_import_patch8:
 	mov	24+\k(%rax), %rsi
 	mov	%rsi, %gs:\k(%rcx)
 	.endr
-	test	%ecx, %ecx
-	jnz	8f
-	mov	$0x100000000, %rcx
-	.irp	k, 0, 8, 16, 24, 32, 40, 48, 56
-	mov	24+\k(%rax), %rsi
-	mov	%rsi, %gs:\k(%rcx)
-	.endr
-8:	add	$RING_IMPORT_SIZE, %rax
+	add	$RING_IMPORT_SIZE, %rax
 	mov	%rax, %gs:T_HEAD
 	cmp	%gs:T_LIMIT, %rax
 	jae	5f
@@ -148,8 +130,8 @@ rt_import_patch8:
 	.long	STOP_RING_FULL
 	jmp	3b
 
-	/* Straddling: both lines to the shadow, where they lie in a row (in the slack, too), the
-	 * value over them, and from there to the ring. rdx is the place of the line at hand. */
+	/* Straddling: both lines to the shadow, where they lie in a row, the value over them, and
+	 * from there to the ring. rdx is the place of the line at hand. */
 20:	and	$-64, %rcx
 	mov	%ecx, %edx
 	.irp	k, 0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120
@@ -187,23 +169,7 @@ rt_import_patch8:
 	add	$64, %rcx
 	add	$64, %rdx
 	.endr
-	/* the line at index 0 is in two places */
-	cmp	$64, %edx
-	je	31f
-	cmp	$128, %edx
-	jne	32f
-	mov	$0x100000000, %rcx
-	.irp	k, 0, 8, 16, 24, 32, 40, 48, 56
-	mov	%gs:\k - 128(%rdx), %rsi
-	mov	%rsi, %gs:\k(%rcx)
-	.endr
-	jmp	32f
-31:	xor	%ecx, %ecx
-	.irp	k, 0, 8, 16, 24, 32, 40, 48, 56
-	mov	%gs:\k - 64(%rdx), %rsi
-	mov	%rsi, %gs:\k(%rcx)
-	.endr
-32:	mov	%rax, %gs:T_HEAD
+	mov	%rax, %gs:T_HEAD
 	cmp	%gs:T_LIMIT, %rax
 	jae	5b
 	jmp	3b
@@ -365,15 +331,6 @@ rt_movs\size\()_\rep:
 	jb	1f
 	cmp	$8, %r9d
 	jb	1f
-	/* across a multiple of 4 GiB each element has its own place, index 0 or the slack */
-	mov	%esi, %r9d
-	lea	(%r9,%rcx,\size), %r9
-	shr	$32, %r9
-	jnz	1f
-	mov	%edi, %r9d
-	lea	(%r9,%rcx,\size), %r9
-	shr	$32, %r9
-	jnz	1f
 	.p2align 4
 12:	HEAD
 	cmp	$(8 / \size), %rcx

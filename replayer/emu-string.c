@@ -104,11 +104,11 @@ static void copy_backward(uint8_t *dst, const uint8_t *src, size_t bytes, unsign
 	}
 }
 
-/* How many elements, of at most n, start before the index leaves the shadow. */
+/* How many elements, of at most n, lie in a row in the shadow; one that straddles its end is alone. */
 static uint64_t stretch(uint32_t index, bool down, unsigned lg, uint64_t n)
 {
-	uint64_t max = down ? ((uint64_t)index >> lg) + 1
-			    : (0x100000000ULL - index + (1u << lg) - 1) >> lg;
+	uint64_t room = 0x100000000ULL - index;
+	uint64_t max = room < 1u << lg ? 1 : down ? ((uint64_t)index >> lg) + 1 : room >> lg;
 
 	return n < max ? n : max;
 }

@@ -20,9 +20,28 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#define SHADOW_SIZE ((size_t)(1ULL << 32) + 65536) /* DJ_LINE of slack, in whole pages */
+#define SHADOW_AGAIN ((size_t)65536) /* whole pages on any host */
+#define SHADOW_BYTES ((size_t)(1ULL << 32))
+#define SHADOW_SIZE  (SHADOW_BYTES + SHADOW_AGAIN)
 
-_Static_assert(DJ_LINE <= 65536, "the shadow's slack must hold a line");
+/* Map a shadow, all zeros: at `at`, in place of what is there, or anywhere if that is NULL. Its first
+ * SHADOW_AGAIN bytes also lie behind its end (a shared mapping, given a second address as mremap(2)
+ * says under old_size 0). MAP_FAILED with errno if it cannot be had; `at` is then still mapped. */
+static uint8_t *map_shadow(uint8_t *at)
+{
+	const int prot = PROT_READ | PROT_WRITE, fixed = MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED;
+	uint8_t *p = mmap(at, SHADOW_SIZE, prot,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at ? MAP_FIXED : 0), -1, 0);
+
+	if (p == MAP_FAILED)
+		return p;
+	if (mmap(p, SHADOW_AGAIN, prot, fixed, -1, 0) != MAP_FAILED &&
+	    mremap(p, 0, SHADOW_AGAIN, MREMAP_MAYMOVE | MREMAP_FIXED, p + SHADOW_BYTES) != MAP_FAILED)
+		return p;
+	if (!at)
+		munmap(p, SHADOW_SIZE);
+	return MAP_FAILED;
+}
 
 struct emu *emu_new(struct dj_error *err)
 {
@@ -36,8 +55,7 @@ struct emu *emu_new(struct dj_error *err)
 		return NULL;
 	}
 	e->blocks = c;
-	e->shadow = mmap(NULL, SHADOW_SIZE, PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	e->shadow = map_shadow(NULL);
 	if (e->shadow == MAP_FAILED) {
 		dj_fail_errno(err, 1, "cannot reserve 4 GiB of address space for a shadow");
 		emu_core_free(c);
@@ -63,10 +81,7 @@ void emu_free(struct emu *e)
 void emu_reset_memory(struct emu *e)
 {
 	emu_blocks_flush(emu_core(e));
-	/* fresh pages read as zeros; where that does not work, write them */
-	if (mmap(e->shadow, SHADOW_SIZE, PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
-		memset(e->shadow, 0, SHADOW_SIZE);
+	DJ_ASSERT(map_shadow(e->shadow) != MAP_FAILED, "a shadow cannot be mapped anew");
 }
 
 void emu_raise(struct emu *e, enum emu_stop why, const char *fmt, ...)

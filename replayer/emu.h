@@ -4,8 +4,8 @@
  * It knows nothing of trace files. Whoever drives it (replayer/thread.c) gives it code (the
  * fetch callback), tells it how far to run, and applies records at the positions where they
  * belong. Loads and stores touch the shadow only, exactly as the recorded program's
- * instrumentation did: index = address mod 2^32, bytes contiguous from there, the
- * shadow having DJ_LINE bytes of slack at its end. No address is ever "unmapped" here.
+ * instrumentation did: each byte at its address mod 2^32, which an access reaches by going straight on
+ * past the shadow's end, where its beginning is mapped once more. No address is ever "unmapped" here.
  *
  * An instruction is bound once to a handler (emu_bind_* find one from the decoded
  * instruction) and kept in a block; running is calling handlers in a row. A handler
@@ -113,7 +113,7 @@ enum {
 
 struct emu {
 	struct emu_cpu cpu;
-	uint8_t *shadow;      /* 2^32 + DJ_LINE bytes, sparse */
+	uint8_t *shadow;      /* 2^32 bytes, sparse, then the first 64 KiB again */
 	unsigned hooks;	      /* EMU_HOOK_... */
 	bool exact;	      /* hooks want exact rip and steps, and to stop at once */
 	bool mirror_stores;   /* false with --predict=last|none: stores leave the shadow alone */

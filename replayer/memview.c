@@ -28,8 +28,7 @@ struct memview *memview_new(struct thread *th)
 	mv->all_own = !th->e->mirror_stores;
 	mv->hash_size = 1024;
 	mv->hash = calloc(mv->hash_size, sizeof(*mv->hash));
-	/* one more for the slack behind the shadow's end */
-	mv->shadow_epoch = calloc(SHADOW_PAGES + 1, sizeof(*mv->shadow_epoch));
+	mv->shadow_epoch = calloc(SHADOW_PAGES, sizeof(*mv->shadow_epoch));
 	mv->owner = calloc(SHADOW_PAGES, sizeof(struct view_page *));
 	if (!mv->hash || !mv->shadow_epoch || !mv->owner) {
 		memview_free(mv);
@@ -273,7 +272,7 @@ void memview_undo(struct memview *mv, const struct undo *log)
 struct piece {
 	uint64_t addr, mask;
 	unsigned size, line;
-	uint64_t index; /* in the shadow */
+	uint32_t index; /* in the shadow */
 };
 
 static bool next_piece(struct piece *pc, uint64_t addr, unsigned size, unsigned *done)
@@ -286,18 +285,12 @@ static bool next_piece(struct piece *pc, uint64_t addr, unsigned size, unsigned 
 		pc->size = size - *done;
 	pc->mask = memview_mask(pc->addr, pc->size);
 	pc->line = pc->addr >> 6 & 63;
-	pc->index = (uint64_t)(uint32_t)addr + *done;
+	pc->index = (uint32_t)pc->addr;
 	*done += pc->size;
 	return true;
 }
 
-static bool in_slack(const struct piece *pc)
-{
-	return pc->index >= 1ULL << 32;
-}
-
-/* Mark a piece known; note() first. `found`: it was read, not written. Bytes in the slack are not
- * where their page looks. */
+/* Mark a piece known; note() first. `found`: it was read, not written. */
 static void mark_known(struct memview *mv, struct view_page *p, const struct piece *pc, bool found)
 {
 	if (mv->look) {
@@ -306,8 +299,6 @@ static void mark_known(struct memview *mv, struct view_page *p, const struct pie
 		lookahead_meet(mv->look, pc->addr & ~63ULL, pc->mask & ~p->known[pc->line],
 			       found ? line : NULL);
 	}
-	if (in_slack(pc) && !p->own)
-		make_own(mv, p);
 	p->known[pc->line] |= pc->mask;
 	if (p->stale)
 		p->stale[pc->line] &= ~pc->mask;
@@ -619,7 +610,7 @@ void memview_fill(struct memview *mv, uint64_t addr, unsigned size)
 
 	for (unsigned done = 0; next_piece(&pc, addr, size, &done);) {
 		struct view_page *p = memview_page(mv, pc.addr >> 12);
-		if (p && !p->own && !in_slack(&pc) && (p->known[pc.line] & pc.mask) == pc.mask)
+		if (p && !p->own && (p->known[pc.line] & pc.mask) == pc.mask)
 			continue;
 		if (memview_read(mv, pc.addr, bytes, pc.size) != pc.size)
 			emu_raise(mv->th->e, EMU_STOP_FAULT, "memory at 0x%llx is not in the trace",

@@ -137,9 +137,6 @@ static void import_line(struct thread *th, const struct thread_import *imp)
 		memview_import(th->mem, imp->addr, imp->line);
 	else
 		memcpy(th->e->shadow + (uint32_t)imp->addr, imp->line, DJ_LINE);
-	/* a load that straddles a multiple of 4 GiB finds line 0 behind the end, too */
-	if ((uint32_t)imp->addr == 0)
-		memcpy(th->e->shadow + (1ULL << 32), imp->line, DJ_LINE);
 }
 
 static void before_load(void *ctx, struct emu *e, uint64_t addr, unsigned size)
