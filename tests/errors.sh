@@ -242,6 +242,15 @@ part_threads() {
 
 # ---- signals from outside -------------------------------------------------------------------
 
+# child_of PID NAME: the process of that name that PID started
+child_of() {
+	local stat pid name parent
+	for stat in /proc/[0-9]*/stat; do
+		read -r pid name _ parent _ 2>/dev/null <"$stat" || continue # it has ended
+		[ "$parent" = "$1" ] && [ "$name" = "($2)" ] && echo "$pid" && return
+	done
+}
+
 # start MODE: deja in the background, the victim ready; $recorder is deja, $victim the program
 start() {
 	rm -f t.deja live.out
@@ -249,7 +258,7 @@ start() {
 	recorder=$!
 	wait_for ready live.out || return 1
 	sleep 0.5
-	victim=$(pgrep -P $recorder -x victim | head -n 1)
+	victim=$(child_of $recorder victim)
 	[ -n "$victim" ] || fail "$1: the program is not deja's child"
 }
 
@@ -294,7 +303,7 @@ start_group() {
 	set +m
 	wait_for ready live.out || return 1
 	sleep 0.3
-	victim=$(pgrep -P $recorder -x victim | head -n 1)
+	victim=$(child_of $recorder victim)
 }
 
 # ---- full disks -----------------------------------------------------------------------------
