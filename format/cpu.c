@@ -1,0 +1,83 @@
+/* Telling processors apart (format/cpu.h). CPUID: SDM vol. 2A; AMD64 APM vol. 3, appendix E. */
+#include "format/cpu.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#if defined(__x86_64__) || defined(__i386__)
+#include <cpuid.h>
+
+static void vendor(char text[13])
+{
+	uint32_t r[4] = {0};
+
+	__get_cpuid(0, &r[0], &r[1], &r[2], &r[3]);
+	memcpy(text, &r[1], 4);
+	memcpy(text + 4, &r[3], 4);
+	memcpy(text + 8, &r[2], 4);
+	text[12] = 0;
+}
+
+static void brand(char text[49])
+{
+	uint32_t r[12] = {0};
+
+	for (unsigned i = 0; i < 3; i++)
+		__get_cpuid(0x80000002 + i, &r[4 * i], &r[4 * i + 1], &r[4 * i + 2], &r[4 * i + 3]);
+	memcpy(text, r, 48);
+	text[48] = 0;
+	for (size_t n = strlen(text); n && text[n - 1] == ' '; n--)
+		text[n - 1] = 0;
+	memmove(text, text + strspn(text, " "), strlen(text + strspn(text, " ")) + 1);
+}
+
+void dj_cpu_describe(char *buf, size_t size)
+{
+	char name[49], maker[13];
+	uint32_t a = 0, ignored;
+
+	brand(name);
+	vendor(maker);
+	__get_cpuid(1, &a, &ignored, &ignored, &ignored);
+	unsigned family = a >> 8 & 15, model = a >> 4 & 15;
+	if (family == 6 || family == 15)
+		model |= a >> 12 & 0xf0;
+	if (family == 15)
+		family += a >> 20 & 0xff;
+	snprintf(buf, size, "%s (%s family %u model %u)", name[0] ? name : "unnamed", maker, family,
+		 model);
+}
+
+#else
+
+void dj_cpu_describe(char *buf, size_t size)
+{
+	snprintf(buf, size, "unknown");
+}
+
+#endif
+
+enum dj_cpu_kind dj_cpu_host(void)
+{
+	static int known = -1; /* CPUID takes long in a virtual machine */
+
+	if (known < 0) {
+		char line[128];
+		dj_cpu_describe(line, sizeof(line));
+		known = dj_cpu_kind_of(line);
+	}
+	return (enum dj_cpu_kind)known;
+}
+
+enum dj_cpu_kind dj_cpu_kind_of(const char *line)
+{
+	static const char *const amd[] = {"AuthenticAMD", "HygonGenuine"};
+
+	if (!line || strstr(line, "GenuineIntel"))
+		return DJ_CPU_INTEL;
+	for (size_t i = 0; i < sizeof(amd) / sizeof(amd[0]); i++)
+		if (strstr(line, amd[i]))
+			return DJ_CPU_AMD;
+	return !strncmp(line, "AMD ", 4) || !strncmp(line, "Hygon ", 6) ? DJ_CPU_AMD : DJ_CPU_INTEL;
+}

@@ -1,0 +1,29 @@
+/*
+ * What kind of processor a recording was made on.
+ *
+ * Where the manuals leave a value undefined the makers' processors differ, in flags above all,
+ * and a few instructions decode differently (doc/cpu.md). The recording has what its processor
+ * did, so the decoder and the emulator go by that processor, whatever machine they run on.
+ */
+#ifndef DEJA_FORMAT_CPU_H
+#define DEJA_FORMAT_CPU_H
+
+#include <stddef.h>
+
+enum dj_cpu_kind {
+	DJ_CPU_INTEL = 0, /* and every maker not named below */
+	DJ_CPU_AMD = 1,	  /* AMD, and Hygon's, which are of the same design */
+};
+
+/* The processor this runs on; DJ_CPU_INTEL on a machine that is no x86. */
+enum dj_cpu_kind dj_cpu_host(void);
+
+/* A line about the processor this runs on, for the trace: "AMD EPYC 9755 (AuthenticAMD family 26
+ * model 2)". */
+void dj_cpu_describe(char *buf, size_t size);
+
+/* The kind that such a line is about. A line without a maker's identification, which has the
+ * model name only, counts as AMD's if it begins with the name. NULL is as good as "". */
+enum dj_cpu_kind dj_cpu_kind_of(const char *line);
+
+#endif
