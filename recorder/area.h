@@ -39,6 +39,9 @@
 #define T_IN_SYSCALL	(T_BASE + 0x118) /* 1 while in a system call made from the cache */
 #define T_RT_STEP	(T_BASE + 0x120) /* string routine: step offset << 16 */
 #define T_SELF		(T_BASE + 0x128) /* S itself */
+#define T_BRANCH	(T_BASE + 0x130) /* number of the stop that tells which indirect branch was last */
+#define T_X87		(T_BASE + 0x138) /* x87 status word before a store that pops */
+#define T_X87_AFTER	(T_BASE + 0x140) /* ... and after it */
 #define T_UNIT		(T_BASE + 0x200) /* a byte that may be read to learn DF */
 #define T_SYSCLASS	(T_BASE + 0x400) /* 512 bytes: 1 = the supervisor does this one */
 

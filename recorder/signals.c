@@ -285,6 +285,52 @@ void sup_step_to_boundary(struct sup *s)
 	}
 }
 
+/* A store that pops was done on the shadow; then memory refused it. The popped register is still there, as ST(7),
+ * marked empty (FXSAVE keeps registers by their distance from the top, tags by number; SDM vol. 1, 10.5.1). */
+static void undo_pop(struct sup *s)
+{
+	const uint16_t top_mask = 7 << 11, underflow = 0x41; /* SF, IE */
+	struct user_fpregs_struct f;
+	uint16_t before = (uint16_t)*tcb(s, T_X87);
+	if (ptrace(PTRACE_GETFPREGS, s->pid, NULL, &f) || (f.swd & top_mask) == (before & top_mask))
+		return;
+	uint32_t st7[4];
+	memcpy(st7, f.st_space + 7 * 4, sizeof st7);
+	memmove(f.st_space + 4, f.st_space, 7 * sizeof st7);
+	memcpy(f.st_space, st7, sizeof st7);
+	bool empty = (f.swd & underflow) == underflow && (before & underflow) != underflow;
+	if (!empty)
+		f.ftw |= (uint16_t)(1u << (before >> 11 & 7));
+	f.swd = before;
+	ptrace(PTRACE_SETFPREGS, s->pid, NULL, &f);
+}
+
+/* In hand at an access that faulted. What modifies memory does so on the shadow first: make that undone. */
+static void undo_store(struct sup *s)
+{
+	struct dj_regs regs;
+	struct insn in;
+	uint8_t code[INSN_MAX];
+	size_t got = tracee_read(s, s->regs.rip, code, sizeof code);
+	if (!got || insn_decode(&in, code, got, s->regs.rip) <= 0 || !(in.mem_access & INSN_W) ||
+	    (in.attr & INSN_A_BITSTRING))
+		return;
+	bool pops = in.id == INSN_FSTP || in.id == INSN_FISTP || in.id == INSN_FISTTP || in.id == INSN_FBSTP;
+	if (pops && s->opt.predict == DJ_PREDICT_SHADOW)
+		undo_pop(s);
+	tracee_from_user(&s->regs, &regs);
+	uint64_t at = in.base == INSN_RIP ? in.target : (uint64_t)in.disp;
+	if (in.base < 16)
+		at += regs.gpr[in.base];
+	if (in.index < 16)
+		at += regs.gpr[in.index] * in.scale;
+	if (in.addr32)
+		at = (uint32_t)at;
+	if (in.seg)
+		at += *tcb(s, in.seg == 4 ? T_FSBASE : T_GSBASE);
+	sup_import(s, at, in.mem_size);
+}
+
 void signals_stop(struct sup *s, int sig)
 {
 	siginfo_t info;
@@ -303,7 +349,9 @@ void signals_stop(struct sup *s, int sig)
 		}
 		s->in_rep = w.frag->insn[w.index].id_string && !w.boundary;
 		sup_take(s, &r, &w);
-		if (sig != SIGSEGV && sig != SIGBUS)
+		if (sig == SIGSEGV || sig == SIGBUS)
+			undo_store(s);
+		else
 			info.si_addr = (void *)(uintptr_t)s->regs.rip;
 		deliver(s, &info, 0);
 		sup_enter(s);

@@ -4,6 +4,7 @@
 #include "recorder/supervisor.h"
 
 #include "config.h"
+#include "format/cpu.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -87,6 +88,18 @@ bool sup_take(struct sup *s, const struct user_regs_struct *r, const struct tr_w
 	return true;
 }
 
+void sup_import(struct sup *s, uint64_t addr, unsigned size)
+{
+	uint8_t line[DJ_LINE];
+	for (uint64_t at = addr & -(uint64_t)DJ_LINE; at < addr + size; at += DJ_LINE) {
+		struct dj_record r = {.kind = DJ_REC_IMPORT, .steps = s->steps, .addr = at, .bytes = line};
+		if (tracee_read(s, at, line, sizeof line) != sizeof line ||
+		    !tracee_write(s, s->s + (uint32_t)at, line, sizeof line))
+			return;
+		ring_record(s, &r);
+	}
+}
+
 void sup_digest(struct sup *s, bool force)
 {
 	if (s->in_rep || (!force && s->steps - s->last_digest < s->opt.digest_interval))
@@ -133,6 +146,34 @@ void sup_resume(struct sup *s, int sig)
 	ptrace(PTRACE_CONT, s->pid, NULL, (void *)(long)sig);
 }
 
+/* Address bits 48 and up are a copy of bit 47, else a branch there is refused (SDM vol. 1, 3.3.7.1). With
+ * 57-bit addresses more is allowed: trying natively finds out. */
+static bool canonical(uint64_t addr)
+{
+	return (uint64_t)((int64_t)(addr << 16) >> 16) == addr;
+}
+
+/* In hand at the target of an indirect branch: go back to before the branch. False if that cannot be had. */
+static bool undo_branch(struct sup *s)
+{
+	uint64_t pc = tr_branch(s->tr, (uint32_t)*tcb(s, T_BRANCH));
+	uint8_t code[INSN_MAX];
+	struct insn in;
+	size_t got = pc ? tracee_read(s, pc, code, sizeof code) : 0;
+	if (!got || insn_decode(&in, code, got, pc) <= 0 || !(in.attr & (INSN_A_RET | INSN_A_INDIRECT)))
+		return false;
+	s->steps--;
+	*tcb(s, T_STEPS) = s->steps;
+	if (in.attr & INSN_A_RET) {
+		s->regs.rsp -= 8 + (in.imm_size ? in.imm & 0xffff : 0);
+	} else if (in.attr & INSN_A_CALL) {
+		sup_import(s, s->regs.rsp, 8);
+		s->regs.rsp += 8;
+	}
+	s->regs.rip = pc;
+	return true;
+}
+
 static void new_image(struct sup *s)
 {
 	s->image_replaced = false;
@@ -173,6 +214,11 @@ void sup_trap(struct sup *s, struct user_regs_struct *r)
 		w.spilled = 3 | TR_HOME_BIT;
 		w.flags = FLAGS_SAVED;
 		sup_take(s, r, &w);
+		if (!canonical(w.pc) && undo_branch(s)) {
+			native_insn(s); /* which faults */
+			sup_enter(s);
+			return;
+		}
 		struct frag *f = tr_fragment(s->tr, s->regs.rip);
 		if (f)
 			tr_add_indirect(s->tr, f);
@@ -187,6 +233,7 @@ void sup_trap(struct sup *s, struct user_regs_struct *r)
 	sup_take(s, r, &w);
 	switch (stop->kind) {
 	case STOP_LINK:
+	case STOP_BRANCH:
 		break;
 	case STOP_SYSCALL:
 		syscalls_do(s);
@@ -412,22 +459,6 @@ static int start(struct sup *s, const char *file, char *const argv[], char *cons
 
 /* ---- what the trace says of machine and program ------------------------------------------------- */
 
-static char *cpu_name(void)
-{
-	static char name[128] = "unknown";
-	char line[256];
-	FILE *f = fopen("/proc/cpuinfo", "re");
-	while (f && fgets(line, sizeof line, f))
-		if (!strncmp(line, "model name", 10) && strchr(line, ':')) {
-			snprintf(name, sizeof name, "%s", strchr(line, ':') + 2);
-			name[strcspn(name, "\n")] = 0;
-			break;
-		}
-	if (f)
-		fclose(f);
-	return name;
-}
-
 static ssize_t read_proc(pid_t pid, const char *name, void *buf, size_t size)
 {
 	char path[64];
@@ -441,12 +472,13 @@ static ssize_t read_proc(pid_t pid, const char *name, void *buf, size_t size)
 
 static struct dj_writer *create_trace(struct sup *s, char *const argv[], char *const envp[])
 {
-	char link[64], exe[4096] = "", cwd[4096] = "", machine[512], comm[64];
+	char link[64], exe[4096] = "", cwd[4096] = "", machine[512], cpu[128], comm[64];
 	uint8_t auxv[4096];
 	struct utsname u;
 	struct timespec now;
 	uname(&u);
 	snprintf(machine, sizeof machine, "%s %s %s %s", u.sysname, u.release, u.machine, u.nodename);
+	dj_cpu_describe(cpu, sizeof cpu);
 	snprintf(link, sizeof link, "/proc/%d/exe", s->pid);
 	ssize_t n = readlink(link, exe, sizeof exe - 1);
 	exe[n > 0 ? n : 0] = 0;
@@ -467,7 +499,7 @@ static struct dj_writer *create_trace(struct sup *s, char *const argv[], char *c
 		.page_size = (uint32_t)sysconf(_SC_PAGESIZE),
 		.deja_version = PACKAGE_VERSION,
 		.machine = machine,
-		.cpu = cpu_name(),
+		.cpu = cpu,
 		.exe = exe,
 		.cwd = cwd,
 		.argv = (const char *const *)argv,

@@ -180,6 +180,9 @@ bool sup_take(struct sup *s, const struct user_regs_struct *r, const struct tr_w
 void sup_trap(struct sup *s, struct user_regs_struct *r);
 /* Step the thread to where it can be taken in hand (signals.c). */
 void sup_step_to_boundary(struct sup *s);
+/* In hand: an instruction that wrote to the shadow will not be executed after all. Shadow and trace get the lines of
+ * memory at [addr, addr+size) as they are; what cannot be read is left out. */
+void sup_import(struct sup *s, uint64_t addr, unsigned size);
 /* Enter the cache at s->regs.rip and let the thread run. */
 void sup_enter(struct sup *s);
 void sup_resume(struct sup *s, int sig);

@@ -129,6 +129,11 @@ struct stop *tr_stop_at(struct translator *tr, uint64_t va, uint32_t *runtime)
 	return n < tr->n_stops ? &tr->stops[n] : NULL;
 }
 
+uint64_t tr_branch(const struct translator *tr, uint32_t number)
+{
+	return number < tr->n_stops && tr->stops[number].kind == STOP_BRANCH ? tr->stops[number].pc : 0;
+}
+
 static struct frag *frag_at(const struct arena *a, uint64_t va)
 {
 	size_t lo = 0, hi = a->n_frags;

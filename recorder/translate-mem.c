@@ -455,6 +455,44 @@ static bool store_once(const struct insn *in)
 	return false;
 }
 
+/*
+ * Such a store: on the shadow first, then copied. If it raises an exception that is not masked, it neither
+ * stores nor pops (SDM vol. 1, 8.5), and nothing may be copied: the status word tells.
+ */
+static void pop_to_memory(struct build *b, const struct insn *in, const struct ea *mem, const struct ea *shadow,
+			  unsigned size)
+{
+	struct cg *c = b->c, *cold = b->cold;
+	struct ea before = ea_gs(T_X87), after = ea_gs(T_X87_AFTER);
+	uint32_t avoid = (mem->base >= 0 ? 1u << mem->base : 0) | (mem->index >= 0 ? 1u << mem->index : 0);
+	b_clobber_flags(b, false);
+	int s = b_scratch(b, avoid, true); /* now: it may not be spilled behind the point of a fault */
+	if (b->failed)
+		return;
+	cg_rm(c, 4, 0xdd, 7, &before, 0); /* fnstsw */
+	b_mark_body(b);
+	if (!cg_reencode(c, in, shadow)) {
+		b->failed = true;
+		return;
+	}
+	cg_rm(c, 4, 0xdd, 7, &after, 0);
+	cg_rm(c, 4, 0xf6, 0, &after, 1); /* test byte: ES */
+	cg8(c, 0x80);
+	uint8_t *error = cg_jcc(c, 5, 0);
+	if (!c->overflow)
+		cg_patch32(error, c->delta, cg_va(cold));
+	uint64_t copy = cg_va(c);
+	copy_out(b, mem, shadow, size);
+	cg_load_zx(cold, 2, (unsigned)s, &before);
+	cg_rm(cold, 4, 0x33, (unsigned)s, &after, 0);
+	cg_bytes(cold, s == 0 ? "\xa9" : "\xf7", 1); /* test s, TOP */
+	if (s)
+		cg8(cold, (uint8_t)(0xc0 | s));
+	cg32(cold, 7 << 11);
+	cg_jcc(cold, 5, copy);
+	cg_jmp(cold, cg_va(c));
+}
+
 /* A load of a scalar into a vector register: zero-extended to 128 bits by the instruction, and just so by
  * a movd or movq from the general register that was checked. */
 static bool scalar_load(const struct insn *in)
@@ -683,18 +721,7 @@ void b_memory(struct build *b)
 				b->failed = !cg_reencode(b->c, in, &mem);
 				return;
 			}
-			/* on the shadow first, then copied; reserve the scratch before the fault point */
-			uint32_t avoid = (mem.base >= 0 ? 1u << mem.base : 0) |
-					 (mem.index >= 0 ? 1u << mem.index : 0);
-			(void)b_scratch(b, avoid, false);
-			if (b->failed)
-				return;
-			b_mark_body(b);
-			if (!cg_reencode(b->c, in, &shadow)) {
-				b->failed = true;
-				return;
-			}
-			copy_out(b, &mem, &shadow, size);
+			pop_to_memory(b, in, &mem, &shadow, size);
 			return;
 		}
 		b_mark_body(b);

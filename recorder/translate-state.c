@@ -291,6 +291,8 @@ void b_exit_indirect(struct build *b, unsigned executed)
 	for (unsigned r = 2; r < 16; r++)
 		if (r != HOME && b->st.spilled & 1u << r)
 			cg_load_gs(c, r, T_SLOT((int)r));
+	/* who it was, for a target that the processor refuses */
+	cg_imm_gs(c, T_BRANCH, tr_new_stop(b->tr, STOP_BRANCH, b->insn[b->i].addr, b->arena));
 	cg_bytes(c, "\x0f\xb7\xc1", 3); /* movzx eax, cx */
 	struct ea stub = {.base = -1, .index = 0, .scale = 8, .disp = hw ? T_FAST : T_FAST_SAVED, .gs = true};
 	cg_rm(c, 4, 0xff, 4, &stub, 0);

@@ -75,6 +75,7 @@ enum stop_kind {
 	STOP_SYSCALL, /* a system call at `pc` that the supervisor performs; state complete */
 	STOP_NATIVE,  /* the instruction at `pc` is to be executed natively */
 	STOP_CHANGED, /* code at `pc` (the fragment's entry) is not what was translated */
+	STOP_BRANCH,  /* no int3, only a name: the indirect branch at `pc` */
 };
 
 struct stop {
@@ -113,6 +114,9 @@ void tr_add_indirect(struct translator *tr, struct frag *f);
 
 /* The stop whose int3 lies at `va`; runtime stops give *runtime != 0 and NULL. */
 struct stop *tr_stop_at(struct translator *tr, uint64_t va, uint32_t *runtime);
+
+/* The program address of the indirect branch that was executed last, by its number in T_BRANCH; 0 if there is none. */
+uint64_t tr_branch(const struct translator *tr, uint32_t number);
 
 /* Whether `va` lies in any arena. */
 bool tr_in_cache(const struct translator *tr, uint64_t va);
