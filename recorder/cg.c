@@ -80,6 +80,31 @@ void cg_rr(struct cg *c, unsigned size, uint32_t op, unsigned reg, unsigned rm)
 	cg8(c, (uint8_t)(0xc0 | (reg & 7) << 3 | (rm & 7)));
 }
 
+/* SDM vol. 2A, 2.3.5: the three-byte prefix. `xb` as in REX. */
+static void put_vex(struct cg *c, uint32_t op, bool l, unsigned reg, unsigned v, uint8_t xb)
+{
+	cg8(c, 0xc4);
+	cg8(c, (uint8_t)((reg >= 8 ? 0 : 0x80) | (xb & 2 ? 0 : 0x40) | (xb & 1 ? 0 : 0x20) | (op >> 8 & 3)));
+	cg8(c, (uint8_t)((op >> 12 & 1) << 7 | (~v & 15) << 3 | (l ? 4 : 0) | (op >> 10 & 3)));
+	cg8(c, (uint8_t)op);
+}
+
+void cg_vex_rm(struct cg *c, uint32_t op, bool l, unsigned reg, unsigned v, const struct ea *m)
+{
+	if (m->gs)
+		cg8(c, 0x65);
+	if (m->a32)
+		cg8(c, 0x67);
+	put_vex(c, op, l, reg, v, ea_rex(m));
+	put_modrm(c, reg, m, 0);
+}
+
+void cg_vex_rr(struct cg *c, uint32_t op, bool l, unsigned reg, unsigned v, unsigned rm)
+{
+	put_vex(c, op, l, reg, v, rm >= 8 ? 1 : 0);
+	cg8(c, (uint8_t)(0xc0 | (reg & 7) << 3 | (rm & 7)));
+}
+
 void cg_imm(struct cg *c, unsigned reg, uint64_t value)
 {
 	if (value <= 0xffffffffu) {

@@ -83,6 +83,20 @@ void cg_rm(struct cg *c, unsigned size, uint32_t op, unsigned reg, const struct 
 /* The same with two registers: modrm.rm = rm. */
 void cg_rr(struct cg *c, unsigned size, uint32_t op, unsigned reg, unsigned rm);
 
+/* An instruction with a VEX prefix: `op` as CG_VEX says, `l` for 256 bits, `v` the register in vvvv (0 if there
+ * is none). The index of a VSIB operand is a vector register. */
+#define CG_VEX(map, pp, w, opcode) ((map) << 8 | (pp) << 10 | (w) << 12 | (opcode))
+enum {
+	VMOVUPS_LOAD = CG_VEX(1, 0, 0, 0x10),
+	VMOVUPS_STORE = CG_VEX(1, 0, 0, 0x11),
+	VXORPS = CG_VEX(1, 0, 0, 0x57),
+	VPTEST = CG_VEX(2, 1, 0, 0x17),
+	VMOVD_XR = CG_VEX(1, 1, 0, 0x6e), /* from a general register */
+	VMOVQ_XR = CG_VEX(1, 1, 1, 0x6e),
+};
+void cg_vex_rm(struct cg *c, uint32_t op, bool l, unsigned reg, unsigned v, const struct ea *m);
+void cg_vex_rr(struct cg *c, uint32_t op, bool l, unsigned reg, unsigned v, unsigned rm);
+
 static inline void cg_load(struct cg *c, unsigned reg, const struct ea *m)
 {
 	cg_rm(c, 8, 0x8b, reg, m, 0);

@@ -15,10 +15,9 @@
  * after an import.
  *
  * A store is the instruction itself and then the instruction on the shadow. A read-modify-write
- * is checked like a load, executed on the shadow, and the result is copied to memory. An
- * atomic one is performed on memory first, in a form that leaves the old value in a register; that
- * value is what was consumed: it is compared with the shadow (and put into the imported line if it
- * differs); then the instruction is executed on the shadow for its flags and registers.
+ * is checked like a load, executed on the shadow, and the result is copied to memory.
+ *
+ * Vector registers, masks and gathers are translate-vec.c's, atomic instructions translate-atomic.c's.
  */
 #include "format/regs.h"
 #include "recorder/translate-priv.h"
@@ -89,54 +88,30 @@ bool b_operand(struct build *b, struct ea *mem, struct ea *shadow)
 	return true;
 }
 
-/* The cold side of a check: import `size` bytes at `mem` and go on at hot address `resume`. `s` may be
- * overwritten and is not part of the operand. If `reload`, s is then loaded from the shadow. */
-static void cold_import(struct build *b, unsigned s, const struct ea *mem, const struct ea *shadow,
-			unsigned size, unsigned ordinal, uint64_t resume, unsigned reload_size,
-			const uint8_t *routine)
+void b_cold_import(struct build *b, unsigned s, const struct ea *mem, unsigned size, uint64_t resume,
+		   const uint8_t *routine)
 {
 	struct cg *c = b->cold;
-	struct ea m = *mem;
-	if (m.rip)
-		cg_imm(c, s, m.target);
+	struct ea back = {.rip = true, .target = resume};
+	if (mem->rip)
+		cg_imm(c, s, mem->target);
 	else
-		cg_rm(c, 8, 0x8d, s, &m, 0);
+		cg_rm(c, 8, 0x8d, s, mem, 0);
 	cg_store_gs(c, s, T_IMP_ADDR);
-	cg_imm_gs(c, T_IMP_DESC, size | ordinal << 8 | b->i << 16);
-	uint64_t ret = resume;
-	uint8_t *at = NULL;
-	if (reload_size) {
-		/* the return address is not known yet: fill it in below */
-		cg8(c, s >= 8 ? 0x4c : 0x48);
-		cg8(c, 0x8d);
-		cg8(c, (uint8_t)(5 | (s & 7) << 3));
-		cg32(c, 0);
-		at = c->p - 4;
-	} else {
-		struct ea back = {.rip = true, .target = ret};
-		cg_rm(c, 8, 0x8d, s, &back, 0);
-	}
+	cg_imm_gs(c, T_IMP_DESC, size | b->i << 16);
+	cg_rm(c, 8, 0x8d, s, &back, 0);
+	uint8_t *at = c->p - 4;
 	cg_store_gs(c, s, T_IMP_RET);
 	cg_jmp(c, rt_va(b->arena, routine));
-	if (reload_size) {
-		if (!c->overflow)
-			cg_patch32(at, c->delta, cg_va(c));
-		/* as the instruction itself loads */
-		(void)shadow;
-		(void)reload_size;
-	}
+	if (!resume && !c->overflow)
+		cg_patch32(at, c->delta, cg_va(c));
 }
 
 /* Check a load operand of `size` bytes against the shadow; afterwards the shadow has what was
  * read. Flags are clobbered (the caller has seen to them). */
 void b_check(struct build *b, const struct ea *mem, const struct ea *shadow, unsigned size)
 {
-	uint32_t avoid = 0;
-	if (mem->base >= 0)
-		avoid |= 1u << mem->base;
-	if (mem->index >= 0)
-		avoid |= 1u << mem->index;
-	int s = b_scratch(b, avoid, false);
+	int s = b_scratch(b, ea_regs(mem), false);
 	if (b->failed)
 		return;
 	b_mark_body(b);
@@ -159,7 +134,7 @@ void b_check(struct build *b, const struct ea *mem, const struct ea *shadow, uns
 	if (!b->c->overflow)
 		for (unsigned k = 0; k < n; k++)
 			cg_patch32(jumps[k], b->c->delta, cg_va(b->cold));
-	cold_import(b, (unsigned)s, mem, shadow, size, 0, cg_va(b->c), 0, rt_import);
+	b_cold_import(b, (unsigned)s, mem, size, cg_va(b->c), rt_import);
 }
 
 /* mov/movzx/movsx to a whole register that is not part of the address. */
@@ -179,7 +154,7 @@ static void load_to_register(struct build *b, const struct insn *in, const struc
 	}
 	if (!b->c->overflow)
 		cg_patch32(j, b->c->delta, cg_va(b->cold));
-	cold_import(b, d, mem, shadow, size, 0, 0, size, rt_import);
+	b_cold_import(b, d, mem, size, 0, rt_import);
 	cg_reencode(b->cold, in, shadow);
 	cg_jmp(b->cold, cg_va(b->c));
 }
@@ -199,7 +174,7 @@ void b_checked_load(struct build *b, unsigned size, unsigned dst, const struct e
 	}
 	if (!b->c->overflow)
 		cg_patch32(j, b->c->delta, cg_va(b->cold));
-	cold_import(b, dst, mem, shadow, size, 0, 0, size, rt_import);
+	b_cold_import(b, dst, mem, size, 0, rt_import);
 	cg_load_zx(b->cold, size, dst, shadow);
 	cg_jmp(b->cold, cg_va(b->c));
 }
@@ -207,12 +182,7 @@ void b_checked_load(struct build *b, unsigned size, unsigned dst, const struct e
 /* Copy `size` bytes from the shadow to memory through a scratch register. */
 static void copy_out(struct build *b, const struct ea *mem, const struct ea *shadow, unsigned size)
 {
-	uint32_t avoid = 0;
-	if (mem->base >= 0)
-		avoid |= 1u << mem->base;
-	if (mem->index >= 0)
-		avoid |= 1u << mem->index;
-	int s = b_scratch(b, avoid, false);
+	int s = b_scratch(b, ea_regs(mem), false);
 	if (b->failed)
 		return;
 	for (unsigned k = 0; k < size;) {
@@ -224,24 +194,17 @@ static void copy_out(struct build *b, const struct ea *mem, const struct ea *sha
 	}
 }
 
-/* Execute the instruction on the shadow. Without mirroring the shadow gets its old bytes back
- * afterwards; `then_copy` (may be NULL) is where the result goes in memory before that. */
-static void on_shadow(struct build *b, const struct insn *in, const struct ea *shadow, unsigned size,
-		      const struct ea *then_copy)
+void b_on_shadow(struct build *b, const struct insn *in, const struct ea *shadow, unsigned size,
+		 const struct ea *then_copy)
 {
 	bool mirror = b->tr->predict == 0;
 	int old = -1;
 	if (!mirror) {
-		uint32_t avoid = 0;
 		if (size > 8) {
 			b->failed = true;
 			return;
 		}
-		if (shadow->base >= 0)
-			avoid |= 1u << shadow->base;
-		if (shadow->index >= 0)
-			avoid |= 1u << shadow->index;
-		old = b_scratch(b, avoid, false);
+		old = b_scratch(b, ea_regs(shadow), false);
 		if (b->failed)
 			return;
 		cg_load_zx(b->c, size, (unsigned)old, shadow);
@@ -279,163 +242,9 @@ void b_checked_target(struct build *b, const struct ea *mem, const struct ea *sh
 	uint64_t resume = cg_va(c);
 	cg_load(c, 1, shadow);
 	emit_save_flags(b->cold, RAX_FREE);
-	cold_import(b, 1, mem, shadow, 8, 0, 0, 8, rt_import);
+	b_cold_import(b, 1, mem, 8, 0, rt_import);
 	emit_restore_flags(b->cold, RAX_FREE);
 	cg_jmp(b->cold, resume);
-}
-
-static bool uses_reg(const struct ea *m, unsigned r)
-{
-	return m->base == (int)r || m->index == (int)r;
-}
-
-/* ---- atomics ------------------------------------------------------------------------- */
-
-/* Compare register `old` (what was consumed) with the shadow at [a]; `hi` >= 0 is the upper half. */
-static void check_consumed(struct build *b, unsigned a, unsigned old, int hi, unsigned size)
-{
-	struct ea sh = ea_base((int)a, 0), mem = sh;
-	sh.gs = sh.a32 = true;
-	unsigned half = hi >= 0 ? size / 2 : size;
-	struct cg *c = b->c;
-	uint8_t *j[2] = {NULL, NULL};
-	cg_cmp(c, half, old, &sh);
-	j[0] = cg_jcc(c, 5, 0);
-	if (hi >= 0) {
-		struct ea sh2 = ea_add(sh, (int32_t)half);
-		cg_cmp(c, half, (unsigned)hi, &sh2);
-		j[1] = cg_jcc(c, 5, 0);
-	}
-	if (!c->overflow)
-		for (int k = 0; k < 2; k++)
-			if (j[k])
-				cg_patch32(j[k], c->delta, cg_va(b->cold));
-	cg_store_gs(b->cold, old, T_SAVE(4));
-	if (hi >= 0) {
-		struct ea m = ea_gs(half == 4 ? T_SAVE(4) + 4 : T_SAVE(5));
-		cg_rm(b->cold, half, 0x89, (unsigned)hi, &m, 0);
-	}
-	cg_store_gs(b->cold, a, T_IMP_ADDR);
-	cg_imm_gs(b->cold, T_IMP_DESC, size | b->i << 16);
-	cg_store_gs(b->cold, a, T_SAVE(6));
-	struct ea back = {.rip = true, .target = cg_va(c)};
-	/* the routine keeps all registers; borrow the address register for the return address */
-	cg_rm(b->cold, 8, 0x8d, a, &back, 0);
-	cg_store_gs(b->cold, a, T_IMP_RET);
-	cg_load_gs(b->cold, a, T_SAVE(6));
-	cg_jmp(b->cold, rt_va(b->arena, rt_import_patch8));
-	(void)mem;
-}
-
-/* LOCK-prefixed instructions, and xchg with memory. */
-static void atomic(struct build *b, const struct insn *in, const struct ea *mem)
-{
-	struct cg *c = b->c;
-	unsigned size = in->mem_size;
-	bool low = !(in->rex || in->vex);
-	for (unsigned k = 0; k < in->nopnd; k++)
-		if (in->opnd[k].kind == OPND_GPR8H)
-			b->failed = true;
-	if (in->attr & INSN_A_BITSTRING || in->id == INSN_ADC || in->id == INSN_SBB)
-		b->failed = true;
-	if (b->failed)
-		return;
-	b_clobber_flags(b, false);
-	uint32_t taken = mem->base >= 0 ? 1u << mem->base : 0;
-	int a = b_scratch(b, taken | 1, low); /* not rax, which cmpxchg wants */
-	if (b->failed)
-		return;
-	struct ea m = *mem;
-	if (m.rip)
-		cg_imm(c, (unsigned)a, m.target);
-	else
-		cg_rm(c, 8, 0x8d, (unsigned)a, &m, 0);
-	struct ea at = ea_base(a, 0), sh = at;
-	sh.gs = sh.a32 = true;
-	unsigned reg = in->nopnd > 1 && in->opnd[1].kind == OPND_GPR ? in->opnd[1].reg : 0;
-	if (in->id == INSN_XCHG && in->opnd[0].kind == OPND_GPR)
-		reg = in->opnd[0].reg;
-
-	switch (in->id) {
-	case INSN_XCHG:
-	case INSN_XADD: {
-		int s = b_scratch(b, 1u << a | taken, false);
-		if (b->failed)
-			return;
-		cg_rr(c, 8, 0x89, reg, (unsigned)s);
-		b_mark_body(b);
-		if (in->id == INSN_XCHG) {
-			cg_rm(c, size, size == 1 ? 0x86 : 0x87, (unsigned)s, &at, 0);
-		} else {
-			cg8(c, 0xf0);
-			cg_rm(c, size, size == 1 ? 0x0fc0 : 0x0fc1, (unsigned)s, &at, 0);
-		}
-		check_consumed(b, (unsigned)a, (unsigned)s, -1, size);
-		break;
-	}
-	case INSN_CMPXCHG:
-	case INSN_CMPXCHG8B:
-	case INSN_CMPXCHG16B: {
-		bool pair = in->id != INSN_CMPXCHG;
-		bool had_rax = b->st.spilled & 1, had_rdx = b->st.spilled & 4;
-		DJ_ASSERT(!had_rax, "cmpxchg with rax spilled");
-		b_spill(b, 0);
-		if (pair) {
-			DJ_ASSERT(!had_rdx, "cmpxchg16b with rdx spilled");
-			b_spill(b, 2);
-		}
-		b_mark_body(b);
-		cg8(c, 0xf0);
-		if (!cg_reencode(c, in, &at)) {
-			b->failed = true;
-			return;
-		}
-		check_consumed(b, (unsigned)a, 0, pair ? 2 : -1, size);
-		b_reload(b, c, 0);
-		b->st.spilled &= ~1u;
-		if (pair) {
-			b_reload(b, c, 2);
-			b->st.spilled &= ~4u;
-		}
-		break;
-	}
-	default: {
-		/* rax = old; loop: t = op(old); lock cmpxchg */
-		bool reg_form = in->nopnd > 1 && in->opnd[1].kind == OPND_GPR;
-		bool rax_was_spilled = b->st.spilled & 1;
-		int t = b_scratch(b, 1u << a | 1u | taken, false);
-		int u = -1;
-		if (reg_form && reg == 0) {
-			u = b_scratch(b, 1u << a | 1u << t | 1u | taken, false);
-			if (b->failed)
-				return;
-			cg_rr(c, 8, 0x89, 0, (unsigned)u);
-		}
-		if (b->failed)
-			return;
-		b_spill(b, 0);
-		b_mark_body(b);
-		cg_load_zx(c, size, 0, &at);
-		uint64_t loop = cg_va(c);
-		cg_rr(c, 8, 0x89, 0, (unsigned)t);
-		if (!cg_reencode_reg(c, in, (unsigned)t, reg_form ? (u >= 0 ? u : (int)reg) : -1)) {
-			b->failed = true;
-			return;
-		}
-		cg8(c, 0xf0);
-		cg_rm(c, size, size == 1 ? 0x0fb0 : 0x0fb1, (unsigned)t, &at, 0);
-		cg_jcc(c, 5, loop);
-		check_consumed(b, (unsigned)a, 0, -1, size);
-		if (!rax_was_spilled) {
-			b_reload(b, c, 0);
-			b->st.spilled &= ~1u;
-		}
-		break;
-	}
-	}
-	/* inc and dec keep CF, so the operation on the shadow may need the old flags */
-	b_flags_for_op(b);
-	on_shadow(b, in, &sh, size, NULL);
 }
 
 /* ---- the general case ------------------------------------------------------------------ */
@@ -464,9 +273,8 @@ static void pop_to_memory(struct build *b, const struct insn *in, const struct e
 {
 	struct cg *c = b->c, *cold = b->cold;
 	struct ea before = ea_gs(T_X87), after = ea_gs(T_X87_AFTER);
-	uint32_t avoid = (mem->base >= 0 ? 1u << mem->base : 0) | (mem->index >= 0 ? 1u << mem->index : 0);
 	b_clobber_flags(b, false);
-	int s = b_scratch(b, avoid, true); /* now: it may not be spilled behind the point of a fault */
+	int s = b_scratch(b, ea_regs(mem), true); /* now: it may not be spilled behind the point of a fault */
 	if (b->failed)
 		return;
 	cg_rm(c, 4, 0xdd, 7, &before, 0); /* fnstsw */
@@ -491,109 +299,6 @@ static void pop_to_memory(struct build *b, const struct insn *in, const struct e
 	cg32(cold, 7 << 11);
 	cg_jcc(cold, 5, copy);
 	cg_jmp(cold, cg_va(c));
-}
-
-/* A load of a scalar into a vector register: zero-extended to 128 bits by the instruction, and just so by
- * a movd or movq from the general register that was checked. */
-static bool scalar_load(const struct insn *in)
-{
-	switch (in->id) {
-	case INSN_MOVSD:
-	case INSN_MOVSS:
-	case INSN_MOVQ:
-	case INSN_MOVD:
-		return in->opnd[0].kind == OPND_VEC && in->nopnd == 2 && in->opnd[1].kind == OPND_MEM &&
-		       (in->mem_size == 4 || in->mem_size == 8);
-	}
-	return false;
-}
-
-/* A load of a whole vector register. */
-static bool whole_load(const struct insn *in)
-{
-	switch (in->id) {
-	case INSN_MOVDQU:
-	case INSN_MOVUPS:
-	case INSN_MOVUPD:
-	case INSN_LDDQU:
-		/* the legacy form of pxor wants its operand aligned */
-		return in->vex && in->opnd[0].kind == OPND_VEC;
-	case INSN_MOVDQA:
-	case INSN_MOVAPS:
-	case INSN_MOVAPD:
-		return in->opnd[0].kind == OPND_VEC;
-	}
-	return false;
-}
-
-/* Loads of vector registers that can be checked in less than eight bytes at a time. */
-static bool vector_load(struct build *b, const struct insn *in, const struct ea *mem, const struct ea *shadow)
-{
-	struct cg *c = b->c;
-	if (b->tr->predict == 2)
-		return false;
-	uint32_t avoid = (mem->base >= 0 ? 1u << mem->base : 0) | (mem->index >= 0 ? 1u << mem->index : 0);
-	if (scalar_load(in)) {
-		int s = b_scratch(b, avoid, false);
-		if (b->failed)
-			return true;
-		b_checked_load(b, in->mem_size, (unsigned)s, mem, shadow);
-		unsigned d = in->opnd[0].reg;
-		bool wide = in->mem_size == 8;
-		if (in->vex) { /* vmovd/vmovq xmm, r: VEX.128.66.0F.W0/W1 6E /r */
-			cg8(c, 0xc4);
-			cg8(c, (uint8_t)((d >= 8 ? 0 : 0x80) | 0x40 | (s >= 8 ? 0 : 0x20) | 1));
-			cg8(c, wide ? 0xf9 : 0x79);
-			cg8(c, 0x6e);
-			cg8(c, (uint8_t)(0xc0 | (d & 7) << 3 | (s & 7)));
-		} else {
-			cg8(c, 0x66);
-			cg_rr(c, wide ? 8 : 4, 0x0f6e, d, (unsigned)s);
-		}
-		return true;
-	}
-	if (!whole_load(in))
-		return false;
-	/* load; xor with the shadow; nothing left? then load from the shadow */
-	int s = b_scratch(b, avoid, false); /* for the import only */
-	if (b->failed)
-		return true;
-	b_clobber_flags(b, false);
-	b_mark_body(b);
-	unsigned d = in->opnd[0].reg;
-	cg_reencode(c, in, mem);
-	if (in->vex) {
-		/* vxorps d, d, gs:[m]: VEX.0F.WIG 57 /r, made from the load by its fields */
-		struct insn x = *in;
-		x.bytes[0] = 0xc4;
-		x.bytes[1] = (uint8_t)((d >= 8 ? 0 : 0x80) | 0x60 | 1);
-		x.bytes[2] = (uint8_t)((~d & 15) << 3 | (in->vex_l ? 4 : 0));
-		x.bytes[3] = 0x57;
-		x.vex = 3;
-		x.rex_off = 0;
-		x.opcode_off = 3;
-		x.modrm_off = 4;
-		x.opcode = 0x57;
-		cg_reencode(c, &x, shadow);
-		/* vptest d, d: VEX.66.0F38.WIG 17 /r */
-		cg8(c, 0xc4);
-		cg8(c, (uint8_t)((d >= 8 ? 0 : 0x80) | 0x40 | (d >= 8 ? 0 : 0x20) | 2));
-		cg8(c, (uint8_t)(0x79 | (in->vex_l ? 4 : 0)));
-		cg8(c, 0x17);
-	} else {
-		cg_rm(c, 4, 0x0f57, d, shadow, 0); /* xorps d, gs:[m] */
-		cg8(c, 0x66);
-		if (d >= 8)
-			cg8(c, 0x45);
-		cg_bytes(c, "\x0f\x38\x17", 3); /* ptest d, d */
-	}
-	cg8(c, (uint8_t)(0xc0 | (d & 7) << 3 | (d & 7)));
-	uint8_t *j = cg_jcc(c, 5, 0);
-	if (!c->overflow)
-		cg_patch32(j, c->delta, cg_va(b->cold));
-	cold_import(b, (unsigned)s, mem, shadow, in->mem_size, 0, cg_va(c), 0, rt_import);
-	cg_reencode(c, in, shadow);
-	return true;
 }
 
 /* Whether the instruction does the same with a general register in place of its memory operand. */
@@ -669,7 +374,7 @@ void b_memory(struct build *b)
 		return;
 	}
 	if (in->attr & INSN_A_ATOMIC) {
-		atomic(b, in, &mem);
+		b_atomic(b, in, &mem);
 		return;
 	}
 	unsigned size = in->mem_size;
@@ -682,18 +387,16 @@ void b_memory(struct build *b)
 		bool simple = (in->id == INSN_MOV || in->id == INSN_MOVZX || in->id == INSN_MOVSX ||
 			       in->id == INSN_MOVSXD) &&
 			      in->opnd[0].kind == OPND_GPR && in->opnd[0].size >= 4 &&
-			      !uses_reg(&mem, in->opnd[0].reg);
+			      !(ea_regs(&mem) & 1u << in->opnd[0].reg);
 		if (simple) {
 			load_to_register(b, in, &mem, &shadow);
 			return;
 		}
-		if (vector_load(b, in, &mem, &shadow))
+		if (b_vector_load(b, in, &mem, &shadow))
 			return;
 		if (register_form(in, size)) {
 			/* the checked value is in a register: use it from there */
-			uint32_t avoid = (mem.base >= 0 ? 1u << mem.base : 0) |
-					 (mem.index >= 0 ? 1u << mem.index : 0);
-			int s = b_scratch(b, avoid, false);
+			int s = b_scratch(b, ea_regs(&mem), false);
 			if (b->failed)
 				return;
 			b_checked_load(b, size, (unsigned)s, &mem, &shadow);
@@ -736,7 +439,7 @@ void b_memory(struct build *b)
 	if (b->failed)
 		return;
 	b_flags_for_op(b);
-	on_shadow(b, in, &shadow, size, &mem);
+	b_on_shadow(b, in, &shadow, size, &mem);
 }
 
 /* ---- string instructions ------------------------------------------------------------------ */

@@ -154,12 +154,31 @@ bool b_operand(struct build *b, struct ea *mem, struct ea *shadow);
 void b_check(struct build *b, const struct ea *mem, const struct ea *shadow, unsigned size);
 void b_memory(struct build *b);
 void b_string(struct build *b);
+/* General registers that an operand's address is made of. */
+static inline uint32_t ea_regs(const struct ea *m)
+{
+	return (m->base >= 0 ? 1u << m->base : 0) | (m->index >= 0 ? 1u << m->index : 0);
+}
+/* The cold side of a check: `routine` imports `size` bytes at `mem` and goes on at hot address `resume`, or
+ * behind this, in cold code, if that is 0. `s` is overwritten and not part of the operand. */
+void b_cold_import(struct build *b, unsigned s, const struct ea *mem, unsigned size, uint64_t resume,
+		   const uint8_t *routine);
+/* Execute the instruction on the shadow. Without mirroring the shadow gets its old bytes back
+ * afterwards; `then_copy` (may be NULL) is where the result goes in memory before that. */
+void b_on_shadow(struct build *b, const struct insn *in, const struct ea *shadow, unsigned size,
+		 const struct ea *then_copy);
 /* Load `size` bytes into register `dst` (not part of the operand), checked. */
 void b_checked_load(struct build *b, unsigned size, unsigned dst, const struct ea *mem,
 		    const struct ea *shadow);
 /* rcx = the branch target in an 8-byte operand that uses neither rax nor rcx, both of which are
  * spilled. Keeps flags that are in the processor there. */
 void b_checked_target(struct build *b, const struct ea *mem, const struct ea *shadow);
+
+/* translate-atomic.c */
+void b_atomic(struct build *b, const struct insn *in, const struct ea *mem);
+
+/* translate-vec.c: a load of a vector register, if it is one that can be checked as a whole; else false */
+bool b_vector_load(struct build *b, const struct insn *in, const struct ea *mem, const struct ea *shadow);
 
 /* translate-flow.c: returns true if the fragment ends with this instruction */
 bool b_flow(struct build *b);

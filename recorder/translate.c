@@ -1,7 +1,8 @@
 /*
  * The translator's frame: scanning a run of instructions and emitting them one by one. translate.h has the rules;
- * translate-mem.c and translate-flow.c emit instructions, translate-state.c keeps the registers,
- * translate-flags.c looks ahead for flags, translate-cache.c answers questions about what was made.
+ * translate-mem.c, translate-atomic.c, translate-vec.c and translate-flow.c emit instructions,
+ * translate-state.c keeps the registers, translate-flags.c looks ahead for flags, translate-cache.c
+ * answers questions about what was made.
  */
 #include "format/regs.h"
 #include "recorder/translate-priv.h"
