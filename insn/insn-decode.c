@@ -47,6 +47,7 @@ static const uint16_t cond_flags[8] = { F_O, F_C, F_Z, F_C | F_Z, F_S, F_P, F_S 
 static const struct insn_row *order[ORDER_MAX];
 static uint16_t first_row[2][4][257];
 static uint8_t has_modrm[2][4][256];
+static enum dj_cpu_kind host;
 
 static bool row_has_modrm(const struct insn_row *r)
 {
@@ -74,6 +75,7 @@ __attribute__((constructor)) static void build_index(void)
 	static uint16_t count[2][4][256], next[2][4][256];
 	size_t total = 0;
 
+	host = dj_cpu_host();
 	for (int pass = 0; pass < 2; pass++) {
 		for (size_t t = 0; t < ntables; t++) {
 			for (size_t i = 0; i < tables[t]->n; i++) {
@@ -729,7 +731,7 @@ static int decode(struct insn *in, unsigned n)
 	bool w = rex >> 3 & 1;
 	unsigned pp = in->vex ? in->vex_pp : in->rep ? (in->rep == 0xf3 ? 2 : 3) : in->opsize16;
 	unsigned key = w << 7 | in->vex_l << 8 | pp << 9 | (in->opsize16 && !w) << 11 |
-		       (rex & 1) << 12;
+		       (rex & 1) << 12 | (in->cpu == DJ_CPU_AMD) << 13;
 	if (has_modrm[enc][in->map][in->opcode]) {
 		if (pos >= n)
 			return TAKE_SHORT;
@@ -779,10 +781,17 @@ static int decode(struct insn *in, unsigned n)
 
 int insn_decode(struct insn *out, const uint8_t *code, size_t avail, uint64_t addr)
 {
+	return insn_decode_as(host, out, code, avail, addr);
+}
+
+int insn_decode_as(enum dj_cpu_kind cpu, struct insn *out, const uint8_t *code, size_t avail,
+		   uint64_t addr)
+{
 	unsigned n = avail < INSN_MAX ? (unsigned)avail : INSN_MAX;
 
 	memset(out, 0, sizeof(*out));
 	out->addr = addr;
+	out->cpu = (uint8_t)cpu;
 	out->base = out->index = INSN_NOREG;
 	memcpy(out->bytes, code, n);
 	int r = decode(out, n);

@@ -9,7 +9,7 @@
 static const struct insn_row rows[] = {
 	/* hints and reserved nops (SDM vol. 2B, NOP; vol. 2D, table A-6, group 16) */
 	R(0x0d, MEM, PREFETCH, N, NONE, NONE, NOACC, Ev)
-	R(0x0d, ANY, NOP, N, NONE, NONE, NOACC, Ev)
+	R(0x0d, INTEL, NOP, N, NONE, NONE, NOACC, Ev)
 	R(0x18, MEM | REG(0), PREFETCH, N, NONE, NONE, NOACC, Ev)
 	R(0x18, MEM | REG(1), PREFETCH, N, NONE, NONE, NOACC, Ev)
 	R(0x18, MEM | REG(2), PREFETCH, N, NONE, NONE, NOACC, Ev)
@@ -27,6 +27,8 @@ static const struct insn_row rows[] = {
 	R(0x31, ANY, RDTSC, N, NONE, TSC, INSN_A_NONDET)
 	R(0x33, ANY, RDPMC, N, NONE, XGETBV, INSN_A_NONDET)
 	RS(0x40, 16, ANY, CMOVCC, RW, COND, NONE, RA_CC | RA_CONDW, Gv, Ev)
+	/* the 16-bit form of AMD's processors: see insn-table-base.c */
+	RS(0x80, 16, AMD | O16, JCC, R, COND, NONE, INSN_A_BRANCH | INSN_A_COND | INSN_A_PRIV | RA_CC, Jv)
 	RS(0x80, 16, ANY, JCC, R, COND, NONE, INSN_A_BRANCH | INSN_A_COND | RA_F64 | RA_CC, Jz)
 	RS(0x90, 16, ANY, SETCC, W, COND, NONE, RA_CC, Eb)
 	R(0xa0, ANY, PUSHSEG, R, NONE, SP, INSN_A_STACK | RA_D64, FS)

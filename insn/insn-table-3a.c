@@ -6,6 +6,9 @@
 static const struct insn_row rows[] = {
 	V(0x00, P66 | L1 | W1, VPERMQ, W, Vqq, Wqq, Ib)
 	V(0x01, P66 | L1 | W1, VPERMPD, W, Vqq, Wqq, Ib)
+	/* seen on AMD's: W does not count */
+	V(0x00, P66 | L1 | W0 | AMD, VPERMQ, W, Vqq, Wqq, Ib)
+	V(0x01, P66 | L1 | W0 | AMD, VPERMPD, W, Vqq, Wqq, Ib)
 	V(0x02, P66 | W0, VPBLENDD, W, Vx, Hx, Wx, Ib)
 	V(0x04, P66 | W0, VPERMILPS, W, Vx, Wx, Ib)
 	V(0x05, P66 | W0, VPERMILPD, W, Vx, Wx, Ib)

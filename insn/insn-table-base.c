@@ -8,6 +8,13 @@
 #define JMPI  (INSN_A_BRANCH | INSN_A_INDIRECT | RA_F64)
 #define STR   INSN_A_STRING
 #define PRIV  INSN_A_PRIV
+
+/* Near branches with an operand-size prefix. Intel's processors ignore it; AMD's then take 16-bit
+ * displacements, targets and return addresses and cut rip to 16 bits (APM vol. 3, 1.2.2 and
+ * the branches' pages), except under REX.W. Nobody writes that, so it goes the way of far transfers. */
+#define NEAR16 (AMD | O16)
+#define JMP16  (INSN_A_BRANCH | INSN_A_PRIV)
+#define JMPI16 (INSN_A_BRANCH | INSN_A_INDIRECT | INSN_A_PRIV)
 #define PORT  (INSN_A_PRIV | RA_NOW)
 
 /* The six forms of an arithmetic instruction, and its four immediate forms. */
@@ -51,6 +58,8 @@ static const struct insn_row rows[] = {
 
 	RS(0x50, 8, ANY, PUSH, R, NONE, SP, STACK | RA_D64, Zv)
 	RS(0x58, 8, ANY, POP, W, NONE, SP, STACK | RA_D64, Zv)
+	/* seen on AMD's: 32 bits are read even if 16 are kept */
+	R(0x63, AMD | O16, MOVSXD, W, NONE, NONE, 0, Gv, Ed)
 	R(0x63, ANY, MOVSXD, W, NONE, NONE, 0, Gv, Ez)
 	R(0x68, ANY, PUSH, R, NONE, SP, STACK | RA_D64, Iz)
 	R(0x69, ANY, IMUL, W, MUL, NONE, 0, Gv, Ev, Iz)
@@ -58,6 +67,7 @@ static const struct insn_row rows[] = {
 	R(0x6b, ANY, IMUL, W, MUL, NONE, 0, Gv, Ev, sIb)
 	STRING(0x6c, INS, STRING, INS, PORT)
 	STRING(0x6e, OUTS, STRING, OUTS, PORT)
+	RS(0x70, 16, NEAR16, JCC, R, COND, NONE, JMP16 | INSN_A_COND | RA_CC, Jb)
 	RS(0x70, 16, ANY, JCC, R, COND, NONE, JMPD | INSN_A_COND | RA_CC, Jb)
 
 	R(0x84, ANY, TEST, R, LOGIC, NONE, 0, Eb, Gb)
@@ -76,9 +86,10 @@ static const struct insn_row rows[] = {
 	R(0x8f, REG(0), POP, W, NONE, SP, STACK | RA_D64, Ev)
 
 	/* 90 is xchg with rax only if REX.B names another register (SDM vol. 2B, NOP), and
-	 * with F3 not even then (as CPUs do) */
-	R(0x90, PF3, PAUSE, N, NONE, NONE, 0)
+	 * with F3 not even then (as Intel's CPUs do; on AMD's it is xchg again) */
+	R(0x90, INTEL | PF3, PAUSE, N, NONE, NONE, 0)
 	R(0x90, RXB, XCHG, XX, NONE, NONE, 0, Zv, RAXv)
+	R(0x90, PF3, PAUSE, N, NONE, NONE, 0)
 	R(0x90, ANY, NOP, N, NONE, NONE, INSN_A_NOACCESS)
 	RS(0x91, 7, ANY, XCHG, XX, NONE, NONE, 0, Zv, RAXv)
 	R(0x98, W1, CDQE, N, NONE, CBW, 0)
@@ -115,6 +126,8 @@ static const struct insn_row rows[] = {
 	SHIFT(5, SHR, SHIFT)
 	SHIFT(6, SHL, SHIFT)
 	SHIFT(7, SAR, SHIFT)
+	R(0xc2, NEAR16, RET, R, NONE, SP, JMPI16 | INSN_A_RET | STACK, Iw)
+	R(0xc3, NEAR16, RET, N, NONE, SP, JMPI16 | INSN_A_RET | STACK)
 	R(0xc2, ANY, RET, R, NONE, SP, JMPI | INSN_A_RET | STACK, Iw)
 	R(0xc3, ANY, RET, N, NONE, SP, JMPI | INSN_A_RET | STACK)
 	R(0xc6, MODRM(0xf8), XABORT, R, NONE, NONE, PRIV, Ib)
@@ -130,6 +143,13 @@ static const struct insn_row rows[] = {
 	R(0xcf, ANY, IRET, N, POPF, SP, PRIV | INSN_A_BRANCH | STACK)
 	R(0xd7, ANY, XLAT, N, NONE, XLAT, RA_BYTE)
 
+	R(0xe0, NEAR16, LOOPNE, R, LOOPZ, LOOP, JMP16 | INSN_A_COND, Jb)
+	R(0xe1, NEAR16, LOOPE, R, LOOPZ, LOOP, JMP16 | INSN_A_COND, Jb)
+	R(0xe2, NEAR16, LOOP, R, NONE, LOOP, JMP16 | INSN_A_COND, Jb)
+	R(0xe3, NEAR16, JRCXZ, R, NONE, JRCXZ, JMP16 | INSN_A_COND, Jb)
+	/* seen on AMD's: repeat prefixes choose the condition */
+	R(0xe0, AMD | PF3, LOOPE, R, LOOPZ, LOOP, JMPD | INSN_A_COND, Jb)
+	R(0xe1, AMD | PF2, LOOPNE, R, LOOPZ, LOOP, JMPD | INSN_A_COND, Jb)
 	R(0xe0, ANY, LOOPNE, R, LOOPZ, LOOP, JMPD | INSN_A_COND, Jb)
 	R(0xe1, ANY, LOOPE, R, LOOPZ, LOOP, JMPD | INSN_A_COND, Jb)
 	R(0xe2, ANY, LOOP, R, NONE, LOOP, JMPD | INSN_A_COND, Jb)
@@ -138,6 +158,9 @@ static const struct insn_row rows[] = {
 	R(0xe5, ANY, IN, W, NONE, NONE, PORT, EAXz, Ib)
 	R(0xe6, ANY, OUT, R, NONE, NONE, PORT, Ib, AL)
 	R(0xe7, ANY, OUT, R, NONE, NONE, PORT, Ib, EAXz)
+	R(0xe8, NEAR16, CALL, R, NONE, SP, JMP16 | INSN_A_CALL | STACK, Jv)
+	R(0xe9, NEAR16, JMP, R, NONE, NONE, JMP16, Jv)
+	R(0xeb, NEAR16, JMP, R, NONE, NONE, JMP16, Jb)
 	R(0xe8, ANY, CALL, R, NONE, SP, JMPD | INSN_A_CALL | STACK, Jz)
 	R(0xe9, ANY, JMP, R, NONE, NONE, JMPD, Jz)
 	R(0xeb, ANY, JMP, R, NONE, NONE, JMPD, Jb)
@@ -166,9 +189,13 @@ static const struct insn_row rows[] = {
 	R(0xfd, ANY, STD, N, DFW, NONE, 0)
 	BV(0xfe, REG(0), INC, RW, INC, NONE)
 	BV(0xfe, REG(1), DEC, RW, INC, NONE)
+	R(0xff, NEAR16 | REG(2), CALL, R, NONE, SP, JMPI16 | INSN_A_CALL | STACK, Ev)
+	R(0xff, NEAR16 | REG(4), JMP, R, NONE, NONE, JMPI16, Ev)
 	R(0xff, REG(2), CALL, R, NONE, SP, JMPI | INSN_A_CALL | STACK, Ev)
+	R(0xff, MEM | REG(3) | AMD, CALLFAR, R, NONE, SP, PRIV | INSN_A_BRANCH | STACK | RA_NOW, Mp)
 	R(0xff, MEM | REG(3), CALLFAR, R, NONE, SP, PRIV | INSN_A_BRANCH | STACK, Mp)
 	R(0xff, REG(4), JMP, R, NONE, NONE, JMPI, Ev)
+	R(0xff, MEM | REG(5) | AMD, JMPFAR, R, NONE, NONE, PRIV | INSN_A_BRANCH | RA_NOW, Mp)
 	R(0xff, MEM | REG(5), JMPFAR, R, NONE, NONE, PRIV | INSN_A_BRANCH, Mp)
 	R(0xff, REG(6), PUSH, R, NONE, SP, STACK | RA_D64, Ev)
 };

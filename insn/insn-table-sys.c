@@ -36,7 +36,7 @@ static const struct insn_row rows[] = {
 	S(0x01, NP | MODRM(0xef), WRPKRU, N, ACD, 0)
 	S(0x01, MODRM(0xf8), SWAPGS, N, NONE, PRIV)
 	S(0x01, MODRM(0xf9), RDTSCP, N, TSCP, NONDET)
-	S(0x01, NP | MODRM(0xfc), SYSTEM, N, RAX, 0) /* clzero */
+	S(0x01, NP | MODRM(0xfc), CLZERO, N, RAX, 0)
 	R(0x01, RGS | REG(0), SYSTEM, N, ARITH, ODD, PRIV)
 	R(0x01, RGS | REG(1), SYSTEM, N, ARITH, ODD, PRIV)
 	R(0x01, RGS | REG(2), SYSTEM, N, ARITH, ODD, PRIV)
@@ -62,6 +62,10 @@ static const struct insn_row rows[] = {
 	R(0x78, NP, SYSTEM, RW, ARITH, NONE, PRIV, Eq, Gq) /* vmread */
 	R(0x79, NP, SYSTEM, R, ARITH, NONE, PRIV, Gq, Eq) /* vmwrite */
 	S(0xaa, ANY, SYSTEM, N, NONE, PRIV) /* rsm */
+	/* AMD's have no 64-bit offsets in far pointers (APM vol. 3, LSS, JMP Far) */
+	S(0xb2, MEM | AMD, LSS, W, NONE, PRIV | RA_NOW, Gv, Mp)
+	S(0xb4, MEM | AMD, LFS, W, NONE, PRIV | RA_NOW, Gv, Mp)
+	S(0xb5, MEM | AMD, LGS, W, NONE, PRIV | RA_NOW, Gv, Mp)
 	S(0xb2, MEM, LSS, W, NONE, PRIV, Gv, Mp)
 	S(0xb4, MEM, LFS, W, NONE, PRIV, Gv, Mp)
 	S(0xb5, MEM, LGS, W, NONE, PRIV, Gv, Mp)

@@ -230,7 +230,8 @@ enum insn_implicit {
 /*
  * What a row asks for: `value` in the low half, the bits that matter in the high half.
  * Bits 0-2 modrm.reg, 3 mod == 3, 4-6 modrm.rm, 7 W (REX or VEX), 8 VEX.L,
- * 9-10 prefix (none, 66, F3, F2; of several, F2/F3 win), 11 operand size 16, 12 REX.B.
+ * 9-10 prefix (none, 66, F3, F2; of several, F2/F3 win), 11 operand size 16, 12 REX.B, 13 which
+ * maker's processor.
  */
 #define MATCH(mask, value) ((uint32_t)(mask) << 16 | (value))
 #define ANY	0u
@@ -250,6 +251,8 @@ enum insn_implicit {
 #define NOREP	MATCH(0x400, 0x000) /* none or 66 */
 #define O16	MATCH(0x800, 0x800)
 #define RXB	MATCH(0x1000, 0x1000)
+#define INTEL	MATCH(0x2000, 0)
+#define AMD	MATCH(0x2000, 0x2000)
 
 enum { ENC_LEGACY = 1, ENC_VEX = 2 };
 

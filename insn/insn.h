@@ -5,7 +5,8 @@
  * insn_decode() reads one 64-bit-mode instruction and fills in everything either side wants:
  * where its bytes are (to re-encode it), its operands with sizes and access, its memory
  * operand, its implicit register use and its flags. The facts come from one table row per
- * opcode (insn-table*.c), after Intel's SDM volume 2. Capstone disassembles for people and
+ * opcode (insn-table*.c), after Intel's SDM volume 2 and, where AMD's processors differ, the
+ * AMD64 APM volume 3. Capstone disassembles for people and
  * is the tests' second opinion.
  *
  * Legacy-SSE and VEX forms of an instruction share an id (paddd and vpaddd are both
@@ -15,6 +16,8 @@
  */
 #ifndef DEJA_INSN_INSN_H
 #define DEJA_INSN_INSN_H
+
+#include "format/cpu.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -76,6 +79,7 @@ struct insn {
 	uint64_t addr;
 	uint8_t bytes[INSN_MAX + 1];
 	uint8_t len;
+	uint8_t cpu;	 /* enum dj_cpu_kind: whose rules were followed */
 	uint16_t id;	 /* enum insn_id */
 	uint8_t cond;	 /* Jcc/SETcc/CMOVcc: 0 o, 1 no, 2 b, 3 ae, 4 e, 5 ne, 6 be, 7 a, 8 s... */
 	uint8_t opsize;	 /* operand size of the general form: 1, 2, 4 or 8 */
@@ -124,7 +128,13 @@ struct insn {
  * Decode the instruction at `code` (at most `avail` readable bytes), located at `addr`.
  * Returns its length, 0 if `avail` bytes are too few to tell, or -1 if it is not a valid
  * instruction (out->len is then what was looked at).
+ *
+ * Makers' processors do not agree on every encoding. insn_decode() follows the one this runs on,
+ * which is right for whatever is about to be executed here; for a recording there is
+ * insn_decode_as().
  */
+int insn_decode_as(enum dj_cpu_kind cpu, struct insn *out, const uint8_t *code, size_t avail,
+		   uint64_t addr);
 int insn_decode(struct insn *out, const uint8_t *code, size_t avail, uint64_t addr);
 
 /* Lower-case Intel mnemonic of an id ("add", "vbroadcastss"). */

@@ -106,7 +106,7 @@ static bool left_out(const struct insn *in)
 		INSN_POPSEG, INSN_XRSTOR, INSN_FXRSTOR, INSN_POPF, INSN_XABORT, INSN_XEND,
 		INSN_UMWAIT, INSN_TPAUSE, INSN_SYSTEM, INSN_ENTER, INSN_XGETBV, INSN_RDPMC,
 		/* write at an address in a register as well */
-		INSN_MOVDIR64B, INSN_ENQCMD,
+		INSN_MOVDIR64B, INSN_ENQCMD, INSN_CLZERO,
 		/* size depends on the CPU's configuration */
 		INSN_XSAVE, INSN_XSAVEC, INSN_XSAVEOPT,
 		/* emulated by the kernel where the CPU forbids them to programs (UMIP) */
@@ -394,6 +394,69 @@ static bool is_opcode(unsigned map, unsigned op)
 		return false;
 	}
 	return op < 0x40 || op > 0x4f;
+}
+
+/* A near branch over the MOV behind it, not taken or taken, to the end. Where a prefix makes it 16 bits
+ * wide it cannot arrive there, nor anywhere: the lowest pages are not mapped. */
+static void branch(const uint8_t *prefix, unsigned prefixes, const uint8_t *opcode, unsigned opcodes)
+{
+	static struct run r;
+	struct insn in;
+	uint8_t code[32] = {0};
+	unsigned n = prefixes + opcodes;
+
+	memcpy(code, prefix, prefixes);
+	memcpy(code + prefixes, opcode, opcodes);
+	int len = insn_decode(&in, code, INSN_MAX, ORACLE_CODE);
+	if (len <= 0) {
+		complain("a branch is refused", &in, code, n, 0);
+		return;
+	}
+	if (in.imm_size && !(in.attr & INSN_A_RET))
+		code[in.imm_off] = 2;
+	code[len] = 0xb0; /* mov al, 0x77 */
+	code[len + 1] = 0x77;
+	for (unsigned k = 0; k < 4; k++) {
+		uint64_t target = ORACLE_CODE + (unsigned)len + 2;
+		make_regs(&r.in, &in);
+		r.in.gpr[DJ_RAX] = 0x11;
+		r.in.gpr[DJ_RCX] = k & 1 ? 2 : 1;
+		r.in.rflags = 0x202 | (k & 2 ? DJ_FLAGS_ARITH & ~DJ_FLAG_OF : 0);
+		if (in.attr & INSN_A_INDIRECT)
+			r.in.gpr[DJ_RDX] = target;
+		memcpy(memory + (r.in.gpr[DJ_RSP] - ORACLE_MEM), &target, 8);
+		memcpy(memory + (MIDDLE - ORACLE_MEM), &target, 8);
+		run(&r, code, (unsigned)len + 2);
+		bool taken = (r.out.gpr[DJ_RAX] & 0xff) != 0x77, wide = !(in.attr & INSN_A_PRIV);
+		if (!r.sig && (r.out.gpr[DJ_RAX] & 0xff) != 0x77 && r.out.gpr[DJ_RAX] != 0x11)
+			complain("a branch has another length", &in, code, n, r.out.gpr[DJ_RAX]);
+		else if (r.sig ? wide || r.sig != SIGSEGV : taken && !wide)
+			complain("a branch has another width", &in, code, n, (unsigned)r.sig);
+		else if (!r.sig && !(in.attr & INSN_A_COND) && !taken)
+			complain("a branch is not taken", &in, code, n, 0);
+	}
+}
+
+unsigned insn_cpu_branches(void)
+{
+	static const uint8_t prefixes[][4] = {{0}, {0x66}, {0x66, 0x48}, {0x48}, {0xf2}, {0xf3},
+					      {0x66, 0x40}, {0x66, 0xf2}, {0x67, 0x66}, {0x48, 0x66}};
+	static const uint8_t opcodes[][2] = {{0xe8}, {0xe9}, {0xeb}, {0xe0}, {0xe1}, {0xe2}, {0xe3},
+					     {0xc3}, {0xc2}, {0xff, 0xd2}, {0xff, 0xe2},
+					     {0xff, 0x13}, {0xff, 0x23}};
+
+	setup();
+	failures = 0;
+	for (size_t p = 0; p < sizeof(prefixes) / sizeof(prefixes[0]); p++) {
+		unsigned np = (unsigned)strlen((const char *)prefixes[p]);
+		for (size_t o = 0; o < sizeof(opcodes) / sizeof(opcodes[0]); o++)
+			branch(prefixes[p], np, opcodes[o], opcodes[o][1] ? 2 : 1);
+		for (unsigned cc = 0; cc < 16; cc++) {
+			branch(prefixes[p], np, (const uint8_t[]){(uint8_t)(0x70 | cc)}, 1);
+			branch(prefixes[p], np, (const uint8_t[]){0x0f, (uint8_t)(0x80 | cc)}, 2);
+		}
+	}
+	return failures;
 }
 
 unsigned insn_cpu_legacy(void)

@@ -4,5 +4,6 @@
 
 unsigned insn_cpu_legacy(void);
 unsigned insn_cpu_vex(void);
+unsigned insn_cpu_branches(void);
 
 #endif

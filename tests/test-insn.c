@@ -297,7 +297,8 @@ static bool opaque(const struct insn *in)
 static int compare(const uint8_t *p, size_t n, uint64_t addr)
 {
 	struct insn in;
-	int len = insn_decode(&in, p, n, addr), cslen;
+	/* Capstone goes by Intel's manual more often than not */
+	int len = insn_decode_as(DJ_CPU_INTEL, &in, p, n, addr), cslen;
 	const uint8_t *at = p;
 	size_t left = n < INSN_MAX ? n : INSN_MAX;
 	uint64_t cs_addr = addr;
@@ -450,14 +451,64 @@ static void test_short(void)
 
 	for (unsigned i = 0; i < 100000; i++) {
 		random_insn(b, &seed);
-		int len = insn_decode(&in, b, sizeof(b), 0);
+		enum dj_cpu_kind cpu = i & 1 ? DJ_CPU_AMD : DJ_CPU_INTEL;
+		int len = insn_decode_as(cpu, &in, b, sizeof(b), 0);
 		if (len <= 0)
 			continue;
 		for (int k = 0; k < len; k++)
-			CU_ASSERT_EQUAL_FATAL(insn_decode(&part, b, (size_t)k, 0), 0);
-		CU_ASSERT_EQUAL_FATAL(insn_decode(&part, b, (size_t)len, 0), len);
+			CU_ASSERT_EQUAL_FATAL(insn_decode_as(cpu, &part, b, (size_t)k, 0), 0);
+		CU_ASSERT_EQUAL_FATAL(insn_decode_as(cpu, &part, b, (size_t)len, 0), len);
 		CU_ASSERT_EQUAL_FATAL(memcmp(&in, &part, sizeof(in)), 0);
 	}
+}
+
+/* What the two kinds of processors decode differently: whatever this runs on, both are known. */
+static void test_kinds(void)
+{
+	struct row {
+		uint8_t bytes[INSN_MAX];
+		struct {
+			int len;
+			uint16_t id, mem_size;
+			bool emulated;
+		} as[2]; /* by enum dj_cpu_kind */
+	};
+	static const struct row rows[] = {
+		{ { 0x66, 0x63, 0x03 }, { { 3, INSN_MOVSXD, 2, true }, { 3, INSN_MOVSXD, 4, true } } },
+		{ { 0x0f, 0x0d, 0xc1 }, { { 3, INSN_NOP, 0, true }, { -1, INSN_INVALID, 0, false } } },
+		{ { 0xf3, 0x0f, 0x2b, 0x03 },
+		  { { -1, INSN_INVALID, 0, false }, { 4, INSN_MOVNTSS, 4, false } } },
+		{ { 0x66, 0x0f, 0x78, 0xc1, 5, 6 },
+		  { { -1, INSN_INVALID, 0, false }, { 6, INSN_EXTRQ, 0, false } } },
+		{ { 0xf2, 0x0f, 0x79, 0xc1 },
+		  { { -1, INSN_INVALID, 0, false }, { 4, INSN_INSERTQ, 0, false } } },
+		{ { 0xc4, 0xe3, 0x7d, 0x00, 0x03, 7 },
+		  { { -1, INSN_INVALID, 0, false }, { 6, INSN_VPERMQ, 32, true } } },
+		{ { 0xf3, 0x41, 0x90 }, { { 3, INSN_PAUSE, 0, true }, { 3, INSN_XCHG, 0, true } } },
+		{ { 0xf3, 0x90 }, { { 2, INSN_PAUSE, 0, true }, { 2, INSN_PAUSE, 0, true } } },
+		{ { 0xf3, 0xe0, 2 }, { { 3, INSN_LOOPNE, 0, true }, { 3, INSN_LOOPE, 0, true } } },
+		{ { 0xf2, 0xe1, 2 }, { { 3, INSN_LOOPE, 0, true }, { 3, INSN_LOOPNE, 0, true } } },
+		{ { 0x66, 0xe8, 1, 2 }, { { 6, INSN_CALL, 0, true }, { 4, INSN_CALL, 0, false } } },
+		{ { 0x66, 0x48, 0xe8, 1, 2 }, { { 7, INSN_CALL, 0, true }, { 7, INSN_CALL, 0, true } } },
+		{ { 0x66, 0x0f, 0x84, 1 }, { { 7, INSN_JCC, 0, true }, { 5, INSN_JCC, 0, false } } },
+		{ { 0x66, 0xc3 }, { { 2, INSN_RET, 0, true }, { 2, INSN_RET, 0, false } } },
+		{ { 0x66, 0xff, 0x23 }, { { 3, INSN_JMP, 8, true }, { 3, INSN_JMP, 2, false } } },
+		{ { 0x48, 0x0f, 0xb5, 0x03 }, { { 4, INSN_LGS, 10, false }, { 4, INSN_LGS, 6, false } } },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		for (unsigned cpu = 0; cpu < 2; cpu++) {
+			const struct row *r = &rows[i];
+			struct insn in;
+			int len = insn_decode_as(cpu, &in, r->bytes, INSN_MAX, 0x1000);
+			bool same = len == r->as[cpu].len && in.id == r->as[cpu].id &&
+				    in.cpu == cpu && in.mem_size == r->as[cpu].mem_size &&
+				    (len < 0 || insn_is_emulated(&in) == r->as[cpu].emulated);
+			if (!same)
+				fprintf(stderr, "insn: row %zu as %u: %s, %d bytes, memory %u\n", i, cpu,
+					insn_id_name(in.id), len, in.mem_size);
+			CU_ASSERT(same);
+		}
 }
 
 static void test_speed(void)
@@ -492,6 +543,12 @@ static void test_cpu_vex(void)
 		CU_ASSERT_EQUAL(insn_cpu_vex(), 0);
 }
 
+static void test_cpu_branches(void)
+{
+	if (oracle_available())
+		CU_ASSERT_EQUAL(insn_cpu_branches(), 0);
+}
+
 int main(void)
 {
 	CU_pSuite s;
@@ -507,6 +564,8 @@ int main(void)
 	CU_add_test(s, "truncated instructions", test_short);
 	CU_add_test(s, "legacy opcodes, against the CPU", test_cpu_legacy);
 	CU_add_test(s, "VEX opcodes, against the CPU", test_cpu_vex);
+	CU_add_test(s, "near branches under prefixes, against the CPU", test_cpu_branches);
+	CU_add_test(s, "what processors decode differently", test_kinds);
 	CU_add_test(s, "speed", test_speed);
 	CU_basic_set_mode(CU_BRM_VERBOSE);
 	CU_basic_run_tests();
