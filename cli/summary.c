@@ -1,6 +1,7 @@
 /* Adding up a trace (cli/summary.h). */
 #include "cli/summary.h"
 
+#include "format/cpu.h"
 #include "insn/insn.h"
 
 #include <stdio.h>
@@ -14,13 +15,13 @@ static int no_memory(struct dj_error *err)
 }
 
 /* The decoder's own name of the instruction; what it does not know, as Capstone calls it. */
-static void mnemonic_of(const struct dj_record *rec, char *buf, size_t size)
+static void mnemonic_of(enum dj_cpu_kind cpu, const struct dj_record *rec, char *buf, size_t size)
 {
 	struct insn in;
 	char text[160];
 
 	memset(&in, 0, sizeof(in));
-	if (insn_decode(&in, rec->insn, rec->insn_len, 0) > 0 && in.id != INSN_EVEX) {
+	if (insn_decode_as(cpu, &in, rec->insn, rec->insn_len, 0) > 0 && in.id != INSN_EVEX) {
 		snprintf(buf, size, "%s", insn_id_name(in.id));
 		return;
 	}
@@ -31,12 +32,13 @@ static void mnemonic_of(const struct dj_record *rec, char *buf, size_t size)
 	snprintf(buf, size, "%.*s", (int)size - 1, text[0] ? text : "?");
 }
 
-static int count_effect(struct summary *s, const struct dj_record *rec, struct dj_error *err)
+static int count_effect(struct summary *s, enum dj_cpu_kind cpu, const struct dj_record *rec,
+			struct dj_error *err)
 {
 	char name[sizeof(s->effects->mnemonic)];
 	struct summary_effect *e;
 
-	mnemonic_of(rec, name, sizeof(name));
+	mnemonic_of(cpu, rec, name, sizeof(name));
 	for (size_t i = 0; i < s->neffects; i++) {
 		e = &s->effects[i];
 		if (e->why == rec->why && !strcmp(e->mnemonic, name)) {
@@ -55,8 +57,8 @@ static int count_effect(struct summary *s, const struct dj_record *rec, struct d
 	return 0;
 }
 
-static int add_thread(struct summary *s, struct summary_thread *th, struct dj_cursor *c,
-		      struct dj_error *err)
+static int add_thread(struct summary *s, enum dj_cpu_kind cpu, struct summary_thread *th,
+		      struct dj_cursor *c, struct dj_error *err)
 {
 	const struct dj_record *rec;
 
@@ -64,7 +66,7 @@ static int add_thread(struct summary *s, struct summary_thread *th, struct dj_cu
 		s->records++;
 		s->by_kind[rec->kind]++;
 		th->exited = rec->kind == DJ_REC_EXIT;
-		if (rec->kind == DJ_REC_EFFECTS && count_effect(s, rec, err))
+		if (rec->kind == DJ_REC_EFFECTS && count_effect(s, cpu, rec, err))
 			return -1;
 		if (rec->kind == DJ_REC_EXIT)
 			th->status = rec->status;
@@ -89,6 +91,7 @@ static int by_count(const void *a, const void *b)
 
 int summary_make(struct summary *s, struct dj_trace *t, struct dj_error *err)
 {
+	enum dj_cpu_kind cpu = dj_cpu_kind_of(dj_trace_meta(t)->cpu);
 	int r = 0;
 
 	*s = (struct summary){ 0 };
@@ -106,7 +109,7 @@ int summary_make(struct summary *s, struct dj_trace *t, struct dj_error *err)
 		th->steps = th->info->last_steps - th->info->first_steps;
 		s->steps += th->steps;
 		c = r ? NULL : dj_cursor_new(t, i, err);
-		if (c ? add_thread(s, th, c, err) : !r)
+		if (c ? add_thread(s, cpu, th, c, err) : !r)
 			r = -1;
 		dj_cursor_free(c);
 	}

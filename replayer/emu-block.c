@@ -273,7 +273,7 @@ static int decode_at(struct emu *e, struct window *w, uint64_t rip, struct insn 
 	}
 	if (!w->len)
 		return 0;
-	return insn_decode(in, w->bytes + off, w->len - off, rip);
+	return insn_decode_as(e->kind, in, w->bytes + off, w->len - off, rip);
 }
 
 /* Decode and bind the instruction at rip. */

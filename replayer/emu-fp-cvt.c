@@ -94,7 +94,9 @@ static void cvtps2ph(struct emu *e, const struct uop *u)
 	union emu_vec r = {0};
 
 	for (unsigned i = 0; i < n; i++)
-		VW(&r, i) = sfp_f32_to_f16(VD(&e->cpu.v[u->c], i), rm, &s);
+		VW(&r, i) = u->insn->cpu == DJ_CPU_AMD
+				    ? sfp_f32_to_f16(VD(&e->cpu.v[u->c], i), rm, &s)
+				    : sfp_f32_to_f16_intel(VD(&e->cpu.v[u->c], i), rm, &s);
 	fp_commit(e, &s);
 	if (u->insn->has_mem)
 		emu_store_vec(e, emu_ea(e, u), &r, n * 2);

@@ -215,10 +215,11 @@ COMPARE(ucomisd, 64, false)
 
 /*
  * Dot products: bits 7..4 of the immediate choose products (others count as +0), bits 3..0 where
- * the sum goes. Each element of the result is a sum of its own, which shows when there are
- * several NaNs: which one wins was found out on the CPU, the manual leaves it open.
+ * the sum goes. In which order they are added shows when there are several NaNs: which one wins
+ * was found out on the CPUs, the manual leaves it open. On Intel's each element of the result is a sum
+ * of its own; on AMD's all are the same sum, of the products in their order.
  */
-static inline void dpps_do(struct emu *e, const struct uop *u, const union emu_vec *y)
+static inline void dpps_sum(struct emu *e, const struct uop *u, const union emu_vec *y, bool amd)
 {
 	const union emu_vec *x = &e->cpu.v[u->b];
 	struct sfp s = fp_begin(e);
@@ -232,18 +233,29 @@ static inline void dpps_do(struct emu *e, const struct uop *u, const union emu_v
 				   ? fp_mul32(&s, m, u, i, VD(x, k + i), VD(y, k + i))
 				   : 0;
 		for (unsigned i = 0; i < 4; i++)
-			t[i] = fp_add32(&s, m, u, i, p[i ^ 1], p[i]);
+			t[i] = amd ? fp_add32(&s, m, u, i, p[i & 2], p[i | 1])
+				   : fp_add32(&s, m, u, i, p[i ^ 1], p[i]);
 		for (unsigned i = 0; i < 4; i++) {
-			uint32_t sum = fp_add32(&s, m, u, i, t[i], t[i ^ 2]);
+			uint32_t sum = amd ? fp_add32(&s, m, u, i, t[0], t[2])
+					   : fp_add32(&s, m, u, i, t[i], t[i ^ 2]);
 			VD(&r, k + i) = u->imm >> i & 1 ? sum : 0;
 		}
 	}
 	fp_commit(e, &s);
 	fp_put_packed(e, u, &r, u->size);
 }
+static inline void dpps_do(struct emu *e, const struct uop *u, const union emu_vec *y)
+{
+	dpps_sum(e, u, y, false);
+}
+static inline void dpps_amd_do(struct emu *e, const struct uop *u, const union emu_vec *y)
+{
+	dpps_sum(e, u, y, true);
+}
 FROM_BOTH(dpps)
+FROM_BOTH(dpps_amd)
 
-static inline void dppd_do(struct emu *e, const struct uop *u, const union emu_vec *y)
+static inline void dppd_sum(struct emu *e, const struct uop *u, const union emu_vec *y, bool amd)
 {
 	const union emu_vec *x = &e->cpu.v[u->b];
 	struct sfp s = fp_begin(e);
@@ -254,13 +266,23 @@ static inline void dppd_do(struct emu *e, const struct uop *u, const union emu_v
 	for (unsigned i = 0; i < 2; i++)
 		p[i] = u->imm >> (4 + i) & 1 ? fp_mul64(&s, m, u, i, VQ(x, i), VQ(y, i)) : 0;
 	for (unsigned i = 0; i < 2; i++) {
-		uint64_t sum = fp_add64(&s, m, u, i, p[i], p[i ^ 1]);
+		uint64_t sum = amd ? fp_add64(&s, m, u, i, p[0], p[1])
+				   : fp_add64(&s, m, u, i, p[i], p[i ^ 1]);
 		VQ(&r, i) = u->imm >> i & 1 ? sum : 0;
 	}
 	fp_commit(e, &s);
 	fp_put_packed(e, u, &r, 16);
 }
+static inline void dppd_do(struct emu *e, const struct uop *u, const union emu_vec *y)
+{
+	dppd_sum(e, u, y, false);
+}
+static inline void dppd_amd_do(struct emu *e, const struct uop *u, const union emu_vec *y)
+{
+	dppd_sum(e, u, y, true);
+}
 FROM_BOTH(dppd)
+FROM_BOTH(dppd_amd)
 
 /* ---- binding ----------------------------------------------------------------------- */
 
@@ -284,6 +306,7 @@ static const struct row rows[] = {
     ROW_P(HADDPS, haddps),   ROW_P(HADDPD, haddpd),	ROW_P(HSUBPS, hsubps),
     ROW_P(HSUBPD, hsubpd),   ROW_P(DPPS, dpps),		ROW_P(DPPD, dppd),
 };
+static const struct row rows_amd[] = {ROW_P(DPPS, dpps_amd), ROW_P(DPPD, dppd_amd)};
 
 void fp_operands(const struct insn *in, struct uop *u)
 {
@@ -310,7 +333,8 @@ emu_fn *emu_bind_fp(const struct insn *in, struct uop *u)
 		if (!in->vex && (in->id == INSN_CMPPS || in->id == INSN_CMPPD ||
 				 in->id == INSN_CMPSS || in->id == INSN_CMPSDX))
 			u->imm &= 7;
-		return rows[k].fn[(in->vex ? 2 : 0) + (in->has_mem ? 1 : 0)];
+		bool own = in->cpu == DJ_CPU_AMD && (in->id == INSN_DPPS || in->id == INSN_DPPD);
+		return (own ? rows_amd : rows)[k].fn[(in->vex ? 2 : 0) + (in->has_mem ? 1 : 0)];
 	}
 	emu_fn *fn = fp_bind_cvt(in, u);
 	return fn ? fn : fp_bind_fma(in, u);

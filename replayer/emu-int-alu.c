@@ -2,9 +2,10 @@
  * Arithmetic and logic: the two-operand family and MOV, unary operations, multiplication
  * and division, and the compare-and-exchange group.
  *
- * Flags the SDM leaves undefined have the values that Intel's cores give them (found by
- * running them; tests/test-emu-int.c compares): AF is clear after logic, MUL and IMUL set
- * SF and PF by the low half and clear ZF and AF, DIV and IDIV change no flag.
+ * Flags the SDM leaves undefined have the values that the recording's processor gives them (found
+ * by running it; tests/test-emu-int.c compares). AF is clear after logic. Intel's: MUL and IMUL set
+ * SF and PF by the low half and clear ZF and AF, DIV and IDIV change no flag. AMD's: MUL and IMUL
+ * leave ZF, SF, PF and AF alone, DIV and IDIV set AF and clear ZF, SF and PF.
  */
 #include "replayer/emu-int.h"
 
@@ -153,8 +154,12 @@ static emu_fn *const unary_fns[][4][2] = {
 
 /* ---- multiplication and division --------------------------------------------------- */
 
-static inline void mul_flags(struct emu *e, uint64_t low, bool overflow)
+ALWAYS_INLINE void mul_flags(struct emu *e, uint64_t low, bool overflow, bool amd)
 {
+	if (amd) {
+		change_flags(e, DJ_FLAG_CF | DJ_FLAG_OF, overflow ? DJ_FLAG_CF | DJ_FLAG_OF : 0);
+		return;
+	}
 	/* ZF is clear even for 0; 0x100 has the SF and PF of 0 */
 	emu_lazy_res(e, low ? low : 0x100, overflow ? DJ_FLAG_CF | DJ_FLAG_OF : 0);
 }
@@ -188,7 +193,7 @@ ALWAYS_INLINE unsigned __int128 get_pair(const struct emu *e, unsigned lg)
 	       get_reg(e, lg, DJ_RAX, 0);
 }
 
-enum mul_op { MUL_MUL, MUL_IMUL1, MUL_DIV, MUL_IDIV };
+enum mul_op { MUL_MUL, MUL_IMUL1, MUL_DIV, MUL_IDIV, MUL_OPS };
 
 static _Noreturn void divide_error(struct emu *e)
 {
@@ -196,7 +201,7 @@ static _Noreturn void divide_error(struct emu *e)
 }
 
 ALWAYS_INLINE void muldiv(struct emu *e, const struct uop *u, enum mul_op op, unsigned lg,
-			  bool mem)
+			  bool mem, bool amd)
 {
 	uint64_t x = mem ? get_mem(e, lg, emu_ea(e, u)) : get_reg(e, lg, u->a, u->c);
 	const unsigned bits = 8u << lg;
@@ -205,13 +210,13 @@ ALWAYS_INLINE void muldiv(struct emu *e, const struct uop *u, enum mul_op op, un
 		unsigned __int128 p = (unsigned __int128)x * get_reg(e, lg, DJ_RAX, 0);
 		uint64_t high = (uint64_t)(p >> bits);
 		set_pair(e, lg, (uint64_t)p, high);
-		mul_flags(e, sext(lg, (uint64_t)p), high != 0);
+		mul_flags(e, sext(lg, (uint64_t)p), high != 0, amd);
 	} else if (op == MUL_IMUL1) {
 		__int128 p = (__int128)(int64_t)sext(lg, x) *
 			     (int64_t)sext(lg, get_reg(e, lg, DJ_RAX, 0));
 		uint64_t low = sext(lg, (uint64_t)p);
 		set_pair(e, lg, low, (uint64_t)(p >> bits));
-		mul_flags(e, low, p != (__int128)(int64_t)low);
+		mul_flags(e, low, p != (__int128)(int64_t)low, amd);
 	} else if (op == MUL_DIV) {
 		unsigned __int128 n = get_pair(e, lg);
 		if (x == 0 || (uint64_t)(n >> bits) >= x)
@@ -243,36 +248,54 @@ ALWAYS_INLINE void muldiv(struct emu *e, const struct uop *u, enum mul_op op, un
 			divide_error(e);
 		set_pair(e, lg, nn != xn ? -q : q, nn ? -rem : rem);
 	}
+	if (amd && op >= MUL_DIV)
+		change_flags(e, DJ_FLAG_ZF | DJ_FLAG_SF | DJ_FLAG_PF | DJ_FLAG_AF, DJ_FLAG_AF);
 }
 
-#define OP_BODY(e, u, op, lg, mem) muldiv(e, u, MUL_##op, lg, mem)
+#define OP_BODY(e, u, op, lg, mem) muldiv(e, u, MUL_##op, lg, mem, false)
 RM_ALL(MUL) RM_ALL(IMUL1) RM_ALL(DIV) RM_ALL(IDIV)
 #undef OP_BODY
-static emu_fn *const muldiv_fns[][4][2] = {
-	[MUL_MUL] = RM_ROW(MUL), [MUL_IMUL1] = RM_ROW(IMUL1), [MUL_DIV] = RM_ROW(DIV),
-	[MUL_IDIV] = RM_ROW(IDIV),
+#define MUL_MUL_AMD   MUL_MUL
+#define MUL_IMUL1_AMD MUL_IMUL1
+#define MUL_DIV_AMD   MUL_DIV
+#define MUL_IDIV_AMD  MUL_IDIV
+#define OP_BODY(e, u, op, lg, mem) muldiv(e, u, MUL_##op, lg, mem, true)
+RM_ALL(MUL_AMD) RM_ALL(IMUL1_AMD) RM_ALL(DIV_AMD) RM_ALL(IDIV_AMD)
+#undef OP_BODY
+static emu_fn *const muldiv_fns[2][MUL_OPS][4][2] = {
+	[DJ_CPU_INTEL] = { [MUL_MUL] = RM_ROW(MUL), [MUL_IMUL1] = RM_ROW(IMUL1),
+			   [MUL_DIV] = RM_ROW(DIV), [MUL_IDIV] = RM_ROW(IDIV) },
+	[DJ_CPU_AMD] = { [MUL_MUL] = RM_ROW(MUL_AMD), [MUL_IMUL1] = RM_ROW(IMUL1_AMD),
+			 [MUL_DIV] = RM_ROW(DIV_AMD), [MUL_IDIV] = RM_ROW(IDIV_AMD) },
 };
 
 /* IMUL with two and three operands. */
-ALWAYS_INLINE void imul(struct emu *e, const struct uop *u, unsigned lg, bool mem, bool imm)
+ALWAYS_INLINE void imul(struct emu *e, const struct uop *u, unsigned lg, bool mem, bool imm,
+			bool amd)
 {
 	uint64_t x = mem ? get_mem(e, lg, emu_ea(e, u)) : get_reg(e, lg, u->b, 0);
 	bool overflow;
 	uint64_t r = imul_low(lg, x, imm ? (uint64_t)u->imm : e->cpu.gpr[u->a], &overflow);
 
 	set_reg(e, lg, u->a, 0, r);
-	mul_flags(e, sext(lg, r), overflow);
+	mul_flags(e, sext(lg, r), overflow, amd);
 }
-#define IMUL2(e, u, lg, mem) imul(e, u, lg, mem, false)
-#define IMUL3(e, u, lg, mem) imul(e, u, lg, mem, true)
+#define IMUL2(e, u, lg, mem)	 imul(e, u, lg, mem, false, false)
+#define IMUL3(e, u, lg, mem)	 imul(e, u, lg, mem, true, false)
+#define IMUL2_AMD(e, u, lg, mem) imul(e, u, lg, mem, false, true)
+#define IMUL3_AMD(e, u, lg, mem) imul(e, u, lg, mem, true, true)
 
 #define OP_BODY(e, u, op, lg, mem) op(e, u, lg, mem)
 RM_PAIR(IMUL2, 1) RM_PAIR(IMUL2, 2) RM_PAIR(IMUL2, 3)
 RM_PAIR(IMUL3, 1) RM_PAIR(IMUL3, 2) RM_PAIR(IMUL3, 3)
+RM_PAIR(IMUL2_AMD, 1) RM_PAIR(IMUL2_AMD, 2) RM_PAIR(IMUL2_AMD, 3)
+RM_PAIR(IMUL3_AMD, 1) RM_PAIR(IMUL3_AMD, 2) RM_PAIR(IMUL3_AMD, 3)
 #undef OP_BODY
-static emu_fn *const imul_fns[2][4][2] = {
-	{ { NULL }, { IMUL2_1_R, IMUL2_1_M }, { IMUL2_2_R, IMUL2_2_M }, { IMUL2_3_R, IMUL2_3_M } },
-	{ { NULL }, { IMUL3_1_R, IMUL3_1_M }, { IMUL3_2_R, IMUL3_2_M }, { IMUL3_3_R, IMUL3_3_M } },
+#define IMUL_ROW(op) \
+	{ { NULL }, { op##_1_R, op##_1_M }, { op##_2_R, op##_2_M }, { op##_3_R, op##_3_M } }
+static emu_fn *const imul_fns[2][2][4][2] = {
+	[DJ_CPU_INTEL] = { IMUL_ROW(IMUL2), IMUL_ROW(IMUL3) },
+	[DJ_CPU_AMD] = { IMUL_ROW(IMUL2_AMD), IMUL_ROW(IMUL3_AMD) },
 };
 
 /* ---- XCHG, XADD, CMPXCHG ------------------------------------------------------------- */
@@ -406,15 +429,15 @@ emu_fn *emu_bind_int_alu(const struct insn *in, struct uop *u)
 	case INSN_NOT:
 		return unary_fns[UN_NOT][lg][mem];
 	case INSN_MUL:
-		return muldiv_fns[MUL_MUL][lg][mem];
+		return muldiv_fns[in->cpu][MUL_MUL][lg][mem];
 	case INSN_DIV:
-		return muldiv_fns[MUL_DIV][lg][mem];
+		return muldiv_fns[in->cpu][MUL_DIV][lg][mem];
 	case INSN_IDIV:
-		return muldiv_fns[MUL_IDIV][lg][mem];
+		return muldiv_fns[in->cpu][MUL_IDIV][lg][mem];
 	case INSN_IMUL:
 		if (in->nopnd == 1)
-			return muldiv_fns[MUL_IMUL1][lg][mem];
-		return imul_fns[in->nopnd == 3][lg][is_mem(in, 1)];
+			return muldiv_fns[in->cpu][MUL_IMUL1][lg][mem];
+		return imul_fns[in->cpu][in->nopnd == 3][lg][is_mem(in, 1)];
 	case INSN_XCHG:
 		if (is_mem(in, 1)) {
 			u->b = u->a;

@@ -1,10 +1,11 @@
 /*
  * Bit test and scan, BMI1/2, POPCNT, CRC32, ADCX and ADOX.
  *
- * Undefined flags and results are those of Intel's cores (found by running them;
+ * Undefined flags and results are those of the recording's processor (found by running it;
  * tests/test-emu-int.c compares): BT and its kin change CF only; a scan of zero leaves the
  * whole destination alone, all 64 bits of it; scans clear CF, AF, SF, OF and set PF
- * by the result; the BMI instructions clear PF and AF.
+ * by the result. On Intel's the BMI instructions clear PF and AF; on AMD's they set PF by the
+ * result, BEXTR sets AF, and TZCNT and LZCNT leave OF alone.
  */
 #include "replayer/emu-int.h"
 
@@ -73,15 +74,19 @@ static emu_fn *const bt_fns[][4][4] = { FOR_BT(BITOP_ROW) };
 
 /* ---- one source, register or memory, one destination ------------------------------------- */
 
-static inline void zs_flags(struct emu *e, uint64_t r, bool cf)
+ALWAYS_INLINE void zs_flags(struct emu *e, uint64_t r, bool cf, bool pf_too)
 {
-	emu_set_flags(e, (r == 0 ? DJ_FLAG_ZF : 0) | ((int64_t)r < 0 ? DJ_FLAG_SF : 0) |
-			     (cf ? DJ_FLAG_CF : 0));
+	if (pf_too)
+		emu_lazy_res(e, r, cf ? DJ_FLAG_CF : 0);
+	else
+		emu_set_flags(e, (r == 0 ? DJ_FLAG_ZF : 0) | ((int64_t)r < 0 ? DJ_FLAG_SF : 0) |
+				     (cf ? DJ_FLAG_CF : 0));
 }
 
 enum scan_op { SC_BSF, SC_BSR, SC_TZCNT, SC_LZCNT, SC_POPCNT };
 
-ALWAYS_INLINE void scan(struct emu *e, const struct uop *u, enum scan_op op, unsigned lg, bool mem)
+ALWAYS_INLINE void scan(struct emu *e, const struct uop *u, enum scan_op op, unsigned lg, bool mem,
+			bool amd)
 {
 	const unsigned w = 8u << lg;
 	uint64_t x = mem ? get_mem(e, lg, emu_ea(e, u)) : get_reg(e, lg, u->b, 0), r;
@@ -102,31 +107,43 @@ ALWAYS_INLINE void scan(struct emu *e, const struct uop *u, enum scan_op op, uns
 		r = !x		     ? w
 		    : op == SC_TZCNT ? (unsigned)__builtin_ctzll(x)
 				     : (unsigned)__builtin_clzll(x) - (64 - w);
-		zs_flags(e, r, !x);
+		if (amd)
+			change_flags(e, DJ_FLAGS_ARITH & ~DJ_FLAG_OF,
+				     (r == 0 ? DJ_FLAG_ZF : 0) | (!x ? DJ_FLAG_CF : 0));
+		else
+			zs_flags(e, r, !x, false);
 		break;
 	default:
 		r = (unsigned)__builtin_popcountll(x);
-		zs_flags(e, r, false);
+		zs_flags(e, r, false, false);
 	}
 	set_reg(e, lg, u->a, 0, r);
 }
 
-#define SCAN(op, lg)                                                                               \
-	static void op##_##lg##_R(struct emu *e, const struct uop *u)                              \
+#define SCAN(op, lg, kind, amd)                                                                    \
+	static void op##_##lg##_R##kind(struct emu *e, const struct uop *u)                        \
 	{                                                                                          \
-		scan(e, u, SC_##op, lg, false);                                                    \
+		scan(e, u, SC_##op, lg, false, amd);                                               \
 	}                                                                                          \
-	static void op##_##lg##_M(struct emu *e, const struct uop *u)                              \
+	static void op##_##lg##_M##kind(struct emu *e, const struct uop *u)                        \
 	{                                                                                          \
-		scan(e, u, SC_##op, lg, true);                                                     \
+		scan(e, u, SC_##op, lg, true, amd);                                                \
 	}
-#define SCANS(op) SCAN(op, 1) SCAN(op, 2) SCAN(op, 3)
+#define SCANS(op) SCAN(op, 1, , false) SCAN(op, 2, , false) SCAN(op, 3, , false)
 #define FOR_SCAN(X) X(BSF) X(BSR) X(TZCNT) X(LZCNT) X(POPCNT)
 FOR_SCAN(SCANS)
 #define SCAN_ROW(op)                                                                               \
 	[SC_##op] = { { NULL, NULL }, { op##_1_R, op##_1_M }, { op##_2_R, op##_2_M },              \
 		      { op##_3_R, op##_3_M } },
 static emu_fn *const scan_fns[][4][2] = { FOR_SCAN(SCAN_ROW) };
+
+#define SCANS_AMD(op) SCAN(op, 1, _amd, true) SCAN(op, 2, _amd, true) SCAN(op, 3, _amd, true)
+SCANS_AMD(TZCNT)
+SCANS_AMD(LZCNT)
+#define SCAN_ROW_AMD(op)                                                                           \
+	{ { NULL, NULL }, { op##_1_R_amd, op##_1_M_amd }, { op##_2_R_amd, op##_2_M_amd },          \
+	  { op##_3_R_amd, op##_3_M_amd } }
+static emu_fn *const count_fns_amd[2][4][2] = { SCAN_ROW_AMD(TZCNT), SCAN_ROW_AMD(LZCNT) };
 
 /* ---- BMI ------------------------------------------------------------------------------------ */
 
@@ -155,7 +172,8 @@ static uint64_t extract(uint64_t x, uint64_t mask)
 	return r;
 }
 
-ALWAYS_INLINE void bmi(struct emu *e, const struct uop *u, enum bmi_op op, unsigned lg, bool mem)
+ALWAYS_INLINE void bmi(struct emu *e, const struct uop *u, enum bmi_op op, unsigned lg, bool mem,
+		       bool amd)
 {
 	const unsigned w = 8u << lg;
 	bool last = op <= BMI_MULX; /* the register-or-memory operand is the last */
@@ -165,7 +183,7 @@ ALWAYS_INLINE void bmi(struct emu *e, const struct uop *u, enum bmi_op op, unsig
 	switch (op) {
 	case BMI_ANDN:
 		r = ~y & x;
-		zs_flags(e, sext(lg, r), false);
+		zs_flags(e, sext(lg, r), false, amd);
 		break;
 	case BMI_PDEP:
 		r = deposit(y, x);
@@ -186,45 +204,50 @@ ALWAYS_INLINE void bmi(struct emu *e, const struct uop *u, enum bmi_op op, unsig
 		if (len < w)
 			r &= ((uint64_t)1 << len) - 1;
 		/* SF is clear whatever the result */
-		emu_set_flags(e, r == 0 ? DJ_FLAG_ZF : 0);
+		if (amd)
+			emu_lazy_res(e, r & 0xff ? r & 0xff : r ? 0x100 : 0, DJ_FLAG_AF);
+		else
+			emu_set_flags(e, r == 0 ? DJ_FLAG_ZF : 0);
 		break;
 	}
 	case BMI_BZHI: {
 		unsigned n = (uint8_t)y;
 		r = n < w ? x & (((uint64_t)1 << n) - 1) : x;
-		zs_flags(e, sext(lg, r), n >= w);
+		zs_flags(e, sext(lg, r), n >= w, amd);
 		break;
 	}
 	case BMI_BLSI:
 		r = x & -x;
-		zs_flags(e, sext(lg, r), x != 0);
+		zs_flags(e, sext(lg, r), x != 0, amd);
 		break;
 	case BMI_BLSMSK:
 		r = cut(lg, x ^ (x - 1));
-		zs_flags(e, sext(lg, r), x == 0);
+		zs_flags(e, sext(lg, r), x == 0, amd);
 		break;
 	default:
 		r = x & (x - 1);
-		zs_flags(e, sext(lg, r), x == 0);
+		zs_flags(e, sext(lg, r), x == 0, amd);
 	}
 	set_reg(e, lg, u->a, 0, r);
 }
 
-#define BMI(op, lg)                                                                                \
-	static void op##_##lg##_R(struct emu *e, const struct uop *u)                              \
+#define BMI(op, lg, kind, amd)                                                                     \
+	static void op##_##lg##_R##kind(struct emu *e, const struct uop *u)                        \
 	{                                                                                          \
-		bmi(e, u, BMI_##op, lg, false);                                                    \
+		bmi(e, u, BMI_##op, lg, false, amd);                                               \
 	}                                                                                          \
-	static void op##_##lg##_M(struct emu *e, const struct uop *u)                              \
+	static void op##_##lg##_M##kind(struct emu *e, const struct uop *u)                        \
 	{                                                                                          \
-		bmi(e, u, BMI_##op, lg, true);                                                     \
+		bmi(e, u, BMI_##op, lg, true, amd);                                                \
 	}
-#define BMIS(op) BMI(op, 2) BMI(op, 3)
+#define BMIS(op) BMI(op, 2, , false) BMI(op, 3, , false) BMI(op, 2, _amd, true) BMI(op, 3, _amd, true)
 #define FOR_BMI(X) \
 	X(ANDN) X(PDEP) X(PEXT) X(MULX) X(BEXTR) X(BZHI) X(BLSI) X(BLSMSK) X(BLSR)
 FOR_BMI(BMIS)
-#define BMI_ROW(op) [BMI_##op] = { { op##_2_R, op##_2_M }, { op##_3_R, op##_3_M } },
-static emu_fn *const bmi_fns[][2][2] = { FOR_BMI(BMI_ROW) };
+#define BMI_ROW(op)                                                                                \
+	[BMI_##op] = { { { op##_2_R, op##_2_M }, { op##_3_R, op##_3_M } },                         \
+		       { { op##_2_R_amd, op##_2_M_amd }, { op##_3_R_amd, op##_3_M_amd } } },
+static emu_fn *const bmi_fns[][2][2][2] = { FOR_BMI(BMI_ROW) };
 
 /* ---- ADCX ADOX -------------------------------------------------------------------------------- */
 
@@ -300,6 +323,8 @@ emu_fn *emu_bind_int_bits(const struct insn *in, struct uop *u)
 	unsigned lg = lg_of(in->opnd[0].size);
 	bool mem = is_mem(in, 1);
 
+	if (in->cpu == DJ_CPU_AMD && (in->id == INSN_TZCNT || in->id == INSN_LZCNT))
+		return count_fns_amd[in->id == INSN_LZCNT][lg][mem];
 	switch (in->id) {
 #define X(op)                                                                                      \
 	case INSN_##op:                                                                            \
@@ -314,7 +339,7 @@ emu_fn *emu_bind_int_bits(const struct insn *in, struct uop *u)
 #undef X
 #define X(op)                                                                                      \
 	case INSN_##op:                                                                            \
-		return bmi_fns[BMI_##op][lg == 3][in->has_mem];
+		return bmi_fns[BMI_##op][in->cpu][lg == 3][in->has_mem];
 		FOR_BMI(X)
 #undef X
 	case INSN_ADCX:

@@ -15,7 +15,7 @@ ALWAYS_INLINE void extend(struct emu *e, const struct uop *u, bool sign, unsigne
 
 #define FOR_EXTENSIONS(X, name) \
 	X(name, 1, 0) X(name, 2, 0) X(name, 3, 0) X(name, 1, 1) X(name, 2, 1) X(name, 3, 1) \
-	X(name, 2, 2) X(name, 3, 2)
+	X(name, 2, 2) X(name, 3, 2) X(name, 1, 2)
 enum { ZX, SX };
 #define EXTEND(name, to, from)                                                                     \
 	static void name##_##to##from##_R(struct emu *e, const struct uop *u)                      \
@@ -336,7 +336,7 @@ static emu_fn *bind_extend(const struct insn *in, struct uop *u, bool sign)
 	unsigned to = lg_of(in->opnd[0].size), from = lg_of(in->opnd[1].size);
 
 	u->d = byte_shift(in, 1);
-	return to < from || to == 0 ? NULL : extend_fns[sign][to][from][is_mem(in, 1)];
+	return extend_fns[sign][to][from][is_mem(in, 1)];
 }
 
 emu_fn *emu_bind_int_mov(const struct insn *in, struct uop *u)

@@ -31,8 +31,9 @@ static void ldmxcsr(struct emu *e, const struct uop *u)
 {
 	uint32_t x = emu_load32(e, emu_ea(e, u));
 
-	/* bits that CPUs with DAZ define; others raise #GP (SDM vol. 1, 11.6.6) */
-	if (x & ~0xffffu)
+	/* bits that CPUs with DAZ define; others raise #GP (SDM vol. 1, 11.6.6). AMD's have bit 17,
+	 * "misaligned exception mask", too (APM vol. 1, 4.2.2). */
+	if (x & ~(u->insn->cpu == DJ_CPU_AMD ? 0x2ffffu : 0xffffu))
 		emu_raise(e, EMU_STOP_FAULT, "reserved bits set in mxcsr");
 	e->cpu.mxcsr = x;
 }

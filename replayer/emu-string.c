@@ -218,7 +218,15 @@ ALWAYS_INLINE void repeat(struct emu *e, const struct uop *u, enum str_op op, un
 	bool ended = n == 0;
 
 	if (ended && u->addr32) {
-		/* nothing to do; Intel's cores clear upper halves even so, but not all */
+		/* nothing to do, and AMD's cores do nothing; Intel's clear upper halves even so, but
+		 * not all */
+		if (u->insn->cpu == DJ_CPU_AMD) {
+			if (c) {
+				c->rep_done = 0;
+				c->rep_more = false;
+			}
+			return;
+		}
 		move_reg(e, u, DJ_RCX, 0);
 		if (op == STR_MOVS)
 			move_reg(e, u, DJ_RSI, 0);

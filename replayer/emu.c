@@ -62,6 +62,7 @@ struct emu *emu_new(struct dj_error *err)
 		free(e);
 		return NULL;
 	}
+	e->kind = dj_cpu_host();
 	e->mirror_stores = true;
 	e->cpu.other_flags = 0x202;
 	e->cpu.mxcsr = 0x1f80;

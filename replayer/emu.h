@@ -15,6 +15,7 @@
 #ifndef DEJA_REPLAYER_EMU_H
 #define DEJA_REPLAYER_EMU_H
 
+#include "format/cpu.h"
 #include "format/error.h"
 #include "format/regs.h"
 #include "insn/insn.h"
@@ -113,6 +114,7 @@ enum {
 
 struct emu {
 	struct emu_cpu cpu;
+	enum dj_cpu_kind kind; /* whose processor to be; the host's until set, before any code runs */
 	uint8_t *shadow;      /* 2^32 bytes, sparse, then the first 64 KiB again */
 	unsigned hooks;	      /* EMU_HOOK_... */
 	bool exact;	      /* hooks want exact rip and steps, and to stop at once */
@@ -180,7 +182,8 @@ _Noreturn void emu_raise(struct emu *e, enum emu_stop why, const char *fmt, ...)
  * handler wants, or NULL if it is not theirs. Everything of struct uop that does not
  * depend on the handler (next, imm, disp, base, index, shift, seg, addr32, size =
  * first operand's size, cond, insn) is filled in before; a..d are preset with the
- * register numbers of operands 0..3 (0 where the operand is not a register). */
+ * register numbers of operands 0..3 (0 where the operand is not a register). Where processors
+ * differ in->cpu says which handler it is to be. */
 emu_fn *emu_bind_int(const struct insn *in, struct uop *u);    /* emu-int*.c */
 emu_fn *emu_bind_string(const struct insn *in, struct uop *u); /* emu-string.c */
 emu_fn *emu_bind_vec(const struct insn *in, struct uop *u);    /* emu-vec*.c: moves, integer, crypto */

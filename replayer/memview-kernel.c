@@ -122,7 +122,7 @@ void memview_effects(struct memview *mv, const struct dj_record *r)
 	struct insn in;
 
 	if (!r->insn_len || r->insn_len > sizeof(r->insn) ||
-	    insn_decode(&in, r->insn, r->insn_len, e->cpu.rip) <= 0)
+	    insn_decode_as(e->kind, &in, r->insn, r->insn_len, e->cpu.rip) <= 0)
 		return;
 	/* XSAVE and its kin write what is in use: here up to AVX, since the recorded program
 	 * is shown no more (SDM vol. 1, 13.4: legacy area, header, upper halves of ymm) */
@@ -131,6 +131,8 @@ void memview_effects(struct memview *mv, const struct dj_record *r)
 		memview_stale(mv, e->cpu.gpr[DJ_RSP] - 8, 8);
 	if (in.attr & INSN_A_STRING)
 		memview_stale(mv, e->cpu.gpr[DJ_RDI], 64);
+	if (in.id == INSN_CLZERO)
+		memview_stale(mv, e->cpu.gpr[DJ_RAX] & ~63ULL, 64);
 	if (!in.has_mem || (!(in.mem_access & INSN_W) && !(in.attr & INSN_A_XSTATE)))
 		return;
 	uint64_t a = in.base == INSN_RIP ? in.target : (uint64_t)in.disp;

@@ -635,12 +635,14 @@ uint32_t sfp_f16_to_f32(uint16_t a, struct sfp *s)
 
 uint16_t sfp_f32_to_f16(uint32_t a, unsigned rm, struct sfp *s)
 {
-	bool daz = s->csr & SFP_DAZ;
-	/* Intel's CPUs, seen at SIGFPE: a denormal whose underflow is unmasked counts as inexact.
-	 */
-	if (!daz && is_denormal(F32, a) && !(s->csr & SFP_UE << SFP_MASK_SHIFT))
+	return (uint16_t)g_convert(F32, F16, a, rm, s->csr & SFP_DAZ, false, true, s);
+}
+
+uint16_t sfp_f32_to_f16_intel(uint32_t a, unsigned rm, struct sfp *s)
+{
+	if (!(s->csr & (SFP_DAZ | SFP_UE << SFP_MASK_SHIFT)) && is_denormal(F32, a))
 		s->flags |= SFP_PE;
-	return (uint16_t)g_convert(F32, F16, a, rm, daz, false, true, s);
+	return sfp_f32_to_f16(a, rm, s);
 }
 
 /* ---- the public functions for each width ---------------------------------------------- */

@@ -73,6 +73,9 @@ uint32_t sfp_f64_to_f32(uint64_t a, struct sfp *s);
 /* VCVTPH2PS ignores DAZ and flags only SNaNs; VCVTPS2PH ignores FTZ (SDM vol. 2). */
 uint32_t sfp_f16_to_f32(uint16_t a, struct sfp *s);
 uint16_t sfp_f32_to_f16(uint32_t a, unsigned rm, struct sfp *s);
+/* The same on Intel's CPUs, seen at SIGFPE: a denormal whose underflow is unmasked counts as
+ * inexact. */
+uint16_t sfp_f32_to_f16_intel(uint32_t a, unsigned rm, struct sfp *s);
 
 static inline unsigned sfp_rm(const struct sfp *s)
 {

@@ -782,6 +782,7 @@ struct thread *thread_new(struct dj_trace *t, size_t index, struct space_names *
 		thread_free(th);
 		return NULL;
 	}
+	th->e->kind = dj_cpu_kind_of(meta->cpu);
 	th->e->ctx = th;
 	th->e->fetch = fetch;
 	th->e->before_load = before_load;
