@@ -18,29 +18,29 @@
 
 /* What the trace must keep because no module file has it: whatever is writable (file-backed data
  * too: the kernel has already cleared the tail of the last page), and the vdso. */
-static int snapshot(struct sup *s)
+static int snapshot(struct tracee *t)
 {
 	enum { CHUNK = 1 << 20 };
 	uint8_t *buf = malloc(CHUNK);
 	DJ_ASSERT(buf, "out of memory for the snapshot");
 	int rc = 0;
-	for (size_t i = 0; i < s->n_maps && !rc; i++) {
-		const struct mapping *m = &s->maps[i];
+	for (size_t i = 0; i < t->proc->n_maps && !rc; i++) {
+		const struct mapping *m = &t->proc->maps[i];
 		if (!(m->prot & PROT_READ) || (m->module >= 0 && !(m->prot & PROT_WRITE)))
 			continue;
 		if (m->flags & MAP_SHARED)
 			continue;
 		for (uint64_t at = m->start; at < m->end && !rc;) {
 			uint64_t n = m->end - at < CHUNK ? m->end - at : CHUNK;
-			size_t got = tracee_read(s, at, buf, n);
+			size_t got = tracee_read(t->proc, at, buf, n);
 			if (!got)
 				break;
-			pthread_mutex_lock(&s->writer_lock);
+			pthread_mutex_lock(&t->sup->writer_lock);
 			struct dj_error err = {0};
-			rc = dj_writer_snapshot(s->writer, s->steps, at, buf, got, &err);
-			pthread_mutex_unlock(&s->writer_lock);
+			rc = dj_writer_snapshot(t->sup->writer, t->steps, at, buf, got, &err);
+			pthread_mutex_unlock(&t->sup->writer_lock);
 			if (rc)
-				sup_cut(s, "%s", err.text);
+				sup_cut(t->sup, "%s", err.text);
 			at += got;
 		}
 	}
@@ -49,17 +49,18 @@ static int snapshot(struct sup *s)
 }
 
 /* Find `syscall` in the vdso, so that calls can be made without touching the program's code. */
-static void find_vdso_syscall(struct sup *s)
+static void find_vdso_syscall(struct tracee *t)
 {
-	s->vdso_syscall = 0;
-	if (!s->vdso)
+	struct process *proc = t->proc;
+	proc->vdso_syscall = 0;
+	if (!proc->vdso)
 		return;
 	static uint8_t buf[32768];
-	size_t n = s->vdso_end - s->vdso;
-	n = tracee_read(s, s->vdso, buf, n < sizeof buf ? n : sizeof buf);
+	size_t n = proc->vdso_end - proc->vdso;
+	n = tracee_read(proc, proc->vdso, buf, n < sizeof buf ? n : sizeof buf);
 	for (size_t i = 0; i + 2 <= n; i++)
 		if (buf[i] == 0x0f && buf[i + 1] == 0x05) {
-			s->vdso_syscall = s->vdso + i;
+			proc->vdso_syscall = proc->vdso + i;
 			return;
 		}
 }
@@ -67,143 +68,146 @@ static void find_vdso_syscall(struct sup *s)
 /* The area: control region and the shadow's first page (shared), the rest of the shadow (private), and the
  * first page again, in one piece. The path of the shared
  * file is put below the stack pointer, out of the red zone, and taken back. */
-static int make_area(struct sup *s)
+static int make_area(struct tracee *t)
 {
+	struct process *proc = t->proc;
 	uint64_t total = AREA_CONTROL + AREA_SHADOW;
 	char link[40], saved[40];
-	snprintf(link, sizeof link, "/proc/%d/fd/%d", getpid(), s->memfd);
-	uint64_t text = (s->regs.rsp - 1024) & ~15ULL;
-	if (tracee_read(s, text, saved, sizeof saved) != sizeof saved ||
-	    !tracee_write(s, text, link, sizeof link))
-		return dj_fail(s->err, 1, "cannot write to the program's stack");
-	int64_t fd = tracee_syscall(s, SYS_open, text, O_RDWR | O_CLOEXEC, 0, 0, 0, 0);
-	tracee_write(s, text, saved, sizeof saved);
+	snprintf(link, sizeof link, "/proc/%d/fd/%d", getpid(), proc->memfd);
+	uint64_t text = (t->regs.rsp - 1024) & ~15ULL;
+	if (tracee_read(proc, text, saved, sizeof saved) != sizeof saved ||
+	    !tracee_write(proc, text, link, sizeof link))
+		return dj_fail(t->sup->err, 1, "cannot write to the program's stack");
+	int64_t fd = tracee_syscall(t, SYS_open, text, O_RDWR | O_CLOEXEC, 0, 0, 0, 0);
+	tracee_write(proc, text, saved, sizeof saved);
 	if (fd < 0)
-		return dj_fail(s->err, 1, "the program cannot open %s: %s (is /proc mounted?)", link,
+		return dj_fail(t->sup->err, 1, "the program cannot open %s: %s (is /proc mounted?)", link,
 			       strerror((int)-fd));
-	int64_t at = tracee_syscall(s, SYS_mmap, 0x600000000000ULL, total, PROT_READ | PROT_WRITE,
+	int64_t at = tracee_syscall(t, SYS_mmap, 0x600000000000ULL, total, PROT_READ | PROT_WRITE,
 				    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, (uint64_t)-1, 0);
 	if (at < 0 && at > -4096)
-		return dj_fail(s->err, 1, "cannot map %llu MiB into the program: %s (memory limit?)",
+		return dj_fail(t->sup->err, 1, "cannot map %llu MiB into the program: %s (memory limit?)",
 			       (unsigned long long)(total >> 20), strerror((int)-at));
-	int64_t got = tracee_syscall(s, SYS_mmap, (uint64_t)at, AREA_SHARED, PROT_READ | PROT_WRITE,
-				     MAP_SHARED | MAP_FIXED, (uint64_t)fd, s->arena_off);
-	s->s = (uint64_t)at + AREA_CONTROL;
+	int64_t got = tracee_syscall(t, SYS_mmap, (uint64_t)at, AREA_SHARED, PROT_READ | PROT_WRITE,
+				     MAP_SHARED | MAP_FIXED, (uint64_t)fd, proc->arena_off);
+	t->s = (uint64_t)at + AREA_CONTROL;
 	if (got == at) {
-		got = tracee_syscall(s, SYS_mmap, s->s + (1UL << 32), AREA_PAGE, PROT_READ | PROT_WRITE,
-				     MAP_SHARED | MAP_FIXED, (uint64_t)fd, s->arena_off + AREA_CONTROL);
+		got = tracee_syscall(t, SYS_mmap, t->s + (1UL << 32), AREA_PAGE, PROT_READ | PROT_WRITE,
+				     MAP_SHARED | MAP_FIXED, (uint64_t)fd, proc->arena_off + AREA_CONTROL);
 		if (got > 0)
 			got = at;
 	}
-	tracee_syscall(s, SYS_close, (uint64_t)fd, 0, 0, 0, 0, 0);
+	tracee_syscall(t, SYS_close, (uint64_t)fd, 0, 0, 0, 0, 0);
 	if (got != at)
-		return dj_fail(s->err, 1, "cannot map the control block into the program: %s",
+		return dj_fail(t->sup->err, 1, "cannot map the control block into the program: %s",
 			       strerror((int)-got));
-	tracee_syscall(s, SYS_madvise, s->s, AREA_SHADOW, MADV_NOHUGEPAGE, 0, 0, 0);
+	tracee_syscall(t, SYS_madvise, t->s, AREA_SHADOW, MADV_NOHUGEPAGE, 0, 0, 0);
 	return 0;
 }
 
-static int check_image(struct sup *s)
+static int check_image(struct tracee *t)
 {
 	char path[64];
 	unsigned char id[EI_NIDENT + 4] = {0};
-	snprintf(path, sizeof path, "/proc/%d/exe", s->pid);
+	snprintf(path, sizeof path, "/proc/%d/exe", t->proc->pid);
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t n = fd >= 0 ? read(fd, id, sizeof id) : 0;
 	if (fd >= 0)
 		close(fd);
 	if (n == (ssize_t)sizeof id && id[EI_CLASS] != ELFCLASS64)
-		return dj_fail(s->err, 1, "%s is a 32-bit program; only x86-64 programs can be recorded",
-			       s->argv[0]);
+		return dj_fail(t->sup->err, 1, "%s is a 32-bit program; only x86-64 programs can be recorded",
+			       t->sup->argv[0]);
 	return 0;
 }
 
-int image_begin(struct sup *s, bool exec)
+int image_begin(struct tracee *t, bool exec)
 {
+	struct process *proc = t->proc;
 	char path[64];
-	if (s->mem >= 0)
-		close(s->mem);
-	snprintf(path, sizeof path, "/proc/%d/mem", s->pid);
-	s->mem = open(path, O_RDWR | O_CLOEXEC);
-	if (s->mem < 0)
-		return dj_fail_errno(s->err, 1, "cannot open %s", path);
-	if (check_image(s))
+	proc->hand = t;
+	if (proc->mem >= 0)
+		close(proc->mem);
+	snprintf(path, sizeof path, "/proc/%d/mem", proc->pid);
+	proc->mem = open(path, O_RDWR | O_CLOEXEC);
+	if (proc->mem < 0)
+		return dj_fail_errno(t->sup->err, 1, "cannot open %s", path);
+	if (check_image(t))
 		return -1;
 	/* The event comes from inside execve, whose way out still writes its result to rax: leave it. */
 	int status;
-	if (ptrace(PTRACE_SYSCALL, s->pid, NULL, NULL) || tracee_wait(s, &status) || !WIFSTOPPED(status))
-		return dj_fail(s->err, 1, "the program ended before its first instruction");
-	if (tracee_getregs(s, &s->regs))
-		return dj_fail_errno(s->err, 1, "cannot read the program's registers");
-	s->regs.orig_rax = (unsigned long long)-1;
+	if (ptrace(PTRACE_SYSCALL, t->tid, NULL, NULL) || tracee_wait(t, &status) || !WIFSTOPPED(status))
+		return dj_fail(t->sup->err, 1, "the program ended before its first instruction");
+	if (tracee_getregs(t, &t->regs))
+		return dj_fail_errno(t->sup->err, 1, "cannot read the program's registers");
+	t->regs.orig_rax = (unsigned long long)-1;
 
 	/* everything of an earlier image is over */
 	if (exec)
-		ring_hand_over(s);
-	tr_free(s->tr);
-	s->tr = NULL;
-	uint8_t *old = s->control;
-	s->arena_off = (s->arena_off + 0xfffff) & ~0xfffffULL;
-	if (ftruncate(s->memfd, (off_t)(s->arena_off + AREA_SHARED)))
-		return dj_fail_errno(s->err, 1, "cannot make the shared area");
-	s->control = mmap(NULL, AREA_CONTROL, PROT_READ | PROT_WRITE, MAP_SHARED, s->memfd,
-			  (off_t)s->arena_off);
-	if (s->control == MAP_FAILED)
-		return dj_fail_errno(s->err, 1, "cannot map the shared area");
+		ring_hand_over(t);
+	tr_free(proc->tr);
+	proc->tr = NULL;
+	uint8_t *old = t->control;
+	proc->arena_off = (proc->arena_off + 0xfffff) & ~0xfffffULL;
+	if (ftruncate(proc->memfd, (off_t)(proc->arena_off + AREA_SHARED)))
+		return dj_fail_errno(t->sup->err, 1, "cannot make the shared area");
+	t->control = mmap(NULL, AREA_CONTROL, PROT_READ | PROT_WRITE, MAP_SHARED, proc->memfd,
+			  (off_t)proc->arena_off);
+	if (t->control == MAP_FAILED)
+		return dj_fail_errno(t->sup->err, 1, "cannot map the shared area");
 
 	/* the syscall instruction first: mappings are read when nothing of ours is there yet */
-	s->s = 0;
-	s->brk_start = s->brk = 0;
-	struct ring *ring = s->ring;
-	s->ring = NULL;
-	s->n_maps = 0;
-	if (maps_read(s, false))
-		return dj_fail_errno(s->err, 1, "cannot read /proc/%d/maps", s->pid);
-	s->ring = ring;
-	find_vdso_syscall(s);
+	t->s = 0;
+	proc->brk_start = proc->brk = 0;
+	struct ring *ring = t->ring;
+	t->ring = NULL;
+	proc->n_maps = 0;
+	if (maps_read(t, false))
+		return dj_fail_errno(t->sup->err, 1, "cannot read /proc/%d/maps", proc->pid);
+	t->ring = ring;
+	find_vdso_syscall(t);
 	struct dj_regs first;
-	tracee_full_regs(s, &first);
-	if (make_area(s))
+	tracee_full_regs(t, &first);
+	if (make_area(t))
 		return -1;
-	s->arena_off += (AREA_SHARED + 0xfffffULL) & ~0xfffffULL;
-	ring_start(s);
+	proc->arena_off += (AREA_SHARED + 0xfffffULL) & ~0xfffffULL;
+	ring_start(t);
 	if (old)
 		munmap(old, AREA_CONTROL);
-	*tcb(s, T_STEPS) = s->steps;
-	*tcb(s, T_FSBASE) = s->regs.fs_base;
-	*tcb(s, T_GSBASE) = 0;
-	*tcb(s, T_SELF) = s->s;
-	syscalls_init(s);
+	*tcb(t, T_STEPS) = t->steps;
+	*tcb(t, T_FSBASE) = t->regs.fs_base;
+	*tcb(t, T_GSBASE) = 0;
+	*tcb(t, T_SELF) = t->s;
+	syscalls_init(t);
 
 	if (exec) {
-		struct dj_record r = {.kind = DJ_REC_EXEC, .steps = s->steps, .name = s->argv[0]};
+		struct dj_record r = {.kind = DJ_REC_EXEC, .steps = t->steps, .name = t->sup->argv[0]};
 		char link[64], name[DJ_NAME_MAX];
-		snprintf(link, sizeof link, "/proc/%d/exe", s->pid);
+		snprintf(link, sizeof link, "/proc/%d/exe", proc->pid);
 		ssize_t n = readlink(link, name, sizeof name - 1);
 		name[n > 0 ? n : 0] = 0;
 		r.name = name;
-		ring_record(s, &r);
+		ring_record(t, &r);
 	}
-	struct dj_record r = {.kind = DJ_REC_REGS, .steps = s->steps, .mask = DJ_REG_ALL, .regs = first};
+	struct dj_record r = {.kind = DJ_REC_REGS, .steps = t->steps, .mask = DJ_REG_ALL, .regs = first};
 	r.regs.gs_base = 0;
-	ring_record(s, &r);
+	ring_record(t, &r);
 	/* the trace gets the mappings the program has, without ours */
-	for (size_t i = 0; i < s->n_maps; i++) {
-		const struct mapping *m = &s->maps[i];
-		struct dj_record mr = {.kind = DJ_REC_MAP, .steps = s->steps, .addr = m->start,
+	for (size_t i = 0; i < proc->n_maps; i++) {
+		const struct mapping *m = &proc->maps[i];
+		struct dj_record mr = {.kind = DJ_REC_MAP, .steps = t->steps, .addr = m->start,
 				       .length = m->end - m->start, .prot = m->prot, .flags = m->flags,
 				       .module = m->module, .offset = m->offset};
-		bool stack = s->regs.rsp >= m->start && s->regs.rsp < m->end;
-		mr.name = m->module >= 0 ? s->modules[m->module].path
-			  : m->start == s->vdso ? "[vdso]"
+		bool stack = t->regs.rsp >= m->start && t->regs.rsp < m->end;
+		mr.name = m->module >= 0 ? t->sup->modules[m->module].path
+			  : m->start == proc->vdso ? "[vdso]"
 			  : stack ? "[stack]" : "";
-		ring_record(s, &mr);
+		ring_record(t, &mr);
 	}
-	if (snapshot(s))
+	if (snapshot(t))
 		return -1;
 
-	struct translator_ops ops = {s, maps_read_code, maps_translated, maps_new_arena};
-	maps_forget_code(s, 0, UINT64_MAX);
-	s->tr = tr_new(&ops, s->control, s->s, s->opt.predict);
+	struct translator_ops ops = {proc, maps_read_code, maps_translated, maps_new_arena};
+	maps_forget_code(proc, 0, UINT64_MAX);
+	proc->tr = tr_new(&ops, t->control, t->s, t->sup->opt.predict);
 	return 0;
 }

@@ -65,15 +65,15 @@ static void cpuid_for_program(uint32_t leaf, uint32_t sub, uint32_t r[4])
 
 /* ---- effects ------------------------------------------------------------------------------- */
 
-void sup_effects(struct sup *s, const struct dj_regs *before, const struct dj_regs *after,
+void sup_effects(struct tracee *t, const struct dj_regs *before, const struct dj_regs *after,
 		 const uint8_t *insn, unsigned len, unsigned why)
 {
-	struct dj_record r = {.kind = DJ_REC_EFFECTS, .steps = s->steps, .why = (uint8_t)why, .regs = *after};
+	struct dj_record r = {.kind = DJ_REC_EFFECTS, .steps = t->steps, .why = (uint8_t)why, .regs = *after};
 	r.mask = dj_regs_diff(before, after) | DJ_REG_RIP;
 	r.insn_len = (uint8_t)(len > 15 ? 15 : len);
 	memcpy(r.insn, insn, r.insn_len);
-	ring_record(s, &r);
-	s->steps++;
+	ring_record(t, &r);
+	t->steps++;
 }
 
 static unsigned why_native(const struct insn *in)
@@ -98,122 +98,122 @@ static unsigned why_native(const struct insn *in)
 
 /* A long REP instruction traps at every iteration of a single step. Let it run to a hardware breakpoint
  * behind it instead, if the machine has those. Returns false if that could not be had. */
-static bool run_to(struct sup *s, uint64_t end)
+static bool run_to(struct tracee *t, uint64_t end)
 {
 	const size_t dr = offsetof(struct user, u_debugreg);
-	if (ptrace(PTRACE_POKEUSER, s->pid, dr, end) ||
-	    ptrace(PTRACE_POKEUSER, s->pid, dr + 7 * sizeof(long), 1)) /* DR7: DR0 on execution */
+	if (ptrace(PTRACE_POKEUSER, t->tid, dr, end) ||
+	    ptrace(PTRACE_POKEUSER, t->tid, dr + 7 * sizeof(long), 1)) /* DR7: DR0 on execution */
 		return false;
 	bool there = false;
-	if (!tracee_setregs(s, &s->regs) && !ptrace(PTRACE_CONT, s->pid, NULL, NULL)) {
+	if (!tracee_setregs(t, &t->regs) && !ptrace(PTRACE_CONT, t->tid, NULL, NULL)) {
 		int status;
 		siginfo_t info;
 		struct user_regs_struct r;
 		memset(&info, 0, sizeof info);
-		if (tracee_wait(s, &status) || !WIFSTOPPED(status)) {
-			sup_end(s, status);
+		if (tracee_wait(t, &status) || !WIFSTOPPED(status)) {
+			sup_end(t, status);
 			return true;
 		}
 		/* a signal, too, ends the run: the rest is stepped, which knows what to do with one */
-		if (!(status >> 16) && !ptrace(PTRACE_GETSIGINFO, s->pid, NULL, &info) && !tracee_getregs(s, &r)) {
+		if (!(status >> 16) && !ptrace(PTRACE_GETSIGINFO, t->tid, NULL, &info) && !tracee_getregs(t, &r)) {
 			there = WSTOPSIG(status) == SIGTRAP && info.si_code == TRAP_HWBKPT && r.rip == end;
 			bool sync = info.si_code > 0 && WSTOPSIG(status) != SIGTRAP;
 			if (!there && !sync)
-				signals_put_aside(s, &info);
-			s->regs = r;
+				signals_put_aside(t, &info);
+			t->regs = r;
 		}
 	}
-	ptrace(PTRACE_POKEUSER, s->pid, dr + 7 * sizeof(long), 0);
+	ptrace(PTRACE_POKEUSER, t->tid, dr + 7 * sizeof(long), 0);
 	return there;
 }
 
-/* In hand: execute the instruction at s->regs.rip. */
-void native_insn(struct sup *s)
+/* In hand: execute the instruction at t->regs.rip. */
+void native_insn(struct tracee *t)
 {
 	uint8_t code[INSN_MAX];
 	struct insn in;
-	size_t got = tracee_read(s, s->regs.rip, code, sizeof code);
-	bool known = got && insn_decode(&in, code, got, s->regs.rip) > 0;
+	size_t got = tracee_read(t->proc, t->regs.rip, code, sizeof code);
+	bool known = got && insn_decode(&in, code, got, t->regs.rip) > 0;
 	struct dj_regs before, after;
-	tracee_full_regs(s, &before);
-	s->natives++;
+	tracee_full_regs(t, &before);
+	t->natives++;
 
 	if (known && (in.id == INSN_CPUID || in.id == INSN_XGETBV)) {
 		uint32_t r[4];
 		if (in.id == INSN_CPUID) {
-			cpuid_for_program((uint32_t)s->regs.rax, (uint32_t)s->regs.rcx, r);
-			s->regs.rax = r[EAX];
-			s->regs.rbx = r[EBX];
-			s->regs.rcx = r[ECX];
-			s->regs.rdx = r[EDX];
+			cpuid_for_program((uint32_t)t->regs.rax, (uint32_t)t->regs.rcx, r);
+			t->regs.rax = r[EAX];
+			t->regs.rbx = r[EBX];
+			t->regs.rcx = r[ECX];
+			t->regs.rdx = r[EDX];
 		} else {
 			uint32_t lo, hi;
-			__asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"((uint32_t)s->regs.rcx & 1));
-			s->regs.rax = lo & 7;
-			s->regs.rdx = 0;
+			__asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"((uint32_t)t->regs.rcx & 1));
+			t->regs.rax = lo & 7;
+			t->regs.rdx = 0;
 		}
-		s->regs.rip += in.len;
+		t->regs.rip += in.len;
 		after = before;
-		tracee_from_user(&s->regs, &after);
+		tracee_from_user(&t->regs, &after);
 		after.gs_base = before.gs_base;
-		sup_effects(s, &before, &after, code, in.len, DJ_WHY_CPUID);
+		sup_effects(t, &before, &after, code, in.len, DJ_WHY_CPUID);
 		return;
 	}
 
-	uint64_t pc = s->regs.rip;
-	s->regs.gs_base = *tcb(s, T_GSBASE);
-	s->regs.orig_rax = (unsigned long long)-1;
+	uint64_t pc = t->regs.rip;
+	t->regs.gs_base = *tcb(t, T_GSBASE);
+	t->regs.orig_rax = (unsigned long long)-1;
 	/* The program's XCR0 has x87, SSE and AVX only (see the translator's xsave). */
 	bool masked = known && (in.attr & INSN_A_XSTATE) && (in.gpr_read & 5) == 5;
-	uint64_t rax = s->regs.rax, rdx = s->regs.rdx;
+	uint64_t rax = t->regs.rax, rdx = t->regs.rdx;
 	if (masked) {
-		s->regs.rax &= 7;
-		s->regs.rdx = 0;
+		t->regs.rax &= 7;
+		t->regs.rdx = 0;
 	}
-	bool done = known && (in.attr & INSN_A_REP) && s->regs.rcx > 32 && run_to(s, pc + in.len);
-	while (!done && !s->ended) {
-		struct user_regs_struct r = s->regs;
+	bool done = known && (in.attr & INSN_A_REP) && t->regs.rcx > 32 && run_to(t, pc + in.len);
+	while (!done && !t->proc->ended) {
+		struct user_regs_struct r = t->regs;
 		siginfo_t info;
-		int status = tracee_step(s, &r, 0, &info);
+		int status = tracee_step(t, &r, 0, &info);
 		if (!WIFSTOPPED(status)) {
-			sup_end(s, status);
+			sup_end(t, status);
 			return;
 		}
 		int sig = WSTOPSIG(status);
 		if (sig != SIGTRAP || (status >> 16) ||
 		    (info.si_code != TRAP_TRACE && info.si_code != TRAP_BRKPT)) {
 			if (status >> 16) {
-				sup_fatal(s, "unexpected event %d while executing an instruction at %#llx",
+				sup_fatal(t->sup, "unexpected event %d while executing an instruction at %#llx",
 					  status >> 16, (unsigned long long)pc);
 				return;
 			}
-			s->regs = r;
+			t->regs = r;
 			if (masked) {
-				s->regs.rax = rax;
-				s->regs.rdx = rdx;
+				t->regs.rax = rax;
+				t->regs.rdx = rdx;
 			}
 			if (sig == SIGTRAP && r.rip != pc) {
 				/* int3: a trap, the instruction is done */
-				tracee_full_regs(s, &after);
-				sup_effects(s, &before, &after, code, known ? in.len : 0, DJ_WHY_FAULTING);
+				tracee_full_regs(t, &after);
+				sup_effects(t, &before, &after, code, known ? in.len : 0, DJ_WHY_FAULTING);
 			}
-			signals_deliver(s, &info);
+			signals_deliver(t, &info);
 			return;
 		}
 		bool again = r.rip == pc && known && (in.attr & INSN_A_REP);
-		s->regs = r;
-		s->regs.eflags &= ~0x100ULL;
+		t->regs = r;
+		t->regs.eflags &= ~0x100ULL;
 		if (!again)
 			break;
 	}
-	if (s->ended)
+	if (t->proc->ended)
 		return;
 	if (masked) {
-		s->regs.rax = rax;
-		s->regs.rdx = rdx;
+		t->regs.rax = rax;
+		t->regs.rdx = rdx;
 	}
-	*tcb(s, T_FSBASE) = s->regs.fs_base;
-	*tcb(s, T_GSBASE) = s->regs.gs_base;
-	tracee_full_regs(s, &after);
-	sup_effects(s, &before, &after, code, known ? in.len : 0, known ? why_native(&in) : DJ_WHY_OTHER);
+	*tcb(t, T_FSBASE) = t->regs.fs_base;
+	*tcb(t, T_GSBASE) = t->regs.gs_base;
+	tracee_full_regs(t, &after);
+	sup_effects(t, &before, &after, code, known ? in.len : 0, known ? why_native(&in) : DJ_WHY_OTHER);
 }

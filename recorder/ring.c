@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 struct ring {
-	struct sup *s;
+	struct tracee *t;
 	uint8_t *half[2];
 	uint64_t half_va[2];
 	uint8_t *start;	   /* of the part of the current half not handed over */
@@ -42,7 +42,7 @@ struct own_record {
 
 static int write_part(struct ring *g, uint8_t *p, const uint8_t *end, uint64_t steps)
 {
-	struct sup *s = g->s;
+	struct tracee *t = g->t;
 	int rc = 0;
 	while (p < end) {
 		uint64_t w[6];
@@ -53,14 +53,14 @@ static int write_part(struct ring *g, uint8_t *p, const uint8_t *end, uint64_t s
 		switch (type) {
 		case RING_IMPORT:
 			if (!rc)
-				rc = dj_writer_import(s->writer, s->pid, at, w[2], ordinal, w[1],
+				rc = dj_writer_import(t->sup->writer, t->tid, at, w[2], ordinal, w[1],
 						      p + 24, &g->err);
 			p += RING_IMPORT_SIZE;
 			break;
 		case RING_SYSCALL: {
 			struct dj_record r = {.kind = DJ_REC_SYSCALL, .steps = at, .result = w[1], .r11 = w[2]};
 			if (!rc)
-				rc = dj_writer_record(s->writer, s->pid, &r, &g->err);
+				rc = dj_writer_record(t->sup->writer, t->tid, &r, &g->err);
 			after = at + 1;
 			p += RING_SMALL_SIZE;
 			break;
@@ -81,7 +81,7 @@ static int write_part(struct ring *g, uint8_t *p, const uint8_t *end, uint64_t s
 				r.insn_len = 3;
 			}
 			if (!rc)
-				rc = dj_writer_record(s->writer, s->pid, &r, &g->err);
+				rc = dj_writer_record(t->sup->writer, t->tid, &r, &g->err);
 			after = at + 1;
 			p += RING_TSC_SIZE;
 			break;
@@ -89,7 +89,7 @@ static int write_part(struct ring *g, uint8_t *p, const uint8_t *end, uint64_t s
 		case RING_RECORD: {
 			struct own_record *o = (struct own_record *)(uintptr_t)w[1];
 			if (!rc)
-				rc = dj_writer_record(s->writer, s->pid, &o->rec, &g->err);
+				rc = dj_writer_record(t->sup->writer, t->tid, &o->rec, &g->err);
 			if (o->rec.kind == DJ_REC_SYSCALL || o->rec.kind == DJ_REC_EFFECTS)
 				after = at + 1;
 			free(o);
@@ -104,7 +104,7 @@ static int write_part(struct ring *g, uint8_t *p, const uint8_t *end, uint64_t s
 			g->reached = after;
 	}
 	if (!rc)
-		rc = dj_writer_flush(s->writer, s->pid, steps, &g->err);
+		rc = dj_writer_flush(t->sup->writer, t->tid, steps, &g->err);
 	return rc;
 }
 
@@ -122,9 +122,9 @@ static void *writer_main(void *arg)
 		if (!g->busy[next])
 			break;
 		pthread_mutex_unlock(&g->lock);
-		pthread_mutex_lock(&g->s->writer_lock);
+		pthread_mutex_lock(&g->t->sup->writer_lock);
 		int rc = write_part(g, g->job[next].from, g->job[next].to, g->job[next].steps);
-		pthread_mutex_unlock(&g->s->writer_lock);
+		pthread_mutex_unlock(&g->t->sup->writer_lock);
 		pthread_mutex_lock(&g->lock);
 		if (rc)
 			g->failed = true;
@@ -140,18 +140,18 @@ static void use_half(struct ring *g, unsigned h)
 {
 	g->current = h;
 	g->start = g->half[h];
-	*tcb(g->s, T_HEAD) = g->half_va[h];
-	*tcb(g->s, T_LIMIT) = g->half_va[h] + AREA_HALF - AREA_SLACK;
+	*tcb(g->t, T_HEAD) = g->half_va[h];
+	*tcb(g->t, T_LIMIT) = g->half_va[h] + AREA_HALF - AREA_SLACK;
 }
 
 /* A new image has a new control region, and the old one's records are all written. */
-struct ring *ring_start(struct sup *s)
+struct ring *ring_start(struct tracee *t)
 {
-	struct ring *g = s->ring;
+	struct ring *g = t->ring;
 	if (!g) {
 		g = calloc(1, sizeof *g);
 		DJ_ASSERT(g, "out of memory for the ring");
-		g->s = s;
+		g->t = t;
 		pthread_mutex_init(&g->lock, NULL);
 		pthread_cond_init(&g->work, NULL);
 		pthread_cond_init(&g->done, NULL);
@@ -159,10 +159,10 @@ struct ring *ring_start(struct sup *s)
 		DJ_ASSERT(rc == 0, "cannot start the writing thread: %s", strerror(rc));
 	}
 	for (unsigned h = 0; h < 2; h++) {
-		g->half[h] = s->control + AREA_CONTROL + T_RING + h * AREA_HALF;
-		g->half_va[h] = s->s + (uint64_t)(int64_t)T_RING + h * (uint64_t)AREA_HALF;
+		g->half[h] = t->control + AREA_CONTROL + T_RING + h * AREA_HALF;
+		g->half_va[h] = t->s + (uint64_t)(int64_t)T_RING + h * (uint64_t)AREA_HALF;
 	}
-	s->ring = g;
+	t->ring = g;
 	pthread_mutex_lock(&g->lock);
 	while (g->busy[0] || g->busy[1])
 		pthread_cond_wait(&g->done, &g->lock);
@@ -172,15 +172,15 @@ struct ring *ring_start(struct sup *s)
 	return g;
 }
 
-void ring_hand_over(struct sup *s)
+void ring_hand_over(struct tracee *t)
 {
-	struct ring *g = s->ring;
-	uint64_t used = *tcb(s, T_HEAD) - g->half_va[g->current];
+	struct ring *g = t->ring;
+	uint64_t used = *tcb(t, T_HEAD) - g->half_va[g->current];
 	DJ_ASSERT(used <= AREA_HALF, "ring head outside its half (%#llx)", (unsigned long long)used);
 	pthread_mutex_lock(&g->lock);
 	g->job[g->current].from = g->half[g->current];
 	g->job[g->current].to = g->half[g->current] + used;
-	g->job[g->current].steps = *tcb(s, T_STEPS);
+	g->job[g->current].steps = *tcb(t, T_STEPS);
 	g->busy[g->current] = true;
 	pthread_cond_broadcast(&g->work);
 	while (g->busy[g->current ^ 1])
@@ -189,7 +189,7 @@ void ring_hand_over(struct sup *s)
 	use_half(g, g->current ^ 1);
 }
 
-void ring_record(struct sup *s, const struct dj_record *rec)
+void ring_record(struct tracee *t, const struct dj_record *rec)
 {
 	size_t n_bytes = rec->bytes ? (rec->kind == DJ_REC_IMPORT ? DJ_LINE : rec->length) : 0;
 	size_t n_name = rec->name ? strlen(rec->name) + 1 : 0;
@@ -204,19 +204,19 @@ void ring_record(struct sup *s, const struct dj_record *rec)
 		memcpy(o->bytes + n_bytes, rec->name, n_name);
 		o->rec.name = (char *)o->bytes + n_bytes;
 	}
-	struct ring *g = s->ring;
-	uint64_t off = *tcb(s, T_HEAD) - g->half_va[g->current];
+	struct ring *g = t->ring;
+	uint64_t off = *tcb(t, T_HEAD) - g->half_va[g->current];
 	uint64_t w[4] = {(uint64_t)RING_RECORD << 56 | rec->steps, (uint64_t)(uintptr_t)o, 0, 0};
 	memcpy(g->half[g->current] + off, w, sizeof w);
-	*tcb(s, T_HEAD) += RING_SMALL_SIZE;
-	if (*tcb(s, T_HEAD) >= *tcb(s, T_LIMIT))
-		ring_hand_over(s);
+	*tcb(t, T_HEAD) += RING_SMALL_SIZE;
+	if (*tcb(t, T_HEAD) >= *tcb(t, T_LIMIT))
+		ring_hand_over(t);
 }
 
-uint64_t ring_reached(struct sup *s)
+uint64_t ring_reached(struct tracee *t)
 {
-	struct ring *g = s->ring;
-	ring_hand_over(s);
+	struct ring *g = t->ring;
+	ring_hand_over(t);
 	pthread_mutex_lock(&g->lock);
 	while (g->busy[0] || g->busy[1])
 		pthread_cond_wait(&g->done, &g->lock);
@@ -225,33 +225,33 @@ uint64_t ring_reached(struct sup *s)
 	return reached;
 }
 
-bool ring_failed(struct sup *s)
+bool ring_failed(struct tracee *t)
 {
-	if (!s->ring)
+	if (!t->ring)
 		return false;
-	pthread_mutex_lock(&s->ring->lock);
-	bool f = s->ring->failed;
-	if (f && s->err && !s->err->text[0])
-		*s->err = s->ring->err;
-	pthread_mutex_unlock(&s->ring->lock);
+	pthread_mutex_lock(&t->ring->lock);
+	bool f = t->ring->failed;
+	if (f && t->sup->err && !t->sup->err->text[0])
+		*t->sup->err = t->ring->err;
+	pthread_mutex_unlock(&t->ring->lock);
 	return f;
 }
 
-int ring_stop(struct sup *s)
+int ring_stop(struct tracee *t)
 {
-	struct ring *g = s->ring;
+	struct ring *g = t->ring;
 	if (!g)
 		return 0;
-	ring_hand_over(s);
+	ring_hand_over(t);
 	pthread_mutex_lock(&g->lock);
 	g->quit = true;
 	pthread_cond_broadcast(&g->work);
 	pthread_mutex_unlock(&g->lock);
 	pthread_join(g->thread, NULL);
 	int rc = g->failed ? -1 : 0;
-	if (rc && s->err)
-		*s->err = g->err;
+	if (rc && t->sup->err)
+		*t->sup->err = g->err;
 	free(g);
-	s->ring = NULL;
+	t->ring = NULL;
 	return rc;
 }

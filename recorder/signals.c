@@ -49,10 +49,10 @@ static bool in_mask(const char *status, const char *field, int sig)
 	return p && sscanf(p + strlen(field), "%llx", &m) == 1 && (m >> (sig - 1) & 1);
 }
 
-static enum disposition disposition(struct sup *s, int sig)
+static enum disposition disposition(struct tracee *t, int sig)
 {
 	char path[64], text[4096];
-	snprintf(path, sizeof path, "/proc/%d/status", s->pid);
+	snprintf(path, sizeof path, "/proc/%d/status", t->tid);
 	FILE *f = fopen(path, "re");
 	size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
 	if (f)
@@ -81,48 +81,48 @@ static enum disposition disposition(struct sup *s, int sig)
 	}
 }
 
-void signals_put_aside(struct sup *s, const siginfo_t *info)
+void signals_put_aside(struct tracee *t, const siginfo_t *info)
 {
-	if (s->n_pending == sizeof s->pending / sizeof *s->pending)
+	if (t->n_pending == sizeof t->pending / sizeof *t->pending)
 		return; /* as the kernel does with a queue that is full */
-	s->pending[s->n_pending++] = *info;
+	t->pending[t->n_pending++] = *info;
 }
 
 /* `sp`: what the kernel wrote for a handler lies there and up to `top`. */
-static void record_signal(struct sup *s, const siginfo_t *info, const struct dj_regs *regs, uint64_t sp,
+static void record_signal(struct tracee *t, const siginfo_t *info, const struct dj_regs *regs, uint64_t sp,
 			  uint64_t top)
 {
 	uint8_t frame[DJ_CODE_MAX];
-	struct dj_record r = {.kind = DJ_REC_SIGNAL, .steps = s->steps, .signo = (uint32_t)info->si_signo};
+	struct dj_record r = {.kind = DJ_REC_SIGNAL, .steps = t->steps, .signo = (uint32_t)info->si_signo};
 	_Static_assert(sizeof(siginfo_t) == sizeof r.siginfo, "siginfo is 128 bytes");
 	memcpy(r.siginfo, info, sizeof r.siginfo);
 	/* inside a string instruction the count register says which iteration */
-	r.rep = s->in_rep ? s->regs.rcx : 0;
+	r.rep = t->in_rep ? t->regs.rcx : 0;
 	if (regs) {
 		r.mask = DJ_REG_ALL & ~DJ_REG_SEGS;
 		r.regs = *regs;
 		/* above an alternate stack's frame comes what else is there: as true */
 		r.addr = sp;
-		r.length = tracee_read(s, sp, frame,
+		r.length = tracee_read(t->proc, sp, frame,
 				       top > sp && top - sp < sizeof frame ? top - sp : sizeof frame);
 		r.bytes = frame;
 	}
-	ring_record(s, &r);
-	s->in_rep = false;
+	ring_record(t, &r);
+	t->in_rep = false;
 }
 
 /*
- * In hand, at a signal-delivery stop: deliver. s->regs are the program's (orig_rax included).
+ * In hand, at a signal-delivery stop: deliver. t->regs are the program's (orig_rax included).
  * `after` is the address behind the system call that was interrupted, or 0.
  */
-static void deliver(struct sup *s, siginfo_t *info, uint64_t after)
+static void deliver(struct tracee *t, siginfo_t *info, uint64_t after)
 {
 	int sig = info->si_signo;
-	enum disposition d = disposition(s, sig);
+	enum disposition d = disposition(t, sig);
 	bool forced = info->si_code > 0 && (sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL ||
 					    sig == SIGTRAP);
-	struct user_regs_struct r = s->regs;
-	r.gs_base = *tcb(s, T_GSBASE);
+	struct user_regs_struct r = t->regs;
+	r.gs_base = *tcb(t, T_GSBASE);
 	r.eflags &= ~0x100ULL;
 	if (!after)
 		r.orig_rax = (unsigned long long)-1;
@@ -130,97 +130,97 @@ static void deliver(struct sup *s, siginfo_t *info, uint64_t after)
 		return;
 	if (d == JOB_CONTROL)
 		return;
-	ptrace(PTRACE_SETSIGINFO, s->pid, NULL, info);
+	ptrace(PTRACE_SETSIGINFO, t->tid, NULL, info);
 
 	if (d != CAUGHT) {
 		if (!after) /* in a system call rax is not the program's */
-			sup_digest(s, true);
-		record_signal(s, info, NULL, 0, 0);
-		tracee_setregs(s, &r);
+			sup_digest(t, true);
+		record_signal(t, info, NULL, 0, 0);
+		tracee_setregs(t, &r);
 		int status;
-		ptrace(PTRACE_CONT, s->pid, NULL, (void *)(long)sig);
+		ptrace(PTRACE_CONT, t->tid, NULL, (void *)(long)sig);
 		do {
-			if (tracee_wait(s, &status))
+			if (tracee_wait(t, &status))
 				break;
 			if (WIFSTOPPED(status))
-				ptrace(PTRACE_CONT, s->pid, NULL,
+				ptrace(PTRACE_CONT, t->tid, NULL,
 				       (void *)(long)((status >> 16) ? 0 : WSTOPSIG(status)));
 		} while (WIFSTOPPED(status));
-		sup_end(s, status);
+		sup_end(t, status);
 		return;
 	}
 
-	if (tracee_setregs(s, &r) || ptrace(PTRACE_SINGLESTEP, s->pid, NULL, (void *)(long)sig)) {
+	if (tracee_setregs(t, &r) || ptrace(PTRACE_SINGLESTEP, t->tid, NULL, (void *)(long)sig)) {
 		int status;
-		tracee_wait(s, &status);
-		sup_end(s, status);
+		tracee_wait(t, &status);
+		sup_end(t, status);
 		return;
 	}
 	int status;
 	for (;;) {
-		if (tracee_wait(s, &status))
+		if (tracee_wait(t, &status))
 			return;
 		if (!WIFSTOPPED(status)) {
-			sup_end(s, status);
+			sup_end(t, status);
 			return;
 		}
 		if (status >> 16) {
-			ptrace(PTRACE_SINGLESTEP, s->pid, NULL, NULL);
+			ptrace(PTRACE_SINGLESTEP, t->tid, NULL, NULL);
 			continue;
 		}
 		if (WSTOPSIG(status) == SIGTRAP)
 			break;
 		/* The frame could not be built: the kernel sends SIGSEGV instead. */
 		siginfo_t other;
-		ptrace(PTRACE_GETSIGINFO, s->pid, NULL, &other);
+		ptrace(PTRACE_GETSIGINFO, t->tid, NULL, &other);
 		if (other.si_signo == SIGSEGV && other.si_code > 0) {
-			deliver(s, &other, 0);
+			deliver(t, &other, 0);
 			return;
 		}
-		signals_put_aside(s, &other);
-		ptrace(PTRACE_SINGLESTEP, s->pid, NULL, NULL);
+		signals_put_aside(t, &other);
+		ptrace(PTRACE_SINGLESTEP, t->tid, NULL, NULL);
 	}
 
 	struct user_regs_struct h;
-	tracee_getregs(s, &h);
+	tracee_getregs(t, &h);
 	h.eflags &= ~0x100ULL;
 	if (after) {
 		/* struct rt_sigframe: return address, then ucontext, whose gregs start at 40 */
 		uint64_t rip = 0, rax = 0;
-		tracee_read(s, h.rsp + 8 + 40 + 16 * 8, &rip, 8);
-		tracee_read(s, h.rsp + 8 + 40 + 13 * 8, &rax, 8);
+		tracee_read(t->proc, h.rsp + 8 + 40 + 16 * 8, &rip, 8);
+		tracee_read(t->proc, h.rsp + 8 + 40 + 13 * 8, &rax, 8);
 		if (rip == after) {
-			struct dj_record rec = {.kind = DJ_REC_SYSCALL, .steps = s->steps, .result = rax,
-						.r11 = s->regs.r11};
-			ring_record(s, &rec);
-			s->steps++;
+			struct dj_record rec = {.kind = DJ_REC_SYSCALL, .steps = t->steps, .result = rax,
+						.r11 = t->regs.r11};
+			ring_record(t, &rec);
+			t->steps++;
 		}
 	}
-	struct user_regs_struct before = s->regs;
-	s->regs = h;
+	struct user_regs_struct before = t->regs;
+	t->regs = h;
 	struct dj_regs full;
-	tracee_full_regs(s, &full);
+	tracee_full_regs(t, &full);
 	uint64_t top = before.rsp - 128; /* the kernel leaves the red zone alone */
-	if (s->in_rep) {
-		s->regs.rcx = before.rcx;
-		record_signal(s, info, &full, h.rsp, top);
-		s->regs = h;
+	if (t->in_rep) {
+		t->regs.rcx = before.rcx;
+		record_signal(t, info, &full, h.rsp, top);
+		t->regs = h;
 	} else {
-		record_signal(s, info, &full, h.rsp, top);
+		record_signal(t, info, &full, h.rsp, top);
 	}
 }
 
-void signals_deliver(struct sup *s, siginfo_t *info)
+void signals_deliver(struct tracee *t, siginfo_t *info)
 {
-	deliver(s, info, 0);
+	deliver(t, info, 0);
 }
 
-void signals_pending(struct sup *s)
+void signals_pending(struct tracee *t)
 {
-	while (s->n_pending && !s->ended && !s->fatal && !s->cut) {
-		siginfo_t info = s->pending[0];
-		memmove(s->pending, s->pending + 1, --s->n_pending * sizeof *s->pending);
-		deliver(s, &info, 0);
+	while (t->n_pending && !t->proc->ended && !t->sup->fatal && !t->sup->cut) {
+		siginfo_t info = t->pending[0];
+		memmove(t->pending, t->pending + 1, --t->n_pending * sizeof *t->pending);
+		deliver(t, &info, 0);
 	}
 }
 
@@ -238,9 +238,9 @@ static bool before_syscall(const struct tr_where *w, const struct user_regs_stru
 }
 
 /* Whether the thread, being where `r` says, can be taken in hand there. */
-static bool takeable(struct sup *s, const struct user_regs_struct *r, struct tr_where *w)
+static bool takeable(struct tracee *t, const struct user_regs_struct *r, struct tr_where *w)
 {
-	if (!tr_locate(s->tr, r->rip, *tcb(s, T_RT_RET), w))
+	if (!tr_locate(t->proc->tr, r->rip, *tcb(t, T_RT_RET), w))
 		return false;
 	if (w->boundary || w->string_head)
 		return true;
@@ -253,31 +253,31 @@ static bool takeable(struct sup *s, const struct user_regs_struct *r, struct tr_
 	return false;
 }
 
-void sup_step_to_boundary(struct sup *s)
+void sup_step_to_boundary(struct tracee *t)
 {
 	for (unsigned n = 0;; n++) {
 		struct user_regs_struct r;
 		struct tr_where w;
-		if (tracee_getregs(s, &r))
+		if (tracee_getregs(t, &r))
 			return;
-		if (takeable(s, &r, &w)) {
-			s->in_rep = w.string_head;
-			sup_take(s, &r, &w);
+		if (takeable(t, &r, &w)) {
+			t->in_rep = w.string_head;
+			sup_take(t, &r, &w);
 			/* injecting a signal needs a signal-delivery stop, and a step makes one */
 			return;
 		}
 		siginfo_t info;
-		int status = tracee_step(s, &r, 0, &info);
+		int status = tracee_step(t, &r, 0, &info);
 		if (!WIFSTOPPED(status)) {
-			sup_end(s, status);
+			sup_end(t, status);
 			return;
 		}
 		if (WSTOPSIG(status) != SIGTRAP) { /* it faults before it gets there */
-			signals_stop(s, WSTOPSIG(status));
+			signals_stop(t, WSTOPSIG(status));
 			return;
 		}
 		if (info.si_code == SI_KERNEL) {
-			sup_trap(s, &r);
+			sup_trap(t, &r);
 			return;
 		}
 		DJ_ASSERT(n < 1000000, "no instruction boundary after %#llx in the cache",
@@ -287,12 +287,12 @@ void sup_step_to_boundary(struct sup *s)
 
 /* A store that pops was done on the shadow; then memory refused it. The popped register is still there, as ST(7),
  * marked empty (FXSAVE keeps registers by their distance from the top, tags by number; SDM vol. 1, 10.5.1). */
-static void undo_pop(struct sup *s)
+static void undo_pop(struct tracee *t)
 {
 	const uint16_t top_mask = 7 << 11, underflow = 0x41; /* SF, IE */
 	struct user_fpregs_struct f;
-	uint16_t before = (uint16_t)*tcb(s, T_X87);
-	if (ptrace(PTRACE_GETFPREGS, s->pid, NULL, &f) || (f.swd & top_mask) == (before & top_mask))
+	uint16_t before = (uint16_t)*tcb(t, T_X87);
+	if (ptrace(PTRACE_GETFPREGS, t->tid, NULL, &f) || (f.swd & top_mask) == (before & top_mask))
 		return;
 	uint32_t st7[4];
 	memcpy(st7, f.st_space + 7 * 4, sizeof st7);
@@ -302,23 +302,23 @@ static void undo_pop(struct sup *s)
 	if (!empty)
 		f.ftw |= (uint16_t)(1u << (before >> 11 & 7));
 	f.swd = before;
-	ptrace(PTRACE_SETFPREGS, s->pid, NULL, &f);
+	ptrace(PTRACE_SETFPREGS, t->tid, NULL, &f);
 }
 
 /* In hand at an access that faulted. What modifies memory does so on the shadow first: make that undone. */
-static void undo_store(struct sup *s)
+static void undo_store(struct tracee *t)
 {
 	struct dj_regs regs;
 	struct insn in;
 	uint8_t code[INSN_MAX];
-	size_t got = tracee_read(s, s->regs.rip, code, sizeof code);
-	if (!got || insn_decode(&in, code, got, s->regs.rip) <= 0 || !(in.mem_access & INSN_W) ||
+	size_t got = tracee_read(t->proc, t->regs.rip, code, sizeof code);
+	if (!got || insn_decode(&in, code, got, t->regs.rip) <= 0 || !(in.mem_access & INSN_W) ||
 	    (in.attr & INSN_A_BITSTRING))
 		return;
 	bool pops = in.id == INSN_FSTP || in.id == INSN_FISTP || in.id == INSN_FISTTP || in.id == INSN_FBSTP;
-	if (pops && s->opt.predict == DJ_PREDICT_SHADOW)
-		undo_pop(s);
-	tracee_from_user(&s->regs, &regs);
+	if (pops && t->sup->opt.predict == DJ_PREDICT_SHADOW)
+		undo_pop(t);
+	tracee_from_user(&t->regs, &regs);
 	uint64_t at = in.base == INSN_RIP ? in.target : (uint64_t)in.disp;
 	if (in.base < 16)
 		at += regs.gpr[in.base];
@@ -327,58 +327,59 @@ static void undo_store(struct sup *s)
 	if (in.addr32)
 		at = (uint32_t)at;
 	if (in.seg)
-		at += *tcb(s, in.seg == 4 ? T_FSBASE : T_GSBASE);
-	sup_import(s, at, in.mem_size);
+		at += *tcb(t, in.seg == 4 ? T_FSBASE : T_GSBASE);
+	sup_import(t, at, in.mem_size);
 }
 
-void signals_stop(struct sup *s, int sig)
+void signals_stop(struct tracee *t, int sig)
 {
+	struct process *proc = t->proc;
 	siginfo_t info;
 	struct user_regs_struct r;
 	struct tr_where w;
 	memset(&info, 0, sizeof info);
-	ptrace(PTRACE_GETSIGINFO, s->pid, NULL, &info);
-	tracee_getregs(s, &r);
+	ptrace(PTRACE_GETSIGINFO, t->tid, NULL, &info);
+	tracee_getregs(t, &r);
 	bool sync = info.si_code > 0 && (sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL ||
 					 sig == SIGTRAP);
 	if (sync) {
-		if (!tr_locate(s->tr, r.rip, *tcb(s, T_RT_RET), &w)) {
-			sup_fatal(s, "signal %d at %#llx in the cache, where no instruction of the program is "
+		if (!tr_locate(proc->tr, r.rip, *tcb(t, T_RT_RET), &w)) {
+			sup_fatal(t->sup, "signal %d at %#llx in the cache, where no instruction of the program is "
 				  "(address %p)", sig, (unsigned long long)r.rip, info.si_addr);
 			return;
 		}
-		s->in_rep = w.frag->insn[w.index].id_string && !w.boundary;
-		sup_take(s, &r, &w);
+		t->in_rep = w.frag->insn[w.index].id_string && !w.boundary;
+		sup_take(t, &r, &w);
 		if (sig == SIGSEGV || sig == SIGBUS)
-			undo_store(s);
+			undo_store(t);
 		else
-			info.si_addr = (void *)(uintptr_t)s->regs.rip;
-		deliver(s, &info, 0);
-		sup_enter(s);
+			info.si_addr = (void *)(uintptr_t)t->regs.rip;
+		deliver(t, &info, 0);
+		sup_enter(t);
 		return;
 	}
 
-	enum disposition d = disposition(s, sig);
+	enum disposition d = disposition(t, sig);
 	if (d == IGNORED || d == JOB_CONTROL) {
-		sup_resume(s, sig);
+		sup_resume(t, sig);
 		return;
 	}
-	if (tr_locate(s->tr, r.rip, *tcb(s, T_RT_RET), &w) && w.after_syscall && restarts((int64_t)r.rax) &&
+	if (tr_locate(proc->tr, r.rip, *tcb(t, T_RT_RET), &w) && w.after_syscall && restarts((int64_t)r.rax) &&
 	    (int64_t)r.orig_rax >= 0) {
 		struct tr_where at = w;
 		at.spilled = 0;
-		sup_take(s, &r, &at);
+		sup_take(t, &r, &at);
 		uint64_t after = w.pc + 2;
-		s->regs.rip = after;
-		s->regs.rcx = after;
-		s->regs.orig_rax = r.orig_rax;
-		*tcb(s, T_IN_SYSCALL) = 0;
-		deliver(s, &info, after);
-		sup_enter(s);
+		t->regs.rip = after;
+		t->regs.rcx = after;
+		t->regs.orig_rax = r.orig_rax;
+		*tcb(t, T_IN_SYSCALL) = 0;
+		deliver(t, &info, after);
+		sup_enter(t);
 		return;
 	}
-	signals_put_aside(s, &info);
-	sup_step_to_boundary(s);
-	if (!s->ended && !s->fatal && !s->cut && s->in_hand)
-		sup_enter(s);
+	signals_put_aside(t, &info);
+	sup_step_to_boundary(t);
+	if (!proc->ended && !t->sup->fatal && !t->sup->cut && t->in_hand)
+		sup_enter(t);
 }

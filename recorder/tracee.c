@@ -9,16 +9,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-int tracee_getregs(struct sup *s, struct user_regs_struct *r)
+int tracee_getregs(struct tracee *t, struct user_regs_struct *r)
 {
-	if (ptrace(PTRACE_GETREGS, s->pid, NULL, r) == 0)
+	if (ptrace(PTRACE_GETREGS, t->tid, NULL, r) == 0)
 		return 0;
 	return -1;
 }
 
-int tracee_setregs(struct sup *s, const struct user_regs_struct *r)
+int tracee_setregs(struct tracee *t, const struct user_regs_struct *r)
 {
-	if (ptrace(PTRACE_SETREGS, s->pid, NULL, r) == 0)
+	if (ptrace(PTRACE_SETREGS, t->tid, NULL, r) == 0)
 		return 0;
 	return -1;
 }
@@ -64,22 +64,22 @@ static void from_xsave(const uint8_t *x, size_t len, struct dj_regs *out)
 	}
 }
 
-void tracee_full_regs(struct sup *s, struct dj_regs *out)
+void tracee_full_regs(struct tracee *t, struct dj_regs *out)
 {
 	static uint8_t x[16384];
 	struct iovec v = {x, sizeof x};
 	memset(out, 0, sizeof *out);
-	tracee_from_user(&s->regs, out);
-	out->gs_base = *tcb(s, T_GSBASE);
-	if (ptrace(PTRACE_GETREGSET, s->pid, (void *)NT_X86_XSTATE, &v) == 0 && v.iov_len >= 512)
+	tracee_from_user(&t->regs, out);
+	out->gs_base = *tcb(t, T_GSBASE);
+	if (ptrace(PTRACE_GETREGSET, t->tid, (void *)NT_X86_XSTATE, &v) == 0 && v.iov_len >= 512)
 		from_xsave(x, v.iov_len, out);
 }
 
-size_t tracee_read(struct sup *s, uint64_t addr, void *buf, size_t len)
+size_t tracee_read(struct process *proc, uint64_t addr, void *buf, size_t len)
 {
 	size_t done = 0;
 	while (done < len) {
-		ssize_t n = pread(s->mem, (char *)buf + done, len - done, (off_t)(addr + done));
+		ssize_t n = pread(proc->mem, (char *)buf + done, len - done, (off_t)(addr + done));
 		if (n <= 0)
 			break;
 		done += (size_t)n;
@@ -87,16 +87,16 @@ size_t tracee_read(struct sup *s, uint64_t addr, void *buf, size_t len)
 	return done;
 }
 
-bool tracee_write(struct sup *s, uint64_t addr, const void *buf, size_t len)
+bool tracee_write(struct process *proc, uint64_t addr, const void *buf, size_t len)
 {
-	return pwrite(s->mem, buf, len, (off_t)addr) == (ssize_t)len;
+	return pwrite(proc->mem, buf, len, (off_t)addr) == (ssize_t)len;
 }
 
-int tracee_wait(struct sup *s, int *status)
+int tracee_wait(struct tracee *t, int *status)
 {
 	for (;;) {
-		pid_t p = waitpid(s->pid, status, __WALL);
-		if (p == s->pid)
+		pid_t p = waitpid(t->tid, status, __WALL);
+		if (p == t->tid)
 			return 0;
 		if (p < 0 && errno != EINTR)
 			return -1;
@@ -109,16 +109,16 @@ static bool synchronous(int sig, const siginfo_t *i)
 				  sig == SIGTRAP || sig == SIGSYS);
 }
 
-int tracee_step(struct sup *s, struct user_regs_struct *regs, int sig, siginfo_t *info)
+int tracee_step(struct tracee *t, struct user_regs_struct *regs, int sig, siginfo_t *info)
 {
 	int status;
-	if (tracee_setregs(s, regs))
+	if (tracee_setregs(t, regs))
 		goto gone;
 	for (;;) {
-		if (ptrace(PTRACE_SINGLESTEP, s->pid, NULL, (void *)(long)sig))
+		if (ptrace(PTRACE_SINGLESTEP, t->tid, NULL, (void *)(long)sig))
 			goto gone;
 		sig = 0;
-		if (tracee_wait(s, &status))
+		if (tracee_wait(t, &status))
 			return -1;
 		if (!WIFSTOPPED(status))
 			return status;
@@ -129,25 +129,26 @@ int tracee_step(struct sup *s, struct user_regs_struct *regs, int sig, siginfo_t
 			return status;
 		siginfo_t i;
 		memset(&i, 0, sizeof i);
-		ptrace(PTRACE_GETSIGINFO, s->pid, NULL, &i);
+		ptrace(PTRACE_GETSIGINFO, t->tid, NULL, &i);
 		if (synchronous(WSTOPSIG(status), &i)) {
 			if (info)
 				*info = i;
-			tracee_getregs(s, regs);
+			tracee_getregs(t, regs);
 			return status;
 		}
-		signals_put_aside(s, &i);
+		signals_put_aside(t, &i);
 	}
 gone:
-	if (tracee_wait(s, &status))
+	if (tracee_wait(t, &status))
 		return -1;
 	return status;
 }
 
-int64_t tracee_syscall(struct sup *s, uint64_t nr, uint64_t a, uint64_t b, uint64_t c, uint64_t d,
+int64_t tracee_syscall(struct tracee *t, uint64_t nr, uint64_t a, uint64_t b, uint64_t c, uint64_t d,
 		       uint64_t e, uint64_t f)
 {
-	struct user_regs_struct r = s->regs;
+	struct process *proc = t->proc;
+	struct user_regs_struct r = t->regs;
 	r.rax = nr;
 	r.rdi = a;
 	r.rsi = b;
@@ -156,20 +157,20 @@ int64_t tracee_syscall(struct sup *s, uint64_t nr, uint64_t a, uint64_t b, uint6
 	r.r8 = e;
 	r.r9 = f;
 	r.orig_rax = (unsigned long long)-1;
-	uint64_t at = s->vdso_syscall;
+	uint64_t at = proc->vdso_syscall;
 	uint8_t saved[2];
 	if (!at) { /* no vdso: borrow two bytes of the program */
-		at = s->regs.rip;
-		if (tracee_read(s, at, saved, 2) != 2 || !tracee_write(s, at, "\x0f\x05", 2))
+		at = t->regs.rip;
+		if (tracee_read(proc, at, saved, 2) != 2 || !tracee_write(proc, at, "\x0f\x05", 2))
 			return -EFAULT;
 	}
 	r.rip = at;
-	int status = tracee_step(s, &r, 0, NULL);
-	if (at != s->vdso_syscall)
-		tracee_write(s, at, saved, 2);
+	int status = tracee_step(t, &r, 0, NULL);
+	if (at != proc->vdso_syscall)
+		tracee_write(proc, at, saved, 2);
 	if (!WIFSTOPPED(status)) {
-		s->ended = true;
-		s->status = status;
+		proc->ended = true;
+		proc->status = status;
 		return -ESRCH;
 	}
 	return (int64_t)r.rax;
