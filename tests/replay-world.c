@@ -412,8 +412,9 @@ struct world *world_record(const char *path, uint64_t seed, unsigned rounds, int
 	struct dj_trace_meta meta = {.predict = (uint32_t)predict, .shadow_bits = 32,
 				     .memory_model = memory_model, .digest_interval = 501,
 				     .pid = 1, .page_size = 4096, .deja_version = "test",
-				     .machine = "test", .cpu = "test", .exe = "/program",
-				     .cwd = "/", .argv = argv, .envp = envp};
+				     .machine = "test", .exe = "/program",
+				     /* either kind of processor, whatever this runs on */
+				     .cpu = seed & 1 ? "AuthenticAMD" : "GenuineIntel", .cwd = "/", .argv = argv, .envp = envp};
 	struct world *w = calloc(1, sizeof(*w));
 	struct dj_error err = {0};
 	int module;
@@ -436,6 +437,7 @@ struct world *world_record(const char *path, uint64_t seed, unsigned rounds, int
 		fprintf(stderr, "%s\n", err.text);
 		abort();
 	}
+	w->e->kind = dj_cpu_kind_of(meta.cpu);
 	w->e->ctx = w;
 	w->e->fetch = fetch;
 	w->e->before_load = before_load;

@@ -3,7 +3,7 @@
  * form (legacy, VEX.128, VEX.256, register and memory operands) on random registers with
  * nasty operands and random MXCSR; all registers, MXCSR, flags and memory are compared.
  */
-#include "replayer/emu.h"
+#include "replayer/emu-core.h"
 #include "tests/fp-operands.h"
 #include "tests/oracle.h"
 
@@ -250,6 +250,40 @@ static void test_all(void)
 	CU_ASSERT_EQUAL(bad, 0);
 }
 
+/* Which of several NaNs makers' processors choose, as each of them, whatever this runs on. */
+static void test_kinds(void)
+{
+	static const uint8_t dppd[] = {0x66, 0x0f, 0x3a, 0x41, 0xc1, 0xff};
+	static const uint8_t dpps[] = {0x66, 0x0f, 0x3a, 0x40, 0xc1, 0xff};
+	const uint64_t nan = 0x7ff8000000000000;
+	static const struct {
+		uint64_t pd[2], ps[2];
+	} want[2] = {
+		{{0x7ff8000000000001, 0x7ff8000000000002}, {0x7fc000017fc00002, 0x7fc000037fc00004}},
+		{{0x7ff8000000000001, 0x7ff8000000000001}, {0x7fc000017fc00001, 0x7fc000017fc00001}},
+	};
+
+	for (enum dj_cpu_kind kind = 0; kind < 2; kind++) {
+		static struct emu e;
+		struct insn in;
+		struct uop u;
+
+		e.cpu.mxcsr = 0x1f80;
+		CU_ASSERT(insn_decode_as(kind, &in, dppd, sizeof(dppd), 0) > 0 && emu_bind(&in, &u));
+		e.cpu.v[0] = (union emu_vec){.q = {nan + 1, nan + 2}};
+		e.cpu.v[1] = (union emu_vec){.q = {0}};
+		u.fn(&e, &u);
+		CU_ASSERT(!memcmp(e.cpu.v[0].q, want[kind].pd, 16));
+		CU_ASSERT(insn_decode_as(kind, &in, dpps, sizeof(dpps), 0) > 0 && emu_bind(&in, &u));
+		e.cpu.v[0] = (union emu_vec){.q = {0x7fc000027fc00001, 0x7fc000047fc00003}};
+		u.fn(&e, &u);
+		if (memcmp(e.cpu.v[0].q, want[kind].ps, 16))
+			fprintf(stderr, "dpps as %u: %016llx %016llx\n", kind,
+				(unsigned long long)e.cpu.v[0].q[1], (unsigned long long)e.cpu.v[0].q[0]);
+		CU_ASSERT(!memcmp(e.cpu.v[0].q, want[kind].ps, 16));
+	}
+}
+
 /* The oracle refers to the families weakly: this brings ours out of the library. */
 emu_fn *(*const volatile test_emu_fp_family)(const struct insn *, struct uop *) = emu_bind_fp;
 
@@ -262,6 +296,7 @@ int main(void)
 	printf("seed %u\n", SEED);
 	suite = CU_add_suite("emu-fp", NULL, NULL);
 	CU_add_test(suite, "every instruction and form", test_all);
+	CU_add_test(suite, "as either kind of processor", test_kinds);
 	CU_basic_set_mode(CU_BRM_VERBOSE);
 	CU_basic_run_tests();
 	unsigned failed = CU_get_number_of_failures();

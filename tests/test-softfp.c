@@ -408,6 +408,17 @@ static void test_unmasked_packed(void)
 }
 #endif
 
+/* A denormal with underflow unmasked: inexact only on Intel's. */
+static void test_kinds(void)
+{
+	struct sfp intel = {.csr = 0x1780}, amd = intel;
+
+	sfp_f32_to_f16_intel(0x400000, SFP_NEAREST, &intel);
+	sfp_f32_to_f16(0x400000, SFP_NEAREST, &amd);
+	CU_ASSERT_EQUAL(intel.flags, SFP_DE | SFP_UE | SFP_PE);
+	CU_ASSERT_EQUAL(amd.flags, SFP_DE | SFP_UE);
+}
+
 int main(void)
 {
 	CU_pSuite suite;
@@ -420,6 +431,7 @@ int main(void)
 	CU_add_test(suite, "results and flags", test_masked);
 	CU_add_test(suite, "unmasked exceptions", test_unmasked);
 	CU_add_test(suite, "unmasked exceptions, packed", test_unmasked_packed);
+	CU_add_test(suite, "as either kind of processor", test_kinds);
 	CU_basic_set_mode(CU_BRM_VERBOSE);
 	CU_basic_run_tests();
 	unsigned failed = CU_get_number_of_failures();
