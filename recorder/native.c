@@ -17,7 +17,8 @@
 
 /* ---- CPUID ------------------------------------------------------------------------------ */
 
-/* Feature bits that pass, by leaf and register; other leaves pass as they are. SDM vol. 2A, CPUID. */
+/* Feature bits that pass, by leaf and register; other leaves pass as they are. SDM vol. 2A, CPUID;
+ * AMD64 APM vol. 3, appendix E, for those from 0x80000000 on. */
 enum { EAX, EBX, ECX, EDX };
 static const struct { uint32_t leaf, sub; int reg; uint32_t keep; } features[] = {
 	/* sse3 pclmul ssse3 fma cx16 sse4.1 sse4.2 movbe popcnt aes xsave osxsave avx f16c
@@ -35,10 +36,13 @@ static const struct { uint32_t leaf, sub; int reg; uint32_t keep; } features[] =
 	{0xd, 0, EAX, 7}, {0xd, 0, EDX, 0},
 	{0xd, 1, EAX, 7}, /* xsaveopt xsavec xgetbv1 */
 	{0xd, 1, ECX, 0}, {0xd, 1, EDX, 0},
-	/* lahf abm(lzcnt) 3dnowprefetch; no sse4a, xop, fma4, tbm, perfctr */
+	/* lahf abm(lzcnt) 3dnowprefetch; no sse4a, misalignsse, svm, ibs, xop, lwp, fma4, tbm, perfctr, monitorx */
 	{0x80000001, 0, ECX, 1u << 0 | 1u << 5 | 1u << 8},
-	/* no 3dnow, mmxext only with it */
+	/* no 3dnow */
 	{0x80000001, 0, EDX, ~(3u << 30)},
+	/* AMD's: no clzero, count of retired instructions, invlpgb, rdpru, mcommit (APM vol. 3, E.4.7) */
+	{0x80000008, 0, EBX, ~(1u << 0 | 1u << 1 | 1u << 3 | 1u << 4 | 1u << 8)},
+	{0x80000008, 0, EDX, 0},
 };
 
 static void cpuid_for_program(uint32_t leaf, uint32_t sub, uint32_t r[4])
@@ -60,6 +64,9 @@ static void cpuid_for_program(uint32_t leaf, uint32_t sub, uint32_t r[4])
 	}
 	/* SGX, PT, AMX, key locker, hybrid information, history reset */
 	if (leaf == 0x12 || leaf == 0x14 || (leaf >= 0x19 && leaf <= 0x24))
+		memset(r, 0, 16);
+	/* SVM, IBS, LWP, performance counters */
+	if (leaf == 0x8000000a || leaf == 0x8000001b || leaf == 0x8000001c || leaf == 0x80000022)
 		memset(r, 0, 16);
 }
 
