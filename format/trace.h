@@ -33,7 +33,7 @@ struct dj_trace_meta {
 	uint32_t page_size;
 	const char *deja_version;
 	const char *machine;  /* uname: "Linux 6.1.0 x86_64 hostname" */
-	const char *cpu;      /* vendor and model name */
+	const char *cpu;      /* as dj_cpu_describe() has it; dj_cpu_kind_of() tells the kind */
 	const char *exe;      /* absolute path of the executable */
 	const char *cwd;
 	const char *const *argv; /* NULL-terminated */

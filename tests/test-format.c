@@ -2,6 +2,7 @@
  * The trace format: registers, round trips of random records, facts, and what becomes of traces
  * that are cut, damaged, foreign or could not be written.
  */
+#include "format/cpu.h"
 #include "format/trace.h"
 #include "tests/trace-sample.h"
 
@@ -574,6 +575,32 @@ static void test_file_limit(void)
 	}
 }
 
+static void test_cpu_kinds(void)
+{
+	static const struct {
+		const char *line;
+		enum dj_cpu_kind kind;
+	} lines[] = {
+		{ "AMD EPYC 9755 128-Core Processor (AuthenticAMD family 26 model 2)", DJ_CPU_AMD },
+		{ "QEMU Virtual CPU version 2.5+ (AuthenticAMD family 15 model 107)", DJ_CPU_AMD },
+		{ "Hygon C86 7285 32-core Processor (HygonGenuine family 24 model 1)", DJ_CPU_AMD },
+		{ "Intel(R) Xeon(R) Processor (GenuineIntel family 6 model 143)", DJ_CPU_INTEL },
+		{ "unnamed (CentaurHauls family 7 model 59)", DJ_CPU_INTEL },
+		/* the model name alone */
+		{ "AMD Ryzen 7 7840U", DJ_CPU_AMD },
+		{ "Intel(R) Xeon(R) Platinum 8481C CPU", DJ_CPU_INTEL },
+		{ "unknown", DJ_CPU_INTEL },
+		{ "", DJ_CPU_INTEL },
+		{ NULL, DJ_CPU_INTEL },
+	};
+	char line[128];
+
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+		CU_ASSERT(dj_cpu_kind_of(lines[i].line) == lines[i].kind);
+	dj_cpu_describe(line, sizeof(line));
+	CU_ASSERT(line[0] && dj_cpu_kind_of(line) == dj_cpu_host());
+}
+
 int main(void)
 {
 	CU_TestInfo regs[] = { { "pack and unpack", test_regs_pack },
@@ -585,6 +612,7 @@ int main(void)
 				{ "build ids", test_build_id },
 				{ "start memory", test_snapshots },
 				{ "thread number used again", test_same_tid },
+				{ "kinds of processors", test_cpu_kinds },
 				CU_TEST_INFO_NULL };
 	CU_TestInfo damaged[] = { { "cut at every byte", test_truncation },
 				  { "every byte changed", test_flips },
