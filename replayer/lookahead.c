@@ -85,7 +85,7 @@ static void look(struct replay *r)
 	for (;;) {
 		uint64_t sysno;
 		if (thread_signal_here(r->th) ||
-		    (thread_syscall_here(r->th, &sysno) && !memview_knows_syscall(sysno)))
+		    (thread_syscall_here(r->th, &sysno) && !memview_knows_syscall(r->th->e->cpu.gpr)))
 			break;
 		if (thread_run(r->th, &to, THREAD_EV_SYSCALL | THREAD_EV_SIGNAL | THREAD_EV_EXEC) !=
 			    THREAD_EVENT || r->th->event == THREAD_EV_EXEC)

@@ -88,8 +88,8 @@ void memview_learn(struct memview *mv, uint64_t addr, const uint8_t *bytes, uint
 /* What was known at `from` is known at `to` (mremap), before `from` is unmapped. */
 void memview_move(struct memview *mv, uint64_t from, uint64_t to, uint64_t length);
 void memview_syscall(struct memview *mv, const uint64_t *gpr, uint64_t result);
-/* Whether memview_syscall() knows all that such a call writes. */
-bool memview_knows_syscall(uint64_t sysno);
+/* Whether memview_syscall() knows all that the call about to be made writes. */
+bool memview_knows_syscall(const uint64_t *gpr);
 void memview_effects(struct memview *mv, const struct dj_record *r);
 
 /* Copy known memory; returns how many bytes from addr on are known. */
