@@ -259,7 +259,10 @@ start() {
 	wait_for ready live.out || return 1
 	sleep 0.5
 	victim=$(child_of $recorder victim)
-	[ -n "$victim" ] || fail "$1: the program is not deja's child"
+	[ -n "$victim" ] && return
+	fail "$1: the program is not deja's child"
+	kill -KILL $recorder # and the program with it
+	return 1
 }
 
 finish() { # WHAT STATUS
