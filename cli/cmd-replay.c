@@ -7,6 +7,7 @@
  */
 #include "cli/cli.h"
 #include "cli/cmd.h"
+#include "cli/replay-files.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -22,8 +23,6 @@ static const char usage_text[] =
 	"\"monitor help\" in gdb lists what deja adds to gdb's own commands.";
 
 static const char settings[] =
-	/* symbols come out of the trace, through the remote protocol */
-	"set sysroot target:\n"
 	/* a called function that the copy cannot finish is taken back at once */
 	"set unwindonsignal on\n"
 	/* monitor commands may move the replay, which gdb cannot know */
@@ -78,17 +77,23 @@ static char *target_command(const char *trace, struct dj_error *err)
 	return command;
 }
 
-/* The path of a script with our settings. */
-static int make_script(char *path, size_t size, struct dj_error *err)
+/* The path of a script with our settings. Symbols come out of the trace: from copies of its files,
+ * or else through the remote protocol. */
+static int make_script(const char *files, char *path, size_t size, struct dj_error *err)
 {
 	int fd = memfd_create("deja-gdb", 0);
-	if (fd < 0 || write(fd, settings, sizeof settings - 1) != sizeof settings - 1)
+	bool good = fd >= 0 && dprintf(fd, "set sysroot %s\n%s", files ? files : "target:",
+				       settings) > 0;
+	if (good && files)
+		good = dprintf(fd, "add-auto-load-scripts-directory %s/%s\n", files,
+			       REPLAY_SCRIPTS) > 0;
+	if (!good)
 		return dj_fail_errno(err, 1, "cannot write settings for gdb");
 	snprintf(path, size, "/proc/self/fd/%d", fd);
 	return 0;
 }
 
-static int run_gdb(const char *trace, char **gdb_options, struct dj_error *err)
+static int run_gdb(const char *trace, const char *files, char **gdb_options, struct dj_error *err)
 {
 	char script[64];
 	size_t n = 0, extra = 0;
@@ -100,7 +105,7 @@ static int run_gdb(const char *trace, char **gdb_options, struct dj_error *err)
 		free(argv);
 		return target ? dj_fail(err, 1, "out of memory") : -1;
 	}
-	if (make_script(script, sizeof script, err) != 0)
+	if (make_script(files, script, sizeof script, err) != 0)
 		return -1;
 	argv[n++] = "gdb";
 	argv[n++] = "-l";
@@ -143,12 +148,13 @@ int cmd_replay(int argc, char **argv)
 	struct dj_trace *t = cli_open_trace("replay", own, argv, &status);
 	if (!t)
 		return status;
-	char *path = strdup(dj_trace_path(t));
+	char *path = strdup(dj_trace_path(t)), *files = replay_files(t);
 	dj_trace_close(t);
 	if (!path)
 		dj_fail(&err, 1, "out of memory");
 	else
-		run_gdb(path, gdb_options, &err);
+		run_gdb(path, files, gdb_options, &err);
+	free(files);
 	free(path);
 	return cli_error(&err);
 }

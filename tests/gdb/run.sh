@@ -3,7 +3,7 @@
 #
 # Records tests/gdb/target.c and goes through the sessions in tests/gdb/cases: each is a list of
 # gdb commands and of extended regular expressions that lines of the output must match, in that
-# order. A failed session's output and the command that repeats it are printed.
+# order, or that none may match. A failed session's output is printed.
 #
 # usage: tests/gdb/run.sh [NAME-PATTERN]        (DEJA names the program under test)
 set -u
@@ -19,6 +19,10 @@ trap 'rm -rf "$work"' EXIT
 ${CC:-gcc} -g -O0 "$here/target.c" -o "$work/target" -ldl || exit 99
 ${CC:-gcc} -g -O0 -shared -fPIC "$here/plugin.c" -o "$work/plugin.so" || exit 99
 ${CC:-gcc} -g -O0 -static "$here/target.c" -o "$work/static" -ldl 2>/dev/null
+# where gdb has the scripts that print them
+ls /usr/share/gdb/auto-load/usr/lib/*/libstdc++*-gdb.py >/dev/null 2>&1 &&
+	"${CXX:-g++}" -g -O0 "$here/containers.cc" -o "$work/containers" 2>/dev/null
+mkdir "$work/tmp"
 
 # record NAME STATUS PROGRAM ARG...
 record() {
@@ -37,11 +41,12 @@ record plain 7 "$work/target" "$work/plugin.so"
 record crash 139 "$work/target" "$work/plugin.so" crash
 record exec 7 /bin/sh -c 'exec "$0" "$1"' "$work/target" "$work/plugin.so"
 [ -x "$work/static" ] && record static 7 "$work/static"
+[ -x "$work/containers" ] && record containers 7 "$work/containers"
 
 passed=0 failed=0
-name='' trace='' args=() wants=()
+name='' trace='' tmp='' args=() wants=() unwanted=()
 
-# Does the output hold lines that match the expressions, in order?
+# Does the output hold lines that match the wanted expressions, in order, and none of the others?
 in_order() {
 	local line want i=0
 	while IFS= read -r line; do
@@ -49,16 +54,22 @@ in_order() {
 		want=${wants[$i]}
 		[[ $line =~ $want ]] && i=$((i + 1))
 	done <"$work/output"
-	[ $i -eq ${#wants[@]} ] && return 0
-	echo "  not found: ${wants[$i]}"
-	return 1
+	if [ $i -lt ${#wants[@]} ]; then
+		echo "  not found: ${wants[$i]}"
+		return 1
+	fi
+	for want in "${unwanted[@]}"; do
+		grep -qE -- "$want" "$work/output" || continue
+		echo "  found: $want"
+		return 1
+	done
 }
 
 run_case() {
 	[ -n "$name" ] || return
 	[[ $name =~ $pattern ]] || return
 	[ -f "$work/$trace.deja" ] || { echo "SKIP: $name"; return; }
-	timeout 120 "$deja" replay "$work/$trace.deja" -- -nx -q -batch "${args[@]}" \
+	TMPDIR=$tmp timeout 120 "$deja" replay "$work/$trace.deja" -- -nx -q -batch "${args[@]}" \
 		>"$work/output" 2>&1 </dev/null
 	if in_order; then
 		passed=$((passed + 1))
@@ -73,12 +84,25 @@ run_case() {
 while IFS= read -r line; do
 	word=${line%% *} rest=${line#* }
 	case $word in
-	case) run_case; name=$rest trace=plain args=() wants=() ;;
+	case) run_case; name=$rest trace=plain tmp=$work/tmp args=() wants=() unwanted=() ;;
 	trace) trace=$rest ;;
+	tmpdir) tmp=$rest ;;
 	'>') args+=(-ex "$rest") ;;
 	'<') wants+=("$rest") ;;
+	'!') unwanted+=("$rest") ;;
 	esac
 done <"$here/cases"
 run_case
+
+# what gdb was given of the traces goes when it goes
+for _ in $(seq 50); do
+	left=$(ls "$work/tmp")
+	[ -n "$left" ] || break
+	sleep 0.1
+done
+if [ -n "$left" ]; then
+	failed=$((failed + 1))
+	echo "FAIL: left behind by deja replay:" $left
+fi
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -79,7 +79,7 @@ int main(int argc, char **argv)
 	double d = scale(3.0);
 	per_thread++;
 	errno = ERANGE;
-	strcpy(text, "written");
+	memcpy(text, "written", 8); /* one store, whatever the compiler */
 	signal(SIGUSR1, on_signal);
 	raise(SIGUSR1);
 	if (argc > 1)
