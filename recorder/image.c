@@ -197,10 +197,7 @@ int image_begin(struct tracee *t, bool exec)
 		struct dj_record mr = {.kind = DJ_REC_MAP, .steps = t->steps, .addr = m->start,
 				       .length = m->end - m->start, .prot = m->prot, .flags = m->flags,
 				       .module = m->module, .offset = m->offset};
-		bool stack = t->regs.rsp >= m->start && t->regs.rsp < m->end;
-		mr.name = m->module >= 0 ? t->sup->modules[m->module].path
-			  : m->start == proc->vdso ? "[vdso]"
-			  : stack ? "[stack]" : "";
+		mr.name = m->module >= 0 ? t->sup->modules[m->module].path : m->label;
 		ring_record(t, &mr);
 	}
 	if (snapshot(t))

@@ -138,7 +138,7 @@ static void record_map(struct tracee *t, const struct mapping *m, const char *na
 void maps_add(struct tracee *t, uint64_t start, uint64_t end, uint32_t prot, uint32_t flags, int fd, uint64_t offset)
 {
 	char link[64], path[DJ_NAME_MAX] = "";
-	struct mapping m = {start, page_up(end), offset, prot, flags, -1};
+	struct mapping m = {start, page_up(end), offset, prot, flags, -1, ""};
 	if (!(flags & MAP_ANONYMOUS) && fd >= 0) {
 		snprintf(link, sizeof link, "/proc/%d/fd/%d", t->proc->pid, fd);
 		ssize_t n = readlink(link, path, sizeof path - 1);
@@ -158,7 +158,7 @@ void maps_add(struct tracee *t, uint64_t start, uint64_t end, uint32_t prot, uin
 void maps_add_named(struct tracee *t, uint64_t start, uint64_t end, uint32_t prot, uint32_t flags,
 		    const char *name)
 {
-	struct mapping m = {start, page_up(end), 0, prot, flags, -1};
+	struct mapping m = {start, page_up(end), 0, prot, flags, -1, ""};
 	maps_forget_code(t->proc, m.start, m.end);
 	put(t->proc, &m);
 	record_map(t, &m, name);
@@ -166,7 +166,7 @@ void maps_add_named(struct tracee *t, uint64_t start, uint64_t end, uint32_t pro
 
 void maps_add_like(struct tracee *t, const struct mapping *like, uint64_t start, uint64_t end, uint64_t offset)
 {
-	struct mapping m = {start, page_up(end), offset, like->prot, like->flags, like->module};
+	struct mapping m = {start, page_up(end), offset, like->prot, like->flags, like->module, ""};
 	maps_forget_code(t->proc, m.start, m.end);
 	put(t->proc, &m);
 	record_map(t, &m, m.module >= 0 ? t->sup->modules[m.module].path : "");
@@ -243,7 +243,7 @@ int maps_read(struct tracee *t, bool record)
 			continue;
 		char *name = line + name_at;
 		name[strcspn(name, "\n")] = 0;
-		struct mapping m = {start, end, off, 0, MAP_PRIVATE, -1};
+		struct mapping m = {start, end, off, 0, MAP_PRIVATE, -1, ""};
 		m.prot = (perm[0] == 'r' ? PROT_READ : 0u) | (perm[1] == 'w' ? PROT_WRITE : 0u) |
 			 (perm[2] == 'x' ? PROT_EXEC : 0u);
 		if (perm[3] == 's')
@@ -258,6 +258,7 @@ int maps_read(struct tracee *t, bool record)
 			}
 		} else {
 			m.flags |= MAP_ANONYMOUS;
+			snprintf(m.label, sizeof m.label, "%s", name);
 		}
 		if (!strcmp(name, "[vdso]")) {
 			proc->vdso = start;

@@ -36,6 +36,7 @@ struct mapping {
 	uint64_t start, end, offset;
 	uint32_t prot, flags;
 	int32_t module;
+	char label[16]; /* the kernel's name for what is no file: "[vdso]", or "" */
 };
 
 struct code_page {
