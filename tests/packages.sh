@@ -22,8 +22,7 @@ install_packages() {
 	set -- $(lacking "$@")
 	[ $# -gt 0 ] || return 0
 	if [ "$(id -u)" != 0 ]; then
-		echo "These Debian packages are not installed: $*" >&2
-		echo "As root: apt-get install $*" >&2
+		echo "Debian packages are missing; as root: apt-get install $*" >&2
 		return 1
 	fi
 	echo "Installing $*"
