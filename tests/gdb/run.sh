@@ -17,6 +17,7 @@ case $deja in */*) deja=$(cd "$(dirname "$deja")" && pwd)/$(basename "$deja") ;;
 work=$(mktemp -d "${TMPDIR:-/tmp}/deja-gdb.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 ${CC:-gcc} -g -O0 "$here/target.c" -o "$work/target" -ldl || exit 99
+${CC:-gcc} -g -O0 "$here/kernel.c" -o "$work/kernel" || exit 99
 ${CC:-gcc} -g -O0 -shared -fPIC "$here/plugin.c" -o "$work/plugin.so" || exit 99
 ${CC:-gcc} -g -O0 -static "$here/target.c" -o "$work/static" -ldl 2>/dev/null
 # where gdb has the scripts that print them
@@ -39,6 +40,7 @@ record() {
 }
 record plain 7 "$work/target" "$work/plugin.so"
 record crash 139 "$work/target" "$work/plugin.so" crash
+record kernel 0 "$work/kernel"
 record exec 7 /bin/sh -c 'exec "$0" "$1"' "$work/target" "$work/plugin.so"
 [ -x "$work/static" ] && record static 7 "$work/static"
 [ -x "$work/containers" ] && record containers 7 "$work/containers"

@@ -1,0 +1,327 @@
+/*
+ * Fuzz target: replaying what a well-formed trace of nonsense says.
+ *
+ * The input is read as a list of records, whose fields and positions it chooses, then of what a
+ * debugger does with the replay. The trace is written by the real writer, so all of it is
+ * well-formed; whether the records make sense for the code is another matter. What must
+ * hold: no access out of bounds, no assertion, and going to a position again gives the same
+ * registers as before.
+ *
+ * REP is taken out of the code: a count of 2^60 iterations takes its time, which is no fault.
+ */
+#include "format/trace.h"
+#include "fuzz/fuzz.h"
+#include "replayer/replay.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define CODE_AT	  0x10000u
+#define DATA_AT	  0x20000u
+#define STEPS_MAX 3000u /* of the whole history */
+#define RUNS_MAX  200u
+
+/* The input; zeros when it is used up. */
+struct input {
+	const uint8_t *p, *end;
+};
+
+static uint64_t take(struct input *in, unsigned size)
+{
+	uint64_t v = 0;
+
+	for (unsigned i = 0; i < size && in->p < in->end; i++)
+		v |= (uint64_t)*in->p++ << 8 * i;
+	return v;
+}
+
+static void take_bytes(struct input *in, void *to, size_t len)
+{
+	size_t have = (size_t)(in->end - in->p), n = len < have ? len : have;
+
+	memset(to, 0, len);
+	memcpy(to, in->p, n);
+	in->p += n;
+}
+
+/* An address where something is, mostly; at an edge of it, often. */
+static uint64_t take_address(struct input *in)
+{
+	static const uint64_t places[] = {CODE_AT, DATA_AT, DATA_AT + 0xfff, 0xffffffc0, 0x7ffffffff000,
+					  0xfffffffffffff000, 0, 0x100000000};
+	uint8_t how = (uint8_t)take(in, 1);
+
+	return how & 0x80 ? take(in, 8) : places[how & 7] + take(in, 1) * (how & 8 ? 64 : 1);
+}
+
+static void take_regs(struct input *in, struct dj_regs *r)
+{
+	memset(r, 0, sizeof(*r));
+	for (unsigned i = 0; i < 16; i++)
+		r->gpr[i] = take_address(in);
+	r->rip = CODE_AT + take(in, 1);
+	r->rflags = 0x202 | (take(in, 2) & 0xcd5);
+	r->fs_base = take_address(in);
+	r->mxcsr = 0x1f80 ^ ((uint32_t)take(in, 1) << 8);
+	r->fcw = 0x37f;
+	r->fsw = (uint16_t)(take(in, 1) << 11);
+	r->ftw = (uint8_t)take(in, 1);
+}
+
+/* Code without REP in front of a string instruction, wherever one starts to decode. */
+static void take_code(struct input *in, uint8_t *code, size_t len)
+{
+	take_bytes(in, code, len);
+	for (size_t i = 0; i < len; i++) {
+		size_t k = i;
+		while (k < len && (code[k] == 0xf2 || code[k] == 0xf3 || code[k] == 0x66 || code[k] == 0x67 ||
+				   (code[k] & 0xe7) == 0x26 || (code[k] & 0xfe) == 0x64 || code[k] == 0xf0 ||
+				   (code[k] & 0xf0) == 0x40))
+			k++;
+		bool string = k == len || (code[k] >= 0xa4 && code[k] <= 0xaf) ||
+			      (code[k] >= 0x6c && code[k] <= 0x6f);
+		if ((code[i] == 0xf2 || code[i] == 0xf3) && string)
+			code[i] = 0x90;
+	}
+}
+
+static void take_record(struct input *in, struct dj_record *r, uint64_t *steps, uint8_t *buf)
+{
+	uint8_t kind = (uint8_t)take(in, 1), ahead = (uint8_t)take(in, 1);
+
+	memset(r, 0, sizeof(*r));
+	*steps += ahead & 0x80 ? ahead & 0x7f : ahead & 3;
+	if (*steps > STEPS_MAX)
+		*steps = STEPS_MAX;
+	r->steps = *steps;
+	r->kind = (enum dj_record_kind)(1 + kind % (DJ_REC_KINDS - 1));
+	r->name = "";
+	r->bytes = buf;
+	switch (r->kind) {
+	case DJ_REC_IMPORT:
+		r->addr = take_address(in) & ~63ULL;
+		r->ordinal = (uint8_t)(take(in, 1) & 3);
+		r->rep = kind & 0x80 ? take(in, 1) : 0;
+		take_bytes(in, buf, DJ_LINE);
+		break;
+	case DJ_REC_EFFECTS:
+		r->mask = take(in, 8) & DJ_REG_ALL;
+		r->why = (uint8_t)(take(in, 1) % DJ_WHYS);
+		r->insn_len = (uint8_t)(take(in, 1) % 16);
+		take_bytes(in, r->insn, r->insn_len);
+		take_regs(in, &r->regs);
+		break;
+	case DJ_REC_SYSCALL:
+		r->result = take_address(in);
+		r->r11 = take(in, 2);
+		break;
+	case DJ_REC_SIGNAL:
+		r->signo = 1 + (uint32_t)take(in, 1) % 64;
+		r->addr = take_address(in);
+		r->length = take(in, 1);
+		take_bytes(in, buf, r->length);
+		r->rep = kind & 0x80 ? take(in, 1) : 0;
+		/* fall through */
+	case DJ_REC_REGS:
+	case DJ_REC_DIGEST:
+		r->mask = take(in, 8) & DJ_REG_ALL;
+		take_regs(in, &r->regs);
+		r->digest = dj_regs_digest(&r->regs);
+		break;
+	case DJ_REC_MAP:
+		r->module = -1;
+		r->flags = (uint32_t)take(in, 1);
+		r->offset = take(in, 2);
+		r->name = kind & 0x80 ? "[stack]" : "";
+		/* fall through */
+	case DJ_REC_UNMAP:
+	case DJ_REC_PROTECT:
+		r->addr = take_address(in) & ~0xfffULL;
+		r->length = (1 + take(in, 1)) << 12;
+		r->prot = (uint32_t)take(in, 1) & 7;
+		break;
+	case DJ_REC_CODE:
+		r->addr = take_address(in);
+		r->length = 1 + take(in, 1);
+		take_code(in, buf, r->length);
+		break;
+	case DJ_REC_FORK:
+	case DJ_REC_EXIT:
+		r->pid = r->status = (int32_t)take(in, 2);
+		break;
+	default:
+		break;
+	}
+}
+
+/* Write the trace that the input describes to `path`. */
+static bool write_trace(const char *path, struct input *in)
+{
+	static const char *const none[] = {NULL};
+	static uint8_t buf[DJ_CODE_MAX];
+	uint8_t shape = (uint8_t)take(in, 1), n = (uint8_t)take(in, 1);
+	struct dj_trace_meta meta = {.predict = shape & 3 ? DJ_PREDICT_SHADOW : DJ_PREDICT_NONE,
+				     .shadow_bits = 32,
+				     .memory_model = 1 + (shape >> 2 & 1),
+				     .digest_interval = 1,
+				     .pid = 1,
+				     .page_size = 4096,
+				     .deja_version = "",
+				     .machine = "",
+				     .cpu = shape & 8 ? "AuthenticAMD x" : "GenuineIntel x",
+				     .exe = "/x",
+				     .cwd = "/",
+				     .argv = none,
+				     .envp = none};
+	struct dj_error err = {0};
+	struct dj_writer *w = dj_writer_create(path, &meta, &err);
+	struct dj_record r = {.kind = DJ_REC_REGS, .mask = DJ_REG_ALL};
+	uint64_t steps = 0;
+
+	if (!w)
+		return false;
+	dj_writer_thread(w, 1, "x", &err);
+	take_regs(in, &r.regs);
+	dj_writer_record(w, 1, &r, &err);
+	r = (struct dj_record){.kind = DJ_REC_MAP, .addr = CODE_AT, .length = 4096, .prot = 5, .module = -1, .name = ""};
+	dj_writer_record(w, 1, &r, &err);
+	r = (struct dj_record){.kind = DJ_REC_CODE, .addr = CODE_AT, .length = 1 + take(in, 1), .bytes = buf};
+	take_code(in, buf, r.length);
+	dj_writer_record(w, 1, &r, &err);
+	take_bytes(in, buf, 64);
+	dj_writer_snapshot(w, 0, DATA_AT, buf, 64, &err);
+	for (unsigned i = 0; i < n && in->p < in->end; i++) {
+		take_record(in, &r, &steps, buf);
+		if (dj_writer_record(w, 1, &r, &err))
+			break; /* out of order: history ends there */
+	}
+	steps += take(in, 1);
+	dj_writer_flush(w, 1, steps, &err);
+	struct dj_trace_end end = {.present = true, .steps = steps};
+	return dj_writer_close(w, shape & 16 ? &end : NULL, &err) == 0;
+}
+
+/* Interrupts whatever runs for long: code in a copy may loop. */
+static bool poll_now(void *ctx)
+{
+	return ++*(unsigned *)ctx > 3;
+}
+
+static void debug(struct replay *r, struct input *in)
+{
+	struct replay_stop stop;
+	struct replay_pos pos, again;
+	struct dj_regs before, after;
+	struct dj_error err;
+	uint8_t mem[100];
+	char text[64];
+	unsigned polls = 0;
+	const struct replay_mapping *maps;
+	static const uint64_t all[1];
+
+	replay_set_poll(r, poll_now, &polls);
+	for (unsigned i = 0; i < RUNS_MAX && in->p < in->end; i++) {
+		uint8_t what = (uint8_t)take(in, 1);
+		enum replay_dir dir = what & 0x80 ? REPLAY_BACKWARD : REPLAY_FORWARD;
+		polls = 0;
+		switch (what & 15) {
+		case 0: case 1: case 2:
+			replay_step(r, replay_in_copy(r) ? REPLAY_FORWARD : dir, &stop);
+			break;
+		case 3: case 4:
+			replay_continue(r, replay_in_copy(r) ? REPLAY_FORWARD : dir, &stop);
+			break;
+		case 5:
+			replay_break_add(r, CODE_AT + take(in, 1));
+			break;
+		case 6:
+			replay_break_del(r, CODE_AT + take(in, 1));
+			break;
+		case 7:
+			replay_watch_add(r, take_address(in), take(in, 1), 1 + take(in, 1) % 3);
+			break;
+		case 8:
+			replay_watch_del(r, (int)take(in, 1));
+			break;
+		case 9: {
+			uint64_t at = take_address(in);
+			size_t n = replay_read(r, at, mem, sizeof(mem));
+			if (n > sizeof(mem))
+				abort();
+			break;
+		}
+		case 10:
+			snprintf(text, sizeof(text), "%u:%u", (unsigned)take(in, 1), (unsigned)take(in, 1));
+			if (!replay_in_copy(r))
+				(void)replay_goto_text(r, text, &err);
+			break;
+		case 11:
+			if (replay_in_copy(r))
+				replay_discard(r);
+			else
+				(void)replay_fork_copy(r, &err);
+			break;
+		case 12:
+			take_regs(in, &before);
+			take_bytes(in, mem, 16);
+			if (replay_in_copy(r)) {
+				(void)replay_set_regs(r, &before, take(in, 8) & DJ_REG_ALL);
+				(void)replay_write(r, take_address(in), mem, 16);
+			}
+			break;
+		case 13:
+			replay_catch_syscalls(r, what & 0x40, all, 0);
+			replay_report_signals(r, take(in, 8));
+			break;
+		case 14:
+			for (size_t n = replay_mappings(r, &maps), k = 0; k < n; k++)
+				if (maps[k].start > maps[k].end)
+					abort();
+			break;
+		case 15: /* there and back again */
+			if (replay_in_copy(r))
+				break;
+			replay_pos(r, &pos);
+			replay_regs(r, &before);
+			replay_step(r, dir, &stop);
+			if (stop.reason == REPLAY_FAILED)
+				return;
+			(void)replay_seek(r, &pos, &err);
+			replay_pos(r, &again);
+			replay_regs(r, &after);
+			if (!memcmp(&pos, &again, sizeof(pos)) && memcmp(&before, &after, sizeof(before)))
+				abort();
+			break;
+		}
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
+{
+	struct input in = {bytes, bytes + len};
+	struct dj_error err;
+	struct replay_verify_result result;
+	char path[40];
+	int fd = memfd_create("trace", MFD_CLOEXEC);
+
+	if (fd < 0)
+		return 0;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	if (write_trace(path, &in)) {
+		struct dj_trace *t = dj_trace_open(path, &err);
+		if (t) {
+			(void)replay_verify(t, &result, NULL, &err);
+			dj_trace_close(t);
+		}
+		struct replay *r = replay_open(path, &err);
+		if (r) {
+			debug(r, &in);
+			replay_close(r);
+		}
+	}
+	close(fd);
+	return 0;
+}
