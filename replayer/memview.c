@@ -76,7 +76,7 @@ void memview_free(struct memview *mv)
 void memview_reset(struct memview *mv)
 {
 	drop_pages(mv);
-	for (size_t i = 0; i <= SHADOW_PAGES; i++)
+	for (size_t i = 0; i < SHADOW_PAGES; i++)
 		if (mv->shadow_epoch[i])
 			mv->shadow_epoch[i] = 0;
 	mv->log = NULL;
@@ -433,7 +433,7 @@ void memview_forget(struct memview *mv, uint64_t addr, uint64_t length)
 void memview_forget_all(struct memview *mv)
 {
 	each_page(mv, 0, UINT64_MAX, forget_page);
-	for (uint64_t i = 0; i <= SHADOW_PAGES; i++)
+	for (uint64_t i = 0; i < SHADOW_PAGES; i++)
 		if (mv->shadow_epoch[i])
 			note_shadow(mv, i);
 }
