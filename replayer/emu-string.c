@@ -104,6 +104,33 @@ static void copy_backward(uint8_t *dst, const uint8_t *src, size_t bytes, unsign
 	}
 }
 
+/* One element, which may overlap itself where the shadow begins again: nothing is stored before all is
+ * loaded, which memmove() does for ranges that overlap as far as it can see. */
+static void copy_element(uint8_t *dst, const uint8_t *src, unsigned lg)
+{
+	uint16_t w;
+	uint32_t d;
+	uint64_t q;
+
+	switch (lg) {
+	case 0:
+		*dst = *src;
+		break;
+	case 1:
+		memcpy(&w, src, 2);
+		memcpy(dst, &w, 2);
+		break;
+	case 2:
+		memcpy(&d, src, 4);
+		memcpy(dst, &d, 4);
+		break;
+	default:
+		memcpy(&q, src, 8);
+		memcpy(dst, &q, 8);
+		break;
+	}
+}
+
 /* How many elements, of at most n, lie in a row in the shadow; one that straddles its end is alone. */
 static uint64_t stretch(uint32_t index, bool down, unsigned lg, uint64_t n)
 {
@@ -167,6 +194,8 @@ static void bulk(struct emu *e, const struct uop *u, bool movs, unsigned lg, uin
 		}
 		if (!movs)
 			fill(dst, bytes, lg, acc);
+		else if (k == 1)
+			copy_element(dst, e->shadow + si, lg);
 		else if (down)
 			copy_backward(dst, e->shadow + (si - back), bytes, lg);
 		else
