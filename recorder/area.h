@@ -43,6 +43,14 @@
 #define T_X87		(T_BASE + 0x138) /* x87 status word before a store that pops */
 #define T_X87_AFTER	(T_BASE + 0x140) /* ... and after it */
 #define T_UNIT		(T_BASE + 0x200) /* a byte that may be read to learn DF */
+/* Masked and gathered loads */
+#define T_MASK		(T_BASE + 0x240) /* import under a mask: a bit for each element */
+#define T_GATHER	(T_BASE + 0x248) /* shift of the index | elements << 8 | step offset << 16 */
+#define T_GATHER_BASE	(T_BASE + 0x250) /* address of index 0 */
+#define T_GATHER_WRAP	(T_BASE + 0x258) /* bits of an address that count */
+#define T_GATHER_RET	(T_BASE + 0x260) /* where to go on */
+#define T_GATHER_SAVE(i) (T_BASE + 0x268 + 8 * (i)) /* 0..5: the routine's own */
+#define T_VEC(i)	(T_BASE + 0x2a0 + 32 * (i)) /* 0..2: vector registers */
 #define T_SYSCLASS	(T_BASE + 0x400) /* 512 bytes: 1 = the supervisor does this one */
 
 #define AREA_IBL_BITS	18

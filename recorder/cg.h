@@ -89,6 +89,9 @@ void cg_rr(struct cg *c, unsigned size, uint32_t op, unsigned reg, unsigned rm);
 enum {
 	VMOVUPS_LOAD = CG_VEX(1, 0, 0, 0x10),
 	VMOVUPS_STORE = CG_VEX(1, 0, 0, 0x11),
+	VMOVQ_LOAD = CG_VEX(1, 2, 0, 0x7e),
+	VMOVMSKPS = CG_VEX(1, 0, 0, 0x50),
+	VMOVMSKPD = CG_VEX(1, 1, 0, 0x50),
 	VXORPS = CG_VEX(1, 0, 0, 0x57),
 	VPTEST = CG_VEX(2, 1, 0, 0x17),
 	VMOVD_XR = CG_VEX(1, 1, 0, 0x6e), /* from a general register */

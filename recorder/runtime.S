@@ -11,7 +11,7 @@
 rt_heads:
 
 	.text
-	.globl	rt_begin, rt_import, rt_import_patch8, rt_other_hw, rt_other_saved, rt_none_hw, rt_none_saved, rt_syscall, rt_end
+	.globl	rt_begin, rt_import, rt_import_masked, rt_import_patch8, rt_other_hw, rt_other_saved, rt_none_hw, rt_none_saved, rt_syscall, rt_end
 
 	.p2align 6
 rt_begin:
@@ -28,6 +28,7 @@ rt_import:
 	mov	%gs:T_IMP_ADDR, %rcx
 	movzbl	%gs:T_IMP_DESC, %edx
 	lea	-1(%rcx,%rdx), %rdx
+import_lines:
 	and	$-64, %rdx
 	and	$-64, %rcx
 1:	mov	%gs:T_HEAD, %rax
@@ -60,6 +61,27 @@ rt_import:
 5:	int3
 	.long	STOP_RING_FULL
 	jmp	3b
+
+/*
+ * Import for a masked load of elements of T_IMP_DESC.size bytes at T_IMP_ADDR: from the first that T_MASK
+ * selects to the last. What lies outside need not be there.
+ */
+rt_import_masked:
+	mov	%rax, %gs:T_SAVE(0)
+	mov	%rcx, %gs:T_SAVE(1)
+	mov	%rdx, %gs:T_SAVE(2)
+	mov	%rsi, %gs:T_SAVE(3)
+	mov	%gs:T_IMP_ADDR, %rcx
+	movzbl	%gs:T_IMP_DESC, %esi
+	mov	%gs:T_MASK, %eax
+	bsr	%eax, %edx
+	inc	%edx
+	imul	%esi, %edx
+	lea	-1(%rcx,%rdx), %rdx
+	bsf	%eax, %eax
+	imul	%esi, %eax
+	add	%rax, %rcx
+	jmp	import_lines
 
 /*
  * Import for an atomic read-modify-write, which has already changed memory: as above, and then
@@ -206,6 +228,80 @@ rt_probe:
 	jmp	*%gs:T_VALUES(,%rax,8)
 2:	int3
 	.long	STOP_IBL_MISS
+
+/*
+ * A gather that found something else than the shadow in one of its elements: each element in turn, imported if
+ * it differs and then taken from the shadow, because a later element's import may lie in the same
+ * place of the shadow. T_VEC(0), (1), (2) are destination, indices and mask. On return T_VEC(0)
+ * is the result.
+ */
+	.macro	GATHER name, size, index
+	.globl	rt_gather_\name
+	.p2align 4
+rt_gather_\name:
+	mov	%rax, %gs:T_GATHER_SAVE(0)
+	mov	%rcx, %gs:T_GATHER_SAVE(1)
+	mov	%rdx, %gs:T_GATHER_SAVE(2)
+	mov	%rsi, %gs:T_GATHER_SAVE(3)
+	mov	%rdi, %gs:T_GATHER_SAVE(4)
+	mov	%r8, %gs:T_GATHER_SAVE(5)
+	xor	%esi, %esi		/* the element */
+	xor	%edi, %edi		/* its ordinal << 8: how many were loaded before */
+1:	.if	\size == 4
+	cmpl	$0, %gs:T_VEC(2)(,%rsi,4)
+	.else
+	cmpq	$0, %gs:T_VEC(2)(,%rsi,8)
+	.endif
+	jge	4f
+	.if	\index == 4
+	movslq	%gs:T_VEC(1)(,%rsi,4), %rdx
+	.else
+	mov	%gs:T_VEC(1)(,%rsi,8), %rdx
+	.endif
+	movzbl	%gs:T_GATHER, %ecx
+	shl	%cl, %rdx
+	add	%gs:T_GATHER_BASE, %rdx
+	and	%gs:T_GATHER_WRAP, %rdx
+	.if	\size == 4
+	mov	(%rdx), %eax
+	cmp	%gs:(%edx), %eax
+	.else
+	mov	(%rdx), %rax
+	cmp	%gs:(%edx), %rax
+	.endif
+	je	3f
+	mov	%rdx, %gs:T_IMP_ADDR
+	mov	%gs:T_GATHER, %r8d
+	and	$0xffff0000, %r8d
+	lea	\size(%r8,%rdi), %r8d
+	mov	%r8d, %gs:T_IMP_DESC
+	lea	2f(%rip), %r8
+	mov	%r8, %gs:T_IMP_RET
+	jmp	rt_import
+2:	.if	\size == 4
+	mov	%gs:(%edx), %eax
+3:	mov	%eax, %gs:T_VEC(0)(,%rsi,4)
+	.else
+	mov	%gs:(%edx), %rax
+3:	mov	%rax, %gs:T_VEC(0)(,%rsi,8)
+	.endif
+	add	$0x100, %edi
+4:	inc	%esi
+	movzbl	%gs:(T_GATHER + 1), %ecx
+	cmp	%ecx, %esi
+	jb	1b
+	mov	%gs:T_GATHER_SAVE(5), %r8
+	mov	%gs:T_GATHER_SAVE(4), %rdi
+	mov	%gs:T_GATHER_SAVE(3), %rsi
+	mov	%gs:T_GATHER_SAVE(2), %rdx
+	mov	%gs:T_GATHER_SAVE(1), %rcx
+	mov	%gs:T_GATHER_SAVE(0), %rax
+	jmp	*%gs:T_GATHER_RET
+	.endm
+	GATHER	dd, 4, 4
+	GATHER	dq, 8, 4
+	GATHER	qd, 4, 8
+	GATHER	qq, 8, 8
 
 /* A system call made on behalf of the supervisor, by single-stepping its first instruction. */
 rt_syscall:

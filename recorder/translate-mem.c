@@ -361,7 +361,7 @@ void b_memory(struct build *b)
 {
 	const struct insn *in = &b->insn[b->i];
 	struct ea mem, shadow;
-	if (in->attr & (INSN_A_BITSTRING | INSN_A_MASKED) || !in->modrm_off || !in->mem_access) {
+	if (in->attr & INSN_A_BITSTRING || !in->modrm_off || !in->mem_access) {
 		b->failed = true;
 		return;
 	}
@@ -375,6 +375,10 @@ void b_memory(struct build *b)
 	}
 	if (in->attr & INSN_A_ATOMIC) {
 		b_atomic(b, in, &mem);
+		return;
+	}
+	if (in->attr & INSN_A_MASKED) {
+		b_masked(b, in, &mem, &shadow);
 		return;
 	}
 	unsigned size = in->mem_size;

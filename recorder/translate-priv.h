@@ -179,6 +179,10 @@ void b_atomic(struct build *b, const struct insn *in, const struct ea *mem);
 
 /* translate-vec.c: a load of a vector register, if it is one that can be checked as a whole; else false */
 bool b_vector_load(struct build *b, const struct insn *in, const struct ea *mem, const struct ea *shadow);
+/* An instruction of which a mask selects elements, or which gathers them. */
+void b_masked(struct build *b, const struct insn *in, const struct ea *mem, const struct ea *shadow);
+/* maskmovq and maskmovdqu, to where rdi points */
+void b_masked_bytes(struct build *b);
 
 /* translate-flow.c: returns true if the fragment ends with this instruction */
 bool b_flow(struct build *b);
@@ -187,7 +191,8 @@ void b_syscall(struct build *b);
 void b_tsc(struct build *b);
 
 /* runtime.S */
-extern const uint8_t rt_begin[], rt_end[], rt_import[], rt_import_patch8[], rt_syscall[],
+extern const uint8_t rt_begin[], rt_end[], rt_import[], rt_import_masked[], rt_import_patch8[], rt_syscall[],
+	rt_gather_dd[], rt_gather_dq[], rt_gather_qd[], rt_gather_qq[],
 	rt_other_hw[], rt_other_saved[], rt_none_hw[], rt_none_saved[],
 	rt_strings[], rt_strings_end[];
 extern const uint32_t rt_heads[], rt_heads_end[];

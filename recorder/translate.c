@@ -109,8 +109,6 @@ static bool must_be_native(const struct insn *in)
 		return true;
 	switch (in->id) { /* memory operands that the decoder's has_mem does not speak of */
 	case INSN_XLAT:
-	case INSN_MASKMOVDQU:
-	case INSN_MASKMOVQ:
 	case INSN_MOVDIR64B:
 		return true;
 	}
@@ -141,6 +139,8 @@ static bool emit_insn(struct build *b)
 		b_string(b);
 	} else if (in->attr & INSN_A_STACK) {
 		b_stack(b);
+	} else if (in->id == INSN_MASKMOVDQU || in->id == INSN_MASKMOVQ) {
+		b_masked_bytes(b);
 	} else if (in->has_mem && !(in->attr & INSN_A_NOACCESS)) {
 		b_memory(b);
 	} else {
@@ -166,7 +166,7 @@ static void scan(struct build *b, uint64_t pc)
 		pc += in->len;
 		b->changing |= d->changing;
 		if (b->changing && (b->n >= 16 || (in->mem_access & INSN_W) ||
-				    (in->attr & (INSN_A_STACK | INSN_A_STRING))))
+				    (in->attr & (INSN_A_STACK | INSN_A_STRING | INSN_A_MASKED))))
 			break;
 		if (must_be_native(in))
 			break;
