@@ -1,7 +1,8 @@
 /*
- * Translation of atomic instructions: with a LOCK prefix, and xchg with memory.
+ * Translation of atomic instructions, with a LOCK prefix, and xchg with memory; and of those that
+ * find a bit in a bit string, by a register, atomic or not.
  *
- * Each is performed on memory first, in a form that leaves the old value in a register; that value is what was
+ * An atomic instruction is performed on memory first, in a form that leaves the old value in a register; that value is what was
  * consumed: it is compared with the shadow (and put into the imported line if it differs); then the
  * instruction is executed on the shadow for its flags and registers.
  */
@@ -42,6 +43,62 @@ static void check_consumed(struct build *b, unsigned a, unsigned old, int hi, un
 	cg_jmp(b->cold, rt_va(b->arena, rt_import_patch8));
 }
 
+static bool is_bit_string(const struct insn *in)
+{
+	return in->attr & INSN_A_BITSTRING;
+}
+
+/* Register `a` = the address of the word that holds the bit, which lies as many words from the operand as the
+ * index, a signed number, says. Clobbers flags and `s`. */
+static void bit_address(struct build *b, const struct insn *in, const struct ea *mem, unsigned a, unsigned s)
+{
+	struct cg *c = b->c;
+	unsigned index = in->opnd[1].reg, size = in->opnd[0].size;
+	struct ea sum = {.base = (int8_t)a, .index = (int8_t)s, .scale = (uint8_t)size};
+	if (size == 2)
+		cg_rr(c, 8, 0x0fbf, s, index);
+	else if (size == 4)
+		cg_rr(c, 8, 0x63, s, index);
+	else
+		cg_rr(c, 8, 0x8b, s, index);
+	cg_rr(c, 8, 0xc1, 7, s); /* sar */
+	cg8(c, size == 2 ? 4 : size == 4 ? 5 : 6);
+	if (mem->rip)
+		cg_imm(c, a, mem->target);
+	else
+		cg_rm(c, 8, 0x8d, a, mem, 0);
+	cg_rm(c, 8, 0x8d, a, &sum, 0);
+}
+
+void b_bit_string(struct build *b, const struct insn *in, const struct ea *mem)
+{
+	struct cg *c = b->c;
+	unsigned size = in->opnd[0].size;
+	/* an index is added before an address is cut to 32 bits */
+	if (mem->a32) {
+		b->failed = true;
+		return;
+	}
+	int a = b_scratch(b, ea_regs(mem), false), s = b_scratch(b, ea_regs(mem) | 1u << a, false);
+	if (b->failed)
+		return;
+	struct ea at = ea_base(a, 0), sh = at;
+	sh.gs = sh.a32 = true;
+	b_clobber_flags(b, false);
+	bit_address(b, in, mem, (unsigned)a, (unsigned)s);
+	b_checked_load(b, size, (unsigned)s, &at, &sh);
+	b_flags_for_op(b);
+	if (!cg_reencode_reg(c, in, (unsigned)s, -1)) {
+		b->failed = true;
+		return;
+	}
+	if (in->id == INSN_BT)
+		return;
+	cg_store_size(c, size, (unsigned)s, &at);
+	if (b->tr->predict == 0)
+		cg_store_size(c, size, (unsigned)s, &sh);
+}
+
 void b_atomic(struct build *b, const struct insn *in, const struct ea *mem)
 {
 	struct cg *c = b->c;
@@ -50,7 +107,7 @@ void b_atomic(struct build *b, const struct insn *in, const struct ea *mem)
 	for (unsigned k = 0; k < in->nopnd; k++)
 		if (in->opnd[k].kind == OPND_GPR8H)
 			b->failed = true;
-	if (in->attr & INSN_A_BITSTRING || in->id == INSN_ADC || in->id == INSN_SBB)
+	if ((is_bit_string(in) && mem->a32) || in->id == INSN_ADC || in->id == INSN_SBB)
 		b->failed = true;
 	if (b->failed)
 		return;
@@ -59,11 +116,12 @@ void b_atomic(struct build *b, const struct insn *in, const struct ea *mem)
 	int a = b_scratch(b, taken | 1, low); /* not rax, which cmpxchg wants */
 	if (b->failed)
 		return;
-	struct ea m = *mem;
-	if (m.rip)
-		cg_imm(c, (unsigned)a, m.target);
+	if (is_bit_string(in))
+		bit_address(b, in, mem, (unsigned)a, (unsigned)b_scratch(b, 1u << a | 1u | taken, false));
+	else if (mem->rip)
+		cg_imm(c, (unsigned)a, mem->target);
 	else
-		cg_rm(c, 8, 0x8d, (unsigned)a, &m, 0);
+		cg_rm(c, 8, 0x8d, (unsigned)a, mem, 0);
 	struct ea at = ea_base(a, 0), sh = at;
 	sh.gs = sh.a32 = true;
 	unsigned reg = in->nopnd > 1 && in->opnd[1].kind == OPND_GPR ? in->opnd[1].reg : 0;
@@ -143,6 +201,15 @@ void b_atomic(struct build *b, const struct insn *in, const struct ea *mem)
 		if (!rax_was_spilled) {
 			b_reload(b, c, 0);
 			b->st.spilled &= ~1u;
+		}
+		if (is_bit_string(in)) {
+			/* on the shadow it would look for the bit from there */
+			cg_load_zx(c, size, (unsigned)t, &sh);
+			b_flags_for_op(b);
+			cg_reencode_reg(c, in, (unsigned)t, u);
+			if (b->tr->predict == 0)
+				cg_store_size(c, size, (unsigned)t, &sh);
+			return;
 		}
 		break;
 	}

@@ -10,10 +10,10 @@
 static const struct ea stack_top = {.base = 4, .index = -1, .scale = 1};
 static const struct ea shadow_top = {.base = 4, .index = -1, .scale = 1, .gs = true, .a32 = true};
 
-static void mirror_top(struct build *b, unsigned reg)
+static void mirror_top(struct build *b, unsigned size, unsigned reg)
 {
 	if (b->tr->predict == 0)
-		cg_store(b->c, reg, &shadow_top);
+		cg_store_size(b->c, size, reg, &shadow_top);
 }
 
 static void lea(struct build *b, unsigned reg, unsigned base, int32_t disp)
@@ -22,8 +22,10 @@ static void lea(struct build *b, unsigned reg, unsigned base, int32_t disp)
 	cg_rm(b->c, 8, 0x8d, reg, &m, 0);
 }
 
-static void push_reg(struct build *b, unsigned reg)
+static void push_reg(struct build *b, unsigned size, unsigned reg)
 {
+	if (size == 2)
+		cg8(b->c, 0x66);
 	if (reg >= 8)
 		cg8(b->c, 0x41);
 	cg8(b->c, (uint8_t)(0x50 | (reg & 7)));
@@ -62,8 +64,8 @@ static void push_return(struct build *b, unsigned s)
 	else
 		cg_imm(b->c, s, ret);
 	b_mark_body(b);
-	push_reg(b, s);
-	mirror_top(b, s);
+	push_reg(b, 8, s);
+	mirror_top(b, 8, s);
 	b->ret_site = ret;
 }
 
@@ -76,21 +78,23 @@ static void conditional(struct build *b)
 		b_side_exit(b, cg_jcc(c, in->cond, 0), (uint64_t)in->imm, b->i + 1);
 		return;
 	}
-	if (in->id == INSN_LOOPE || in->id == INSN_LOOPNE) {
-		b->failed = true;
-		return;
-	}
 	/* jrcxz and loop have only short forms */
-	if (in->id == INSN_LOOP) {
+	uint8_t *unequal = NULL;
+	if (in->id != INSN_JRCXZ) {
 		struct ea less = ea_base(1, -1);
+		b_flags_for_op(b);
 		cg_rm(c, in->addr32 ? 4 : 8, 0x8d, 1, &less, 0);
+		if (in->id == INSN_LOOPE || in->id == INSN_LOOPNE)
+			unequal = cg_jcc8(c, in->id == INSN_LOOPE ? 0x75 : 0x74);
 	}
 	if (in->addr32)
 		cg8(c, 0x67);
 	uint8_t *zero = cg_jcc8(c, 0xe3);
-	if (in->id == INSN_LOOP) {
+	if (in->id != INSN_JRCXZ) {
 		b_side_exit(b, cg_jmp(c, 0), (uint64_t)in->imm, b->i + 1);
 		cg_here8(c, zero);
+		if (unequal)
+			cg_here8(c, unequal);
 	} else {
 		uint8_t *over = cg_jcc8(c, 0xeb);
 		cg_here8(c, zero);
@@ -149,88 +153,102 @@ bool b_flow(struct build *b)
 	return true;
 }
 
+static void push(struct build *b, const struct insn *in, unsigned size)
+{
+	struct cg *c = b->c;
+	unsigned r = in->opnd[0].reg;
+	if (in->opnd[0].kind == OPND_GPR) {
+		int s = (int)r;
+		if (r == 4) {
+			s = b_scratch(b, 0, false);
+			if (b->failed)
+				return;
+			cg_rr(c, 8, 0x89, 4, (unsigned)s);
+		}
+		b_mark_body(b);
+		push_reg(b, size, r);
+		mirror_top(b, size, (unsigned)s);
+	} else if (in->opnd[0].kind == OPND_IMM) {
+		b_mark_body(b);
+		cg_bytes(c, in->bytes, in->len);
+		if (b->tr->predict == 0) {
+			unsigned n = size == 2 ? 2 : 4;
+			uint32_t imm = (uint32_t)in->imm;
+			cg_rm(c, size, 0xc7, 0, &shadow_top, n);
+			cg_bytes(c, &imm, n);
+		}
+	} else {
+		struct ea mem, shadow;
+		if (in->mem_size != size || !b_operand(b, &mem, &shadow)) { /* or a segment register */
+			b->failed = true;
+			return;
+		}
+		b_clobber_flags(b, false);
+		int s = b_scratch(b, ea_regs(&mem), false);
+		if (b->failed)
+			return;
+		b_checked_load(b, size, (unsigned)s, &mem, &shadow);
+		push_reg(b, size, (unsigned)s);
+		mirror_top(b, size, (unsigned)s);
+	}
+}
+
+static void pop(struct build *b, const struct insn *in, unsigned size)
+{
+	struct cg *c = b->c;
+	unsigned r = in->opnd[0].reg;
+	if (in->opnd[0].kind != OPND_GPR) {
+		/* the address is computed with rsp already raised (SDM vol. 2B, POP) */
+		struct ea mem, shadow;
+		if (!in->has_mem || in->mem_size != size || !b_operand(b, &mem, &shadow)) {
+			b->failed = true;
+			return;
+		}
+		int s = b_scratch(b, ea_regs(&mem), false);
+		if (b->failed)
+			return;
+		b_checked_load(b, size, (unsigned)s, &stack_top, &shadow_top);
+		if (in->base == 4) {
+			mem = ea_add(mem, (int32_t)size);
+			shadow = ea_add(shadow, (int32_t)size);
+		}
+		cg_store_size(c, size, (unsigned)s, &mem);
+		if (b->tr->predict == 0)
+			cg_store_size(c, size, (unsigned)s, &shadow);
+		lea(b, 4, 4, (int32_t)size);
+	} else if (r == 4 || size == 2) {
+		if (r == 4 && size == 2) {
+			b->failed = true;
+			return;
+		}
+		int s = b_scratch(b, 0, false);
+		if (b->failed)
+			return;
+		b_checked_load(b, size, (unsigned)s, &stack_top, &shadow_top);
+		cg_rr(c, size, 0x89, (unsigned)s, r);
+		if (r != 4)
+			lea(b, 4, 4, 2);
+	} else {
+		b_checked_load(b, 8, r, &stack_top, &shadow_top);
+		lea(b, 4, 4, 8);
+	}
+}
+
 void b_stack(struct build *b)
 {
 	const struct insn *in = &b->insn[b->i];
 	struct cg *c = b->c;
-	unsigned r = in->nopnd ? in->opnd[0].reg : 0;
-	bool is_reg = in->nopnd && in->opnd[0].kind == OPND_GPR;
-	if (in->opsize16) {
+	bool narrow = in->opsize16 && !(in->rex & 8);
+	if (in->id == INSN_PUSH || in->id == INSN_POP) {
+		(in->id == INSN_PUSH ? push : pop)(b, in, narrow ? 2 : 8);
+		return;
+	}
+	if (narrow) {
 		b->failed = true;
 		return;
 	}
 
 	switch (in->id) {
-	case INSN_PUSH:
-		if (is_reg && r == 4) {
-			int s = b_scratch(b, 0, false);
-			if (b->failed)
-				return;
-			cg_rr(c, 8, 0x89, 4, (unsigned)s);
-			b_mark_body(b);
-			push_reg(b, 4);
-			mirror_top(b, (unsigned)s);
-		} else if (is_reg) {
-			b_mark_body(b);
-			push_reg(b, r);
-			mirror_top(b, r);
-		} else if (in->nopnd && in->opnd[0].kind == OPND_IMM) {
-			b_mark_body(b);
-			cg_bytes(c, in->bytes, in->len);
-			if (b->tr->predict == 0) {
-				cg_rm(c, 8, 0xc7, 0, &shadow_top, 4);
-				cg32(c, (uint32_t)in->imm);
-			}
-		} else {
-			struct ea mem, shadow;
-			if (in->mem_size != 8 || !b_operand(b, &mem, &shadow)) {
-				b->failed = true;
-				return;
-			}
-			uint32_t avoid = (mem.base >= 0 ? 1u << mem.base : 0) |
-					 (mem.index >= 0 ? 1u << mem.index : 0);
-			b_clobber_flags(b, false);
-			int s = b_scratch(b, avoid, false);
-			if (b->failed)
-				return;
-			b_checked_load(b, 8, (unsigned)s, &mem, &shadow);
-			push_reg(b, (unsigned)s);
-			mirror_top(b, (unsigned)s);
-		}
-		return;
-	case INSN_POP:
-		if (!is_reg) {
-			/* the address is computed with rsp already raised (SDM vol. 2B, POP) */
-			struct ea mem, shadow;
-			if (!in->has_mem || in->mem_size != 8 || !b_operand(b, &mem, &shadow)) {
-				b->failed = true;
-				return;
-			}
-			uint32_t avoid = (mem.base >= 0 ? 1u << mem.base : 0) |
-					 (mem.index >= 0 ? 1u << mem.index : 0);
-			int s = b_scratch(b, avoid, false);
-			if (b->failed)
-				return;
-			b_checked_load(b, 8, (unsigned)s, &stack_top, &shadow_top);
-			if (mem.base == 4) {
-				mem = ea_add(mem, 8);
-				shadow = ea_add(shadow, 8);
-			}
-			cg_store(c, (unsigned)s, &mem);
-			if (b->tr->predict == 0)
-				cg_store(c, (unsigned)s, &shadow);
-			lea(b, 4, 4, 8);
-		} else if (r == 4) {
-			int s = b_scratch(b, 0, false);
-			if (b->failed)
-				return;
-			b_checked_load(b, 8, (unsigned)s, &stack_top, &shadow_top);
-			cg_rr(c, 8, 0x89, (unsigned)s, 4);
-		} else {
-			b_checked_load(b, 8, r, &stack_top, &shadow_top);
-			lea(b, 4, 4, 8);
-		}
-		return;
 	case INSN_LEAVE: {
 		struct ea mem = ea_base(5, 0), shadow = mem;
 		shadow.gs = shadow.a32 = true;
@@ -240,6 +258,19 @@ void b_stack(struct build *b)
 		b_checked_load(b, 8, (unsigned)s, &mem, &shadow);
 		lea(b, 4, 5, 8);
 		cg_rr(c, 8, 0x89, (unsigned)s, 5);
+		return;
+	}
+	case INSN_ENTER: {
+		/* the instruction itself: it also faults if the new top of the stack cannot be written to */
+		struct ea shadow = {.base = 5, .index = -1, .scale = 1, .gs = true, .a32 = true};
+		int s = b_scratch(b, 0, false);
+		if (b->failed)
+			return;
+		cg_rr(c, 8, 0x89, 5, (unsigned)s);
+		b_mark_body(b);
+		cg_bytes(c, in->bytes, in->len);
+		if (b->tr->predict == 0)
+			cg_store(c, (unsigned)s, &shadow);
 		return;
 	}
 	case INSN_PUSHF: {
@@ -262,7 +293,7 @@ void b_stack(struct build *b)
 		b->st.flags = FLAGS_HW;
 		return;
 	}
-	default: /* enter, push and pop of segment registers */
+	default:
 		b->failed = true;
 	}
 }

@@ -23,7 +23,7 @@
 #include "recorder/translate-priv.h"
 
 /* The instruction's memory operand as it is to be used on memory and on the shadow. May take a
- * scratch register (fs-relative, or an absolute address out of reach). */
+ * scratch register (relative to fs or gs, or an absolute address out of reach). */
 bool b_operand(struct build *b, struct ea *mem, struct ea *shadow)
 {
 	const struct insn *in = &b->insn[b->i];
@@ -58,15 +58,13 @@ bool b_operand(struct build *b, struct ea *mem, struct ea *shadow)
 	m.scale = in->scale ? in->scale : 1;
 	m.disp = (int32_t)in->disp;
 	m.a32 = in->addr32;
-	if (in->disp != m.disp)
-		return false; /* moffs */
-	if (in->seg == 4) {
+	if (in->seg) {
 		if (in->addr32)
 			return false;
 		int s = b_scratch(b, 0, low);
 		if (b->failed)
 			return false;
-		cg_load_gs(b->c, (unsigned)s, T_FSBASE);
+		cg_load_gs(b->c, (unsigned)s, in->seg == 4 ? T_FSBASE : T_GSBASE);
 		if (m.base >= 0) {
 			struct ea sum = {.base = (int8_t)s, .index = m.base == 4 ? -1 : m.base, .scale = 1};
 			if (m.base == 4) {
@@ -78,8 +76,6 @@ bool b_operand(struct build *b, struct ea *mem, struct ea *shadow)
 			cg_rm(b->c, 8, 0x8d, (unsigned)s, &sum, 0);
 		}
 		m.base = (int8_t)s;
-	} else if (in->seg) {
-		return false;
 	}
 	*mem = m;
 	*shadow = m;
@@ -357,12 +353,65 @@ static void xsave(struct build *b, const struct insn *in, const struct ea *mem)
 	b->st.clean |= 5u;
 }
 
+/* mov between the accumulator and an address of 64 bits */
+static void far_operand(struct build *b, const struct insn *in)
+{
+	struct cg *c = b->c;
+	unsigned size = in->mem_size;
+	int at = b_scratch(b, 1, false);
+	struct ea mem = ea_base(at, 0), shadow;
+	if (in->seg) {
+		mem.index = (int8_t)b_scratch(b, 1u | 1u << at, false);
+		cg_load_gs(c, (unsigned)mem.index, in->seg == 4 ? T_FSBASE : T_GSBASE);
+	}
+	int value = in->mem_access == INSN_W || size >= 4 ? 0 : b_scratch(b, 1u | ea_regs(&mem), false);
+	if (b->failed || in->id != INSN_MOV) {
+		b->failed = true;
+		return;
+	}
+	shadow = mem;
+	shadow.gs = shadow.a32 = true;
+	cg_imm(c, (unsigned)at, (uint64_t)in->disp);
+	if (in->mem_access == INSN_W) {
+		b_mark_body(b);
+		cg_store_size(c, size, 0, &mem);
+		if (b->tr->predict == 0)
+			cg_store_size(c, size, 0, &shadow);
+		return;
+	}
+	b_checked_load(b, size, (unsigned)value, &mem, &shadow);
+	if (size < 4)
+		cg_rr(c, size, size == 1 ? 0x88 : 0x89, (unsigned)value, 0);
+}
+
+/* al = byte at rbx + al */
+void b_xlat(struct build *b)
+{
+	const struct insn *in = &b->insn[b->i];
+	struct ea mem = {.base = 3, .scale = 1, .a32 = in->addr32}, shadow;
+	int at = b_scratch(b, 0, false), value = b_scratch(b, 1u << at, false);
+	if (in->seg)
+		b->failed = true;
+	if (b->failed)
+		return;
+	mem.index = (int8_t)at;
+	shadow = mem;
+	shadow.gs = shadow.a32 = true;
+	cg_rr(b->c, 4, 0x0fb6, (unsigned)at, 0);
+	b_checked_load(b, 1, (unsigned)value, &mem, &shadow);
+	cg_rr(b->c, 1, 0x88, (unsigned)value, 0);
+}
+
 void b_memory(struct build *b)
 {
 	const struct insn *in = &b->insn[b->i];
 	struct ea mem, shadow;
-	if (in->attr & INSN_A_BITSTRING || !in->modrm_off || !in->mem_access) {
+	if (!in->mem_access) {
 		b->failed = true;
+		return;
+	}
+	if (!in->modrm_off) {
+		far_operand(b, in);
 		return;
 	}
 	if (!b_operand(b, &mem, &shadow)) {
@@ -375,6 +424,10 @@ void b_memory(struct build *b)
 	}
 	if (in->attr & INSN_A_ATOMIC) {
 		b_atomic(b, in, &mem);
+		return;
+	}
+	if (in->attr & INSN_A_BITSTRING) {
+		b_bit_string(b, in, &mem);
 		return;
 	}
 	if (in->attr & INSN_A_MASKED) {

@@ -153,6 +153,7 @@ struct decoded *tr_decode(struct translator *tr, uint64_t pc);
 bool b_operand(struct build *b, struct ea *mem, struct ea *shadow);
 void b_check(struct build *b, const struct ea *mem, const struct ea *shadow, unsigned size);
 void b_memory(struct build *b);
+void b_xlat(struct build *b);
 void b_string(struct build *b);
 /* General registers that an operand's address is made of. */
 static inline uint32_t ea_regs(const struct ea *m)
@@ -176,6 +177,8 @@ void b_checked_target(struct build *b, const struct ea *mem, const struct ea *sh
 
 /* translate-atomic.c */
 void b_atomic(struct build *b, const struct insn *in, const struct ea *mem);
+/* bt, bts, btr, btc of a bit string in memory, without LOCK */
+void b_bit_string(struct build *b, const struct insn *in, const struct ea *mem);
 
 /* translate-vec.c: a load of a vector register, if it is one that can be checked as a whole; else false */
 bool b_vector_load(struct build *b, const struct insn *in, const struct ea *mem, const struct ea *shadow);

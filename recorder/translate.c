@@ -107,14 +107,7 @@ static bool must_be_native(const struct insn *in)
 		return true;
 	if (in->attr & (INSN_A_PRIV | INSN_A_NONDET))
 		return true;
-	switch (in->id) { /* memory operands that the decoder's has_mem does not speak of */
-	case INSN_XLAT:
-	case INSN_MOVDIR64B:
-		return true;
-	}
-	if (in->seg == 5 && in->has_mem && !(in->attr & INSN_A_NOACCESS))
-		return true;
-	return false;
+	return in->id == INSN_MOVDIR64B; /* stores where a register points, which has_mem does not speak of */
 }
 
 /* Emit instruction i. Returns true if the fragment ends with it. */
@@ -139,6 +132,8 @@ static bool emit_insn(struct build *b)
 		b_string(b);
 	} else if (in->attr & INSN_A_STACK) {
 		b_stack(b);
+	} else if (in->id == INSN_XLAT) {
+		b_xlat(b);
 	} else if (in->id == INSN_MASKMOVDQU || in->id == INSN_MASKMOVQ) {
 		b_masked_bytes(b);
 	} else if (in->has_mem && !(in->attr & INSN_A_NOACCESS)) {
