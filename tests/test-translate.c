@@ -125,6 +125,14 @@ static void test_rm_rr(void)
 			      in.opnd[0].size == size, "cg_rr");
 		cg_rr(fresh(), 4, 0x0fb6, reg, rm);
 		check(decoded(&in) && in.id == INSN_MOVZX && in.opnd[0].reg == reg, "cg_rr of two bytes");
+		bool l = chance(50);
+		unsigned v = rnd(16);
+		cg_vex_rm(fresh(), VMOVUPS_LOAD, l, reg, 0, &m);
+		check(decoded(&in) && in.id == INSN_MOVUPS && in.opnd[0].reg == reg &&
+			      in.mem_size == (l ? 32 : 16) && same_ea(&in, &m), "cg_vex_rm");
+		cg_vex_rr(fresh(), VXORPS, l, reg, v, rm);
+		check(decoded(&in) && in.id == INSN_XORPS && in.opnd[0].reg == reg && in.opnd[1].reg == v &&
+			      in.opnd[2].reg == rm && in.opnd[0].size == (l ? 32 : 16), "cg_vex_rr");
 	}
 	CU_ASSERT(wrong == 0);
 }

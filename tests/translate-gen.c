@@ -97,14 +97,14 @@ static bool acceptable(struct gen *g, const struct insn *in)
 {
 	uint32_t writes = in->gpr_written & (g->reserved | 1u << DJ_RSP);
 	if (in->attr & (INSN_A_BRANCH | INSN_A_SYSCALL | INSN_A_PRIV | INSN_A_NONDET | INSN_A_XSTATE |
-			INSN_A_BITSTRING | INSN_A_STRING) || in->seg)
+			INSN_A_BITSTRING | INSN_A_STRING) || in->seg == 4)
 		return false;
 	for (unsigned i = 0; i < in->nopnd; i++)
 		if (in->opnd[i].kind == OPND_VSIB || in->opnd[i].kind == OPND_CR ||
 		    in->opnd[i].kind == OPND_SEG)
 			return false;
 	if (in->attr & INSN_A_STACK) {
-		if (in->opsize16 || (in->id != INSN_PUSH && in->id != INSN_POP && in->id != INSN_PUSHF))
+		if (in->id != INSN_PUSH && in->id != INSN_POP && (in->id != INSN_PUSHF || in->opsize16))
 			return false;
 		if (in->id == INSN_POP && in->opnd[0].kind == OPND_GPR &&
 		    (in->opnd[0].reg == DJ_RSP || reserved(g, in->opnd[0].reg)))
@@ -154,6 +154,8 @@ static bool try_insn(struct gen *g, unsigned map, unsigned op, bool vex)
 		xb = (uint8_t)(rm >> 3);
 	if (chance(5))
 		*p++ = 0x67;
+	if (mem && chance(5))
+		*p++ = 0x65;
 	if (vex) {
 		*p++ = 0xc4;
 		*p++ = (uint8_t)((reg & 8 ? 0 : 0x80) | (xb & 2 ? 0 : 0x40) | (xb & 1 ? 0 : 0x20) | map);
@@ -317,6 +319,235 @@ static void cmpxchg(struct gen *g)
 	emit(g, c, (size_t)(p - c) + n);
 }
 
+/* ---- instructions that need to be prepared ------------------------------------------------ */
+
+/* A register that may be overwritten. */
+static unsigned free_reg(const struct gen *g)
+{
+	unsigned r;
+	do
+		r = rnd(16);
+	while (r == DJ_RSP || reserved(g, r));
+	return r;
+}
+
+/* An address, at times one at the edge of what is mapped. */
+static uint64_t edge(unsigned percent)
+{
+	uint64_t a = gen_region[rnd(GEN_REGIONS)];
+	if (!chance(percent))
+		return somewhere();
+	return chance(50) ? a + GEN_REGION - rnd(40) : a - rnd(40);
+}
+
+struct vex_insn {
+	unsigned map, pp, w, l, op, reg, v;
+};
+
+static uint8_t *vex_prefix(uint8_t *p, const struct vex_insn *x, unsigned xb)
+{
+	*p++ = 0xc4;
+	*p++ = (uint8_t)((x->reg & 8 ? 0 : 0x80) | (xb & 2 ? 0 : 0x40) | (xb & 1 ? 0 : 0x20) | x->map);
+	*p++ = (uint8_t)(x->w << 7 | (~x->v & 15) << 3 | x->l << 2 | x->pp);
+	*p++ = (uint8_t)x->op;
+	return p;
+}
+
+static void vex_rr(struct gen *g, struct vex_insn x, unsigned rm, int imm)
+{
+	uint8_t c[8], *p = vex_prefix(c, &x, rm >> 3);
+	*p++ = (uint8_t)(0xc0 | (x.reg & 7) << 3 | (rm & 7));
+	if (imm >= 0)
+		*p++ = (uint8_t)imm;
+	emit(g, c, (size_t)(p - c));
+}
+
+/* Vector register m gets a mask: none, all, or what is there. */
+static void set_mask(struct gen *g, unsigned m)
+{
+	if (chance(40))
+		vex_rr(g, (struct vex_insn){1, 1, 0, 1, chance(80) ? 0x76 : 0xef, m, m}, m, -1);
+	else if (chance(40)) /* signs of another one's elements, by vpslld, vpsllq */
+		vex_rr(g, (struct vex_insn){1, 1, 0, 1, chance(50) ? 0x72 : 0x73, 6, m}, rnd(16), (int)rnd(64));
+}
+
+static void masked(struct gen *g)
+{
+	static const uint8_t ops[] = {0x2c, 0x2d, 0x2e, 0x2f, 0x8c, 0x8e};
+	struct vex_insn x = {2, 1, 0, rnd(2), ops[rnd(6)], rnd(16), rnd(16)};
+	unsigned r = free_reg(g);
+	uint8_t c[24], *p = c, *q, tail[8], xb;
+	size_t n;
+	bool rip;
+	if (x.op >= 0x80)
+		x.w = rnd(2);
+	set_mask(g, x.v);
+	if (chance(30)) { /* [r + disp8] */
+		set_reg(g, r, edge(60));
+		tail[0] = (uint8_t)(0x44 | (x.reg & 7) << 3);
+		tail[1] = (uint8_t)(0x20 | (r & 7));
+		tail[2] = (uint8_t)(rnd(32) - 16);
+		xb = (uint8_t)(r >> 3);
+		n = 3;
+		rip = false;
+	} else {
+		n = memory(g, tail, x.reg, &xb, &rip);
+	}
+	if (chance(8))
+		*p++ = 0x65;
+	if (chance(5))
+		*p++ = 0x67;
+	q = vex_prefix(p, &x, xb);
+	memcpy(q, tail, n);
+	q += n;
+	if (rip) {
+		uint64_t pc = g->base + g->n + (size_t)(q - c);
+		put(q - 4, gen_region[pc >> 32 != 0] + 4096 + (uint64_t)(int64_t)displacement() - pc, 4);
+	}
+	emit(g, c, (size_t)(q - c));
+}
+
+/* Vector register x, with the help of y, gets these 32 bytes. */
+static void set_vector(struct gen *g, unsigned x, unsigned y, const uint64_t v[4])
+{
+	unsigned r = free_reg(g);
+	for (unsigned i = 0; i < 4; i++) {
+		unsigned to = i < 2 ? x : y;
+		set_reg(g, r, v[i]);
+		if (i & 1) /* vpinsrq */
+			vex_rr(g, (struct vex_insn){3, 1, 1, 0, 0x22, to, to}, r, 1);
+		else /* vmovq */
+			vex_rr(g, (struct vex_insn){1, 1, 1, 0, 0x6e, to, 0}, r, -1);
+	}
+	vex_rr(g, (struct vex_insn){3, 1, 0, 1, 0x38, x, x}, y, 1); /* vinserti128 */
+}
+
+static void gather(struct gen *g)
+{
+	struct vex_insn x = {2, 1, rnd(2), rnd(2), 0x90 + rnd(4), rnd(16), 0};
+	unsigned index, shift = rnd(4), base = free_reg(g), edges = chance(20) ? 15 : 0;
+	bool d8 = chance(50), no_base = chance(5), wide = x.op & 1;
+	int32_t disp = d8 ? (int32_t)(rnd(200) - 100) : displacement();
+	uint64_t at = somewhere(), v[4] = {0}, one = edge(edges), first = somewhere();
+	do {
+		index = rnd(16);
+		x.v = rnd(16);
+	} while ((index == x.v || index == x.reg || x.v == x.reg) && chance(99));
+	if (no_base) {
+		at = 0;
+		d8 = false;
+		disp = (int32_t)gen_region[0] + GEN_REGION / 2;
+	}
+	for (unsigned i = 0; i < (wide ? 4 : 8); i++) {
+		/* somewhere, near the first, at a place already taken, or with the same shadow */
+		unsigned how = rnd(8);
+		uint64_t to = how < 2 ? edge(edges) : how < 5 ? first + rnd(256) : how < 6 ? one : first ^ 0x2a0000000000;
+		int64_t k = (int64_t)(to - at - (uint64_t)(int64_t)disp) >> shift;
+		if (!wide && k != (int32_t)k)
+			k = (int64_t)rnd(256) - 128;
+		if (wide)
+			v[i] = (uint64_t)k;
+		else
+			v[i / 2] |= (uint64_t)(uint32_t)k << (32 * (i & 1));
+	}
+	set_vector(g, index, x.reg, v);
+	set_mask(g, x.v);
+	if (chance(50)) { /* a destination to be merged with */
+		vex_rr(g, (struct vex_insn){1, 0, 0, 1, 0x28, x.reg, 0}, rnd(16), -1);
+	}
+	set_reg(g, base, at);
+	uint8_t c[16], *p = c;
+	if (chance(8))
+		*p++ = 0x65;
+	if (chance(5))
+		*p++ = 0x67;
+	p = vex_prefix(p, &x, (index >> 3) << 1 | (no_base ? 0 : base >> 3));
+	*p++ = (uint8_t)((no_base ? 0 : d8 ? 0x40 : 0x80) | (x.reg & 7) << 3 | 4);
+	*p++ = (uint8_t)(shift << 6 | (index & 7) << 3 | (no_base ? 5 : base & 7));
+	put(p, (uint32_t)disp, 4);
+	emit(g, c, (size_t)(p - c) + (d8 ? 1 : 4));
+}
+
+/* bt and its kind, of a bit string in memory */
+static void bit_string(struct gen *g)
+{
+	uint8_t c[24], *p = c, tail[8], xb;
+	unsigned r = free_reg(g), op = rnd(4);
+	bool rip, wide = chance(40), narrow = chance(30);
+	/* not so far away that the address is none: then it would matter which registers it is made of */
+	int64_t k = (int64_t)rnd(24000) - 12000;
+	if (chance(5))
+		k = (int64_t)(oracle_rand(&gen_seed) >> (20 + rnd(40)));
+	size_t n;
+	if (!wide && chance(50)) /* and what lies above the operand does not count */
+		k = (k & (narrow ? 0xffff : 0xffffffff)) |
+		    (int64_t)(oracle_rand(&gen_seed) << (narrow ? 16 : 32));
+	set_reg(g, r, (uint64_t)k);
+	do
+		n = memory(g, tail, r, &xb, &rip);
+	while (rip && chance(50));
+	if (op && chance(30))
+		*p++ = 0xf0;
+	if (chance(5))
+		*p++ = 0x67;
+	if (chance(8))
+		*p++ = 0x65;
+	if (narrow)
+		*p++ = 0x66;
+	*p++ = (uint8_t)(0x40 | wide << 3 | (r & 8) >> 1 | xb);
+	*p++ = 0x0f;
+	*p++ = (uint8_t)(0xa3 + 8 * op);
+	memcpy(p, tail, n);
+	p += n;
+	if (rip) {
+		uint64_t pc = g->base + g->n + (size_t)(p - c);
+		put(p - 4, gen_region[pc >> 32 != 0] + 4096 - pc, 4);
+	}
+	emit(g, c, (size_t)(p - c));
+}
+
+/* maskmovdqu, maskmovq */
+static void masked_bytes(struct gen *g)
+{
+	uint8_t c[8], *p = c;
+	unsigned a = rnd(16), m = rnd(16);
+	if (reserved(g, DJ_RDI))
+		return;
+	if (g->x87 && chance(30)) {
+		set_reg(g, DJ_RDI, somewhere()); /* a fault would leave the x87 state half changed */
+		*p++ = 0x0f;
+		*p++ = 0xf7;
+		a &= 7;
+	} else if (chance(50)) {
+		set_reg(g, DJ_RDI, edge(10));
+		set_mask(g, m);
+		p = vex_prefix(p, &(struct vex_insn){1, 1, 0, 0, 0xf7, a, 0}, m >> 3);
+	} else {
+		set_reg(g, DJ_RDI, edge(10));
+		*p++ = 0x66;
+		*p++ = (uint8_t)(0x40 | (a & 8) >> 1 | m >> 3);
+		*p++ = 0x0f;
+		*p++ = 0xf7;
+	}
+	*p++ = (uint8_t)(0xc0 | (a & 7) << 3 | (m & 7));
+	emit(g, c, (size_t)(p - c));
+}
+
+static void xlat(struct gen *g)
+{
+	if (g->reserved & (1u << DJ_RAX | 1u << DJ_RBX))
+		return;
+	set_reg(g, DJ_RBX, edge(5));
+	emit(g, "\xd7", 1);
+}
+
+static void enter(struct gen *g)
+{
+	uint8_t c[5] = {0xc8, (uint8_t)rnd(80), 0, 0, 0xc9};
+	if (!reserved(g, DJ_RBP))
+		emit(g, c, 5); /* and leave */
+}
+
 static void block(struct gen *g, unsigned insns, bool flow);
 
 /* A conditional or unconditional jump over a few instructions. */
@@ -390,6 +621,8 @@ static void loop(struct gen *g)
 		call(g);
 	if (chance(50))
 		forward(g);
+	if (g->n == top)
+		emit(g, "\x90", 1); /* single-stepping would not see an instruction that repeats itself */
 	if (r == DJ_RCX && g->n + 2 - top < 128 && chance(50)) {
 		uint8_t c[2] = {0xe2, (uint8_t)(top - (g->n + 2))};
 		emit(g, c, 2);
@@ -412,11 +645,21 @@ static void block(struct gen *g, unsigned insns, bool flow)
 			leave(g);
 		else if (k < 15)
 			cmpxchg(g);
-		else if (k < 30 && flow)
+		else if (k < 19)
+			masked(g);
+		else if (k < 23)
+			gather(g);
+		else if (k < 26)
+			bit_string(g);
+		else if (k < 27)
+			masked_bytes(g);
+		else if (k < 28)
+			chance(50) ? xlat(g) : enter(g);
+		else if (k < 42 && flow)
 			forward(g);
-		else if (k < 38 && flow)
+		else if (k < 50 && flow)
 			call(g);
-		else if (k < 44 && flow && g->n < GEN_CODE / 2)
+		else if (k < 56 && flow && g->n < GEN_CODE / 2)
 			loop(g);
 		else
 			any_insn(g);

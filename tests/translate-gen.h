@@ -17,6 +17,7 @@
 #define GEN_REGIONS 3
 extern const uint64_t gen_region[GEN_REGIONS];
 
+#define GEN_GS 96 /* the program's gs base: operands relative to it lie that much further */
 #define GEN_CODE 2048
 #define GEN_INSNS 200 /* at most */
 

@@ -27,6 +27,7 @@
 #define PLACES	   1024 /* programs before the translator starts over */
 #define TRACE	   8192
 #define STEPS_MAX  4000
+#define EMULATED_MAX 100000
 #define PARTS	   (0xffffULL | DJ_REG_RIP | DJ_REG_MXCSR | DJ_REG_X87 | 0x0000ffff00000000ULL)
 #define TF	   0x100ULL
 #define RF	   0x10000ULL
@@ -58,6 +59,7 @@ static struct emu *emu;
 static unsigned place[2];
 
 static const struct gen *prog;
+static uint64_t parts; /* of the registers that count */
 static struct {
 	bool active, translated, stepping, complained;
 	int sig;	 /* it ended by this signal */
@@ -123,6 +125,11 @@ static void full_regs(const ucontext_t *uc, struct dj_regs *r)
 		if (x[512] & 4)
 			memcpy(r->ymm[i] + 16, x + 576 + 16 * i, 16);
 	}
+}
+
+static void set_gs(uint64_t base)
+{
+	syscall(SYS_arch_prctl, ARCH_SET_GS, base);
 }
 
 static void end_run(ucontext_t *uc, int sig, uint64_t pc)
@@ -215,6 +222,38 @@ static void take(greg_t *g, const struct tr_where *w)
 	run.steps = *tcb(T_STEPS) + w->index;
 }
 
+/* Instructions that nobody may find slow. */
+static bool must_be_translated(const struct insn *in)
+{
+	if (in->addr32 || (in->has_mem && in->base == INSN_RIP && in->seg) || in->len > INSN_MAX - 3)
+		return false;
+	for (unsigned i = 0; i < in->nopnd; i++)
+		if (in->opnd[i].kind == OPND_GPR8H)
+			return false;
+	if (in->attr & INSN_A_MASKED && in->opnd[1].kind == OPND_VSIB)
+		return in->opnd[0].reg != in->index && in->opnd[0].reg != in->opnd[2].reg &&
+		       in->index != in->opnd[2].reg;
+	return in->attr & (INSN_A_MASKED | INSN_A_BITSTRING) || in->seg ||
+	       in->id == INSN_XLAT || in->id == INSN_ENTER || in->id == INSN_LOOPE || in->id == INSN_LOOPNE ||
+	       in->id == INSN_PUSH || in->id == INSN_POP || in->id == INSN_MOV;
+}
+
+static void start_native(ucontext_t *uc, uint64_t pc)
+{
+	greg_t *g = uc->uc_mcontext.gregs;
+	struct insn in;
+
+	run.in_native = true;
+	run.native = pc;
+	g[REG_RIP] = (greg_t)pc;
+	g[REG_EFL] |= (greg_t)TF;
+	set_gs(GEN_GS);
+	if (pc - prog->base < prog->n &&
+	    insn_decode(&in, prog->code + (pc - prog->base), prog->end - pc, pc) > 0 &&
+	    insn_is_emulated(&in) && !in.lock && must_be_translated(&in))
+		complain("%s at %#llx is executed natively", insn_id_name(in.id), (unsigned long long)pc);
+}
+
 static void enter(ucontext_t *uc, uint64_t pc)
 {
 	greg_t *g = uc->uc_mcontext.gregs;
@@ -232,10 +271,7 @@ static void enter(ucontext_t *uc, uint64_t pc)
 			g[REG_EFL] |= (greg_t)TF;
 		return;
 	}
-	run.in_native = true;
-	run.native = pc;
-	g[REG_RIP] = (greg_t)pc;
-	g[REG_EFL] |= (greg_t)TF;
+	start_native(uc, pc);
 }
 
 static void at_stop(ucontext_t *uc)
@@ -271,10 +307,7 @@ static void at_stop(ucontext_t *uc)
 	take(g, &w);
 	if (stop->kind == STOP_NATIVE) {
 		*tcb(T_STEPS) = run.steps;
-		run.in_native = true;
-		run.native = stop->pc;
-		g[REG_RIP] = (greg_t)stop->pc;
-		g[REG_EFL] |= (greg_t)TF;
+		start_native(uc, stop->pc);
 		return;
 	}
 	enter(uc, stop->pc);
@@ -287,6 +320,7 @@ static void native_done(ucontext_t *uc)
 	if ((uint64_t)g[REG_RIP] == run.native)
 		return; /* the next iteration */
 	run.in_native = false;
+	set_gs(s);
 	g[REG_EFL] &= ~(greg_t)TF;
 	run_counts.natives++;
 	if (run.n_effects < 2000) {
@@ -484,7 +518,9 @@ static void run_at(uint64_t entry, const struct dj_regs *in, struct dj_regs *out
 	run.sig = 0;
 	run.stops = 0;
 	run.pc = prog->end;
+	set_gs(run.translated ? s : GEN_GS);
 	oracle_run(entry, in, out, mem_now[0]);
+	set_gs(s);
 	run.active = false;
 	for (int i = 1; i < GEN_REGIONS; i++)
 		memcpy(mem_now[i], (void *)gen_region[i], GEN_REGION);
@@ -550,7 +586,7 @@ static bool emulate(uint64_t steps, struct dj_regs *out)
 	emu->exact = true;
 	next_import = 0;
 	memset(stored, 0, sizeof stored);
-	for (unsigned n = 0; emu->steps < steps && n < 100000; n++) {
+	for (unsigned n = 0; emu->steps < steps && n < EMULATED_MAX; n++) {
 		struct insn in;
 		if (next_effect < run.n_effects && run.effect[next_effect].steps == emu->steps) {
 			emu_set_regs(emu, &run.effect[next_effect++].regs,
@@ -588,7 +624,7 @@ static bool emulate(uint64_t steps, struct dj_regs *out)
 
 static void compare_regs(const char *who, const struct dj_regs *cpu, const struct dj_regs *it)
 {
-	uint64_t differ = dj_regs_diff(cpu, it) & PARTS;
+	uint64_t differ = dj_regs_diff(cpu, it) & parts;
 
 	if (differ) {
 		unsigned r = (unsigned)__builtin_ctzll(differ);
@@ -677,6 +713,7 @@ static void start_control(void)
 	run.n_imports = run.n_effects = 0;
 	run.steps = 0;
 	*tcb(T_STEPS) = 0;
+	*tcb(T_GSBASE) = GEN_GS;
 	*tcb(T_HEAD) = s + (uint64_t)(int64_t)T_RING;
 	/* at times a ring that is full soon */
 	*tcb(T_LIMIT) = *tcb(T_HEAD) + (gen_chance(70) ? AREA_HALF - AREA_SLACK : 1 + gen_rnd(400));
@@ -697,10 +734,13 @@ static uint64_t entry_of(uint64_t pc, const struct dj_regs *r)
 bool run_program(struct gen *g, bool step)
 {
 	uint64_t seed = gen_seed;
-	struct dj_regs cpu, it, replayed, in = g->regs;
+	struct dj_regs cpu, it, replayed, in;
 	uint64_t steps;
 
+	g->regs.gs_base = GEN_GS;
+	in = g->regs;
 	prog = g;
+	parts = PARTS;
 	run.complained = false;
 	memset((void *)g->base, 0xf4, GEN_CODE + 64); /* hlt: a wild jump faults */
 	memcpy((void *)g->base, g->code, g->n);
@@ -722,13 +762,18 @@ bool run_program(struct gen *g, bool step)
 	memset((void *)g->end, 0xf4, ORACLE_LEAVE);
 	if ((sig && run.pc - g->base >= g->n) || memcmp((void *)g->base, g->code, g->n))
 		return true; /* a return address or the code itself was overwritten */
-	struct insn in_fault;
+	struct insn in_fault = {0};
 	uint64_t off = run.pc - g->base;
 	if (sig && off < g->n && insn_decode(&in_fault, g->code + off, g->n - off, run.pc) > 0 &&
 	    in_fault.attr & (INSN_A_RET | INSN_A_INDIRECT))
 		return true; /* to an address that is none: processors differ in where they notice */
-	if (sig == SIGALRM)
-		return true; /* it has overwritten a return address, and never ends */
+	if (sig && in_fault.attr & INSN_A_MASKED && in_fault.nopnd > 1 && in_fault.opnd[1].kind == OPND_VSIB)
+		/* the CPU has done some of it, we have done nothing: both may be begun again */
+		parts &= ~(1ULL << (32 + in_fault.opnd[0].reg) | 1ULL << (32 + in_fault.opnd[2].reg));
+	if (sig && in_fault.attr & INSN_A_X87 && in_fault.mem_access & INSN_W)
+		parts &= ~DJ_REG_X87; /* the supervisor puts back what was popped */
+	if (sig == SIGALRM || sig == SIGTRAP)
+		return true; /* it has overwritten a return address, and never ends, or came upon a trap */
 	run_counts.faults += sig != 0;
 	memcpy(mem_cpu, mem_now, sizeof mem_cpu);
 
@@ -741,6 +786,8 @@ bool run_program(struct gen *g, bool step)
 	run_at(entry, &in, &it);
 	drain();
 	steps = run.steps;
+	if (steps > EMULATED_MAX)
+		return true; /* an overwritten return address again */
 	run_counts.steps += steps;
 	run_counts.imports += run.n_imports;
 	if (run.sig != sig)
