@@ -2,9 +2,9 @@
  * Translation of atomic instructions, with a LOCK prefix, and xchg with memory; and of those that
  * find a bit in a bit string, by a register, atomic or not.
  *
- * An atomic instruction is performed on memory first, in a form that leaves the old value in a register; that value is what was
- * consumed: it is compared with the shadow (and put into the imported line if it differs); then the
- * instruction is executed on the shadow for its flags and registers.
+ * An atomic instruction is performed on memory first, in a form that leaves the old value in a register;
+ * that value is what was consumed: it is compared with the shadow (and put into the imported line if
+ * it differs); then the instruction is executed on the shadow for its flags and registers.
  */
 #include "recorder/translate-priv.h"
 
