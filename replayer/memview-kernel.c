@@ -231,43 +231,46 @@ bool memview_knows_syscall(const uint64_t *gpr)
 	return false;
 }
 
-static uint64_t word(const uint8_t *p, unsigned size)
+/* The little-endian number of `size` bytes at `at`; false if it is not known. */
+static bool number(struct memview *mv, uint64_t at, unsigned size, uint64_t *v)
 {
-	uint64_t v = 0;
+	uint8_t bytes[8];
 
+	*v = 0;
+	if (memview_read(mv, at, bytes, size) != size)
+		return false;
 	for (unsigned i = size; i-- > 0;)
-		v = v << 8 | p[i];
-	return v;
+		*v = *v << 8 | bytes[i];
+	return true;
 }
 
 /* `count` of struct iovec at `at` were filled with `length` bytes. */
 static void stale_iovec(struct memview *mv, uint64_t at, uint64_t count, uint64_t length)
 {
-	uint8_t iov[16];
+	uint64_t base, n;
 
 	for (uint64_t i = 0; i < count && i < 1024 && length; i++) {
-		if (memview_read(mv, at + 16 * i, iov, sizeof(iov)) != sizeof(iov))
+		if (!number(mv, at + 16 * i, 8, &base) || !number(mv, at + 16 * i + 8, 8, &n))
 			return;
-		uint64_t n = word(iov + 8, 8);
 		if (n > length)
 			n = length;
-		memview_stale(mv, word(iov, 8), n);
+		memview_stale(mv, base, n);
 		length -= n;
 	}
 }
 
-/* struct msghdr: name, its length (at 8), iovec (16), how many (24), control data (32), their length (40), flags. */
+/* struct msghdr: name, its length (at 8), iovec (16), how many (24), control data (32), their length (40), flags.
+ * Between them is padding that nobody has written. */
 static void stale_msghdr(struct memview *mv, uint64_t at, uint64_t length)
 {
-	uint8_t msg[56];
+	uint64_t to, n;
 
-	if (memview_read(mv, at, msg, sizeof(msg)) == sizeof(msg)) {
-		stale_iovec(mv, word(msg + 16, 8), word(msg + 24, 8), length);
-		if (word(msg, 8))
-			memview_stale(mv, word(msg, 8), word(msg + 8, 4));
-		if (word(msg + 32, 8))
-			memview_stale(mv, word(msg + 32, 8), word(msg + 40, 8));
-	}
+	if (number(mv, at + 16, 8, &to) && number(mv, at + 24, 8, &n))
+		stale_iovec(mv, to, n, length);
+	if (number(mv, at, 8, &to) && to && number(mv, at + 8, 4, &n))
+		memview_stale(mv, to, n);
+	if (number(mv, at + 32, 8, &to) && to && number(mv, at + 40, 8, &n))
+		memview_stale(mv, to, n);
 	memview_stale(mv, at + 8, 4);
 	memview_stale(mv, at + 40, 12);
 }
@@ -299,7 +302,6 @@ static uint64_t prctl_size(uint64_t option)
 static void stale_by(struct memview *mv, const struct writes *w, const uint64_t *args, uint64_t result)
 {
 	uint64_t to = args[w->arg], other = args[w->other], size = w->size;
-	uint8_t length[4];
 
 	switch ((enum how)w->how) {
 	case FIXED:
@@ -314,9 +316,8 @@ static void stale_by(struct memview *mv, const struct writes *w, const uint64_t 
 		size = ((uint32_t)other + 63) / 64 * 8;
 		break;
 	case LENGTH:
-		if (memview_read(mv, other, length, 4) != 4)
+		if (!number(mv, other, 4, &size))
 			return;
-		size = word(length, 4);
 		memview_stale(mv, other, 4);
 		break;
 	case IOVEC:
