@@ -312,23 +312,13 @@ static void undo_store(struct tracee *t)
 	struct insn in;
 	uint8_t code[INSN_MAX];
 	size_t got = tracee_read(t->proc, t->regs.rip, code, sizeof code);
-	if (!got || insn_decode(&in, code, got, t->regs.rip) <= 0 || !(in.mem_access & INSN_W) ||
-	    (in.attr & INSN_A_BITSTRING))
+	if (!got || insn_decode(&in, code, got, t->regs.rip) <= 0 || !(in.mem_access & INSN_W))
 		return;
 	bool pops = in.id == INSN_FSTP || in.id == INSN_FISTP || in.id == INSN_FISTTP || in.id == INSN_FBSTP;
 	if (pops && t->sup->opt.predict == DJ_PREDICT_SHADOW)
 		undo_pop(t);
 	tracee_from_user(&t->regs, &regs);
-	uint64_t at = in.base == INSN_RIP ? in.target : (uint64_t)in.disp;
-	if (in.base < 16)
-		at += regs.gpr[in.base];
-	if (in.index < 16)
-		at += regs.gpr[in.index] * in.scale;
-	if (in.addr32)
-		at = (uint32_t)at;
-	if (in.seg)
-		at += *tcb(t, in.seg == 4 ? T_FSBASE : T_GSBASE);
-	sup_import(t, at, in.mem_size);
+	sup_import(t, insn_address(&in, regs.gpr, *tcb(t, T_FSBASE), *tcb(t, T_GSBASE)), in.mem_size);
 }
 
 void signals_stop(struct tracee *t, int sig)

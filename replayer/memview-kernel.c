@@ -395,13 +395,5 @@ void memview_effects(struct memview *mv, const struct dj_record *r)
 		memview_stale(mv, e->cpu.gpr[DJ_RAX] & ~63ULL, 64);
 	if (!in.has_mem || (!(in.mem_access & INSN_W) && !(in.attr & INSN_A_XSTATE)))
 		return;
-	uint64_t a = in.base == INSN_RIP ? in.target : (uint64_t)in.disp;
-	if (in.base < 16)
-		a += e->cpu.gpr[in.base];
-	if (in.index < 16)
-		a += e->cpu.gpr[in.index] * in.scale;
-	if (in.addr32)
-		a = (uint32_t)a;
-	a += in.seg == 4 ? e->cpu.segbase[1] : in.seg == 5 ? e->cpu.segbase[2] : 0;
-	memview_stale(mv, a, size);
+	memview_stale(mv, insn_address(&in, e->cpu.gpr, e->cpu.segbase[1], e->cpu.segbase[2]), size);
 }

@@ -101,6 +101,10 @@ int main(void)
 	__asm__ volatile("fld1; fistpll %0" : "=m"(page[4]));
 	protect();
 	__asm__ volatile("push %%rax; pop %0" : "=m"(page[5]) : "a"(55UL));
+	protect();
+	__asm__ volatile("btsq %1, %0" : "+m"(page[0]) : "r"(6 * 64 + 4L) : "memory");
+	protect();
+	__asm__ volatile("btcl %1, %0" : "+m"(page[8]) : "r"(-33) : "memory", "cc");
 	for (int k = 0; k < 8; k++)
 		printf("%lu ", (unsigned long)page[k]);
 	printf("\n");
