@@ -74,12 +74,12 @@ static bool arrange_removal(const char *dir)
 
 /* ---- files -------------------------------------------------------------------------------- */
 
-/* A name that stays below the directory it is put in. */
+/* A name that stays below the directory it is put in, and out of where gdb looks for scripts. */
 static bool harmless(const char *path)
 {
 	const char *last = strrchr(path, '/');
 
-	return path[0] == '/' && last[1] && !strstr(path, "/../") && strcmp(last, "/..") != 0 &&
+	return path[0] == '/' && strncmp(path + 1, REPLAY_SCRIPTS, strlen(REPLAY_SCRIPTS)) != 0 && last[1] && !strstr(path, "/../") && strcmp(last, "/..") != 0 &&
 	       strcmp(last, "/.") != 0;
 }
 
