@@ -8,7 +8,7 @@
 #include "fuzz/fuzz.h"
 #include "gdbstub/gdbstub.h"
 #include "gdbstub/session.h"
-#include "tests/fake-replay.h"
+#include "tests/lib/fake-replay.h"
 
 #include <fcntl.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  */
 #include "format/bytes.h"
 #include "format/chunk.h"
-#include "tests/trace-sample.h"
+#include "tests/lib/trace-sample.h"
 
 #include <stdio.h>
 #include <stdlib.h>

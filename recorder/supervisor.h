@@ -21,9 +21,9 @@
 #include "format/error.h"
 #include "format/record.h"
 #include "format/trace.h"
-#include "recorder/area.h"
+#include "translator/area.h"
 #include "recorder/record.h"
-#include "recorder/translate.h"
+#include "translator/translate.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -17,7 +17,7 @@
 
 #include "format/trace.h"
 #include "replayer/code.h"
-#include "replayer/emu.h"
+#include "emu/emu.h"
 #include "replayer/replay.h"
 
 struct memview;

@@ -1,4 +1,4 @@
-# Helpers for the setup column of tests/programs.tsv; sourced before it by tests/run-programs.
+# Helpers for the setup column of tests/programs/programs.tsv; sourced before it by tests/programs/run-programs.
 # Everything made here is the same every time and on every host.
 
 # text LINES: prose of a sort

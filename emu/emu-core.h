@@ -1,0 +1,77 @@
+/*
+ * Inside the emulator's core: blocks of bound instructions and what the run loop
+ * (emu.c), the block cache (emu-block.c) and the string handlers (emu-string.c) share.
+ *
+ * A block is a run of instructions that ends at a control transfer, before an instruction
+ * that cannot be executed or fetched, or at BLOCK_MAX. Blocks live in arenas and are
+ * freed all at once; forgetting code takes a block out of the tables and gives it the
+ * address BLOCK_DEAD, so that links other blocks have to it no longer match.
+ */
+#ifndef DEJA_EMU_EMU_CORE_H
+#define DEJA_EMU_EMU_CORE_H
+
+#include "emu/emu.h"
+
+#define BLOCK_MAX  64
+#define BLOCK_DEAD 0x8000dead8000deadULL /* not canonical: no program can be there */
+
+struct block {
+	uint64_t rip;
+	uint64_t end;		/* address after the last instruction */
+	struct block *link[2];	/* blocks that followed this one lately */
+	struct block *hash_next;
+	struct block *page_next;
+	uint16_t n;
+	uint16_t fences;	/* EMU_UOP_FENCE instructions in it */
+	uint8_t next_link;	/* the link to overwrite next */
+	bool branches;		/* the last instruction sets rip */
+	bool stops;		/* stop_within()'s answer ... */
+	uint32_t stops_asked;	/* ... in this generation */
+	struct uop *uops;
+};
+
+#define JUMP_CACHE_BITS 12
+#define PAGE_HASH_BITS	12
+
+struct emu_core {
+	const struct uop *cur;	/* the instruction being executed */
+	/* where the next instruction was last seen; block NULL if not known */
+	struct block *at;
+	unsigned at_index;
+
+	/* REP string instructions: how many iterations the handler may do, and its answers */
+	uint64_t rep_limit;
+	uint64_t rep_done;
+	bool rep_more;
+
+	enum emu_stop why; /* what emu_raise() brings */
+
+	struct block *jump_cache[1 << JUMP_CACHE_BITS];
+	struct block *pages[1 << PAGE_HASH_BITS];
+	struct block **hash;
+	size_t hash_size, nblocks; /* a power of two; how many live */
+	struct arena *arenas;
+	size_t arena_bytes, dead_bytes;
+};
+
+static inline struct emu_core *emu_core(struct emu *e)
+{
+	return e->blocks;
+}
+
+struct emu_core *emu_core_new(void);
+void emu_core_free(struct emu_core *c);
+
+/* The block that starts at `rip`, made if need be. NULL if not even one instruction can be
+ * executed there: *why and e->why then tell the reason. */
+struct block *emu_block_at(struct emu *e, uint64_t rip, enum emu_stop *why);
+/* Whether so much code, or dead code, has gathered that it is better to start afresh. */
+bool emu_blocks_full(const struct emu_core *c);
+/* Drop every block. Not while one is running. */
+void emu_blocks_flush(struct emu_core *c);
+void emu_blocks_forget(struct emu_core *c, uint64_t addr, uint64_t len);
+
+/* Bind a decoded instruction; false if no handler knows it. u->insn is set to `in`. */
+bool emu_bind(const struct insn *in, struct uop *u);
+
+#endif

@@ -1,0 +1,378 @@
+/*
+ * The emulator's run loop.
+ *
+ * Code runs in stretches: part of one block, from the current instruction to the block's
+ * end or to the wanted step, whichever comes first. Without hooks and stop_at a stretch is
+ * nothing but handlers called in a row (run_fast): rip, steps and fences are brought up to
+ * date when it ends, by what is known of the block. So it goes when hooks only want to know of
+ * accesses, and where stop_within() promises that stop_at() has nothing to say. Otherwise
+ * run_careful keeps them exact at every instruction. Both leave core->cur at the instruction being executed, so that
+ * emu_raise(), which jumps out of a handler to emu_run(), can settle the account.
+ */
+#include "emu/emu-core.h"
+#include "emu/emu-flags.h"
+
+#include "format/record.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define SHADOW_AGAIN ((size_t)65536) /* whole pages on any host */
+#define SHADOW_BYTES ((size_t)(1ULL << 32))
+#define SHADOW_SIZE  (SHADOW_BYTES + SHADOW_AGAIN)
+
+/* Map a shadow, all zeros: at `at`, in place of what is there, or anywhere if that is NULL. Its first
+ * SHADOW_AGAIN bytes also lie behind its end (a shared mapping, given a second address as mremap(2)
+ * says under old_size 0). MAP_FAILED with errno if it cannot be had; `at` is then still mapped. */
+static uint8_t *map_shadow(uint8_t *at)
+{
+	const int prot = PROT_READ | PROT_WRITE, fixed = MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED;
+	uint8_t *p = mmap(at, SHADOW_SIZE, prot,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at ? MAP_FIXED : 0), -1, 0);
+
+	if (p == MAP_FAILED)
+		return p;
+	if (mmap(p, SHADOW_AGAIN, prot, fixed, -1, 0) != MAP_FAILED &&
+	    mremap(p, 0, SHADOW_AGAIN, MREMAP_MAYMOVE | MREMAP_FIXED, p + SHADOW_BYTES) != MAP_FAILED)
+		return p;
+	if (!at)
+		munmap(p, SHADOW_SIZE);
+	return MAP_FAILED;
+}
+
+struct emu *emu_new(struct dj_error *err)
+{
+	struct emu *e = calloc(1, sizeof(*e));
+	struct emu_core *c = emu_core_new();
+
+	if (!e || !c) {
+		dj_fail(err, 1, "out of memory for an emulator");
+		free(e);
+		emu_core_free(c);
+		return NULL;
+	}
+	e->blocks = c;
+	e->shadow = map_shadow(NULL);
+	if (e->shadow == MAP_FAILED) {
+		dj_fail_errno(err, 1, "cannot reserve 4 GiB of address space for a shadow");
+		emu_core_free(c);
+		free(e);
+		return NULL;
+	}
+	e->kind = dj_cpu_host();
+	e->mirror_stores = true;
+	e->cpu.other_flags = 0x202;
+	e->cpu.mxcsr = 0x1f80;
+	e->cpu.fcw = 0x37f;
+	return e;
+}
+
+void emu_free(struct emu *e)
+{
+	if (!e)
+		return;
+	emu_core_free(e->blocks);
+	munmap(e->shadow, SHADOW_SIZE);
+	free(e);
+}
+
+void emu_reset_memory(struct emu *e)
+{
+	emu_blocks_flush(emu_core(e));
+	DJ_ASSERT(map_shadow(e->shadow) != MAP_FAILED, "a shadow cannot be mapped anew");
+}
+
+void emu_raise(struct emu *e, enum emu_stop why, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(e->why, sizeof(e->why), fmt, ap);
+	va_end(ap);
+	emu_core(e)->why = why;
+	longjmp(e->escape, 1);
+}
+
+void emu_store_hooked(struct emu *e, uint64_t addr, const uint8_t *bytes, unsigned size)
+{
+	if (e->hooks & EMU_HOOK_TRACK)
+		e->before_store(e->ctx, e, addr, size);
+	if (e->mirror_stores)
+		memcpy(e->shadow + (uint32_t)addr, bytes, size);
+	if (e->hooks & EMU_HOOK_TRACK)
+		e->after_store(e->ctx, e, addr, size, bytes);
+}
+
+static unsigned count_fences(const struct uop *from, const struct uop *to)
+{
+	unsigned n = 0;
+
+	for (; from < to; from++)
+		n += !!(from->flags & EMU_UOP_FENCE);
+	return n;
+}
+
+/* Put the account in order: uops [from, to) of `b` have been executed. */
+static void settle(struct emu *e, const struct block *b, unsigned from, unsigned to)
+{
+	struct emu_core *c = emu_core(e);
+
+	e->steps += to - from;
+	if (b->fences) {
+		unsigned last = to;
+		e->fences += from == 0 && to == b->n
+				     ? b->fences
+				     : count_fences(b->uops + from, b->uops + to);
+		while (last > from && !(b->uops[last - 1].flags & EMU_UOP_FENCE))
+			last--;
+		if (last > from)
+			e->fence_steps = e->steps - (to - last);
+	}
+	if (to < b->n)
+		e->cpu.rip = b->uops[to].insn->addr;
+	else if (!b->branches)
+		e->cpu.rip = b->end;
+	c->at = to < b->n ? (struct block *)b : NULL;
+	c->at_index = to;
+}
+
+static inline void run_fast(struct emu *e, struct emu_core *c, const struct uop *u,
+			    const struct uop *end)
+{
+	do {
+		c->cur = u;
+		u->fn(e, u);
+	} while (++u != end);
+}
+
+/* As run_fast, with everything exact at each instruction. Returns true to stop, with *why. */
+static bool run_careful(struct emu *e, struct emu_core *c, struct block *b, unsigned from,
+			unsigned to, bool ask, enum emu_stop *why)
+{
+	for (unsigned i = from; i < to; i++) {
+		const struct uop *u = &b->uops[i];
+
+		e->cpu.rip = u->insn->addr;
+		c->at = b;
+		c->at_index = i;
+		if (ask && !e->in_rep && e->stop_at(e->ctx, e)) {
+			*why = EMU_STOP_BREAK;
+			return true;
+		}
+		e->ordinal = 0;
+		c->cur = u;
+		u->fn(e, u);
+		e->steps++;
+		if (u->flags & EMU_UOP_FENCE) {
+			e->fences++;
+			e->fence_steps = e->steps;
+		}
+		e->in_rep = false;
+		e->rep_iter = 0;
+		if (!(u->flags & EMU_UOP_BRANCH))
+			e->cpu.rip = u->next;
+		c->at_index = i + 1;
+		if (i + 1 == b->n)
+			c->at = NULL;
+		if (e->stop_requested) {
+			e->stop_requested = false;
+			*why = EMU_STOP_REQUEST;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Find the instruction at rip: the block and the index in it. */
+static struct block *locate(struct emu *e, unsigned *index, enum emu_stop *why)
+{
+	struct emu_core *c = emu_core(e);
+	uint64_t rip = e->cpu.rip;
+
+	if (c->at && c->at_index < c->at->n && c->at->uops[c->at_index].insn->addr == rip) {
+		*index = c->at_index;
+		return c->at;
+	}
+	*index = 0;
+	if (emu_blocks_full(c))
+		emu_blocks_flush(c);
+	return emu_block_at(e, rip, why);
+}
+
+/* The block after `b`, which has been executed to its end. */
+static inline struct block *follow(struct emu *e, struct emu_core *c, struct block *b,
+				   enum emu_stop *why)
+{
+	uint64_t rip = e->cpu.rip;
+
+	if (b->link[0] && b->link[0]->rip == rip)
+		return b->link[0];
+	if (b->link[1] && b->link[1]->rip == rip)
+		return b->link[1];
+	if (emu_blocks_full(c)) {
+		emu_blocks_flush(c);
+		return emu_block_at(e, rip, why);
+	}
+	struct block *n = emu_block_at(e, rip, why);
+	if (n) {
+		b->link[b->next_link] = n;
+		b->next_link ^= 1;
+	}
+	return n;
+}
+
+/* After emu_raise(): the instructions before core->cur are done, it is not. */
+static enum emu_stop raised(struct emu *e, struct block *b, unsigned from, bool careful)
+{
+	struct emu_core *c = emu_core(e);
+	unsigned i = (unsigned)(c->cur - b->uops);
+
+	if (careful)
+		e->cpu.rip = c->cur->insn->addr;
+	else
+		settle(e, b, from, i);
+	return c->why;
+}
+
+/* Whether stop_at() need be asked in this block. */
+static bool stops_in(struct emu *e, struct block *b)
+{
+	if (!e->stop_at)
+		return false;
+	if (!e->stop_within)
+		return true;
+	if (b->stops_asked != e->stop_generation) {
+		b->stops_asked = e->stop_generation;
+		b->stops = e->stop_within(e->ctx, b->rip, b->end);
+	}
+	return b->stops;
+}
+
+enum emu_stop emu_run(struct emu *e, uint64_t until)
+{
+	struct emu_core *c = emu_core(e);
+	enum emu_stop why = EMU_STOP_STEPS;
+	/* what emu_raise() needs to find unharmed */
+	struct block *volatile cur_block = NULL;
+	volatile unsigned cur_from = 0;
+	volatile bool cur_careful = false;
+	unsigned i;
+
+	if (e->steps >= until)
+		return EMU_STOP_STEPS;
+	c->rep_limit = UINT64_MAX;
+	if (setjmp(e->escape))
+		return raised(e, cur_block, cur_from, cur_careful);
+
+	struct block *b = locate(e, &i, &why);
+	while (b) {
+		uint64_t left = until - e->steps;
+		unsigned to = b->n - i <= left ? b->n : i + (unsigned)left;
+
+		cur_block = b;
+		cur_from = i;
+		bool ask = stops_in(e, b);
+		if (ask || (e->hooks & EMU_HOOK_IMPORT) || (e->hooks && e->exact)) {
+			cur_careful = true;
+			if (run_careful(e, c, b, i, to, ask, &why))
+				return why;
+		} else {
+			cur_careful = false;
+			run_fast(e, c, b->uops + i, b->uops + to);
+			settle(e, b, i, to);
+			e->in_rep = false;
+			e->rep_iter = 0;
+			if (e->stop_requested) {
+				e->stop_requested = false;
+				return EMU_STOP_REQUEST;
+			}
+		}
+		if (e->steps >= until)
+			return EMU_STOP_STEPS;
+		b = follow(e, c, b, &why);
+		i = 0;
+	}
+	return why;
+}
+
+/* Execute the instruction at rip, at most `limit` iterations if it is a REP instruction.
+ * stop_at() is not asked: a single step is meant. */
+static enum emu_stop run_one(struct emu *e, uint64_t limit)
+{
+	struct emu_core *c = emu_core(e);
+	enum emu_stop why = EMU_STOP_STEPS;
+	struct block *volatile cur_block = NULL;
+	unsigned i;
+
+	c->rep_limit = UINT64_MAX;
+	if (setjmp(e->escape)) {
+		c->rep_limit = UINT64_MAX;
+		return raised(e, cur_block, 0, true);
+	}
+	struct block *b = locate(e, &i, &why);
+	if (!b)
+		return why;
+	if (!(b->uops[i].flags & EMU_UOP_REP)) {
+		cur_block = b;
+		return run_careful(e, c, b, i, i + 1, false, &why) ? why : EMU_STOP_STEPS;
+	}
+
+	const struct uop *u = &b->uops[i];
+	cur_block = b;
+	e->ordinal = 0;
+	c->cur = u;
+	c->rep_limit = limit;
+	u->fn(e, u);
+	c->rep_limit = UINT64_MAX;
+	c->at = b;
+	c->at_index = i;
+	if (c->rep_more) {
+		e->in_rep = true;
+		e->rep_iter += c->rep_done;
+	} else {
+		e->steps++;
+		e->in_rep = false;
+		e->rep_iter = 0;
+		e->cpu.rip = u->next;
+		c->at_index = i + 1;
+	}
+	if (e->stop_requested) {
+		e->stop_requested = false;
+		return EMU_STOP_REQUEST;
+	}
+	return EMU_STOP_STEPS;
+}
+
+enum emu_stop emu_step(struct emu *e)
+{
+	return run_one(e, 1);
+}
+
+enum emu_stop emu_run_rep(struct emu *e, uint64_t count)
+{
+	struct emu_core *c = emu_core(e);
+	enum emu_stop why = EMU_STOP_STEPS;
+	unsigned i;
+
+	struct block *b = locate(e, &i, &why);
+	if (!b)
+		return why;
+	const struct uop *u = &b->uops[i];
+	if (!(u->flags & EMU_UOP_REP)) {
+		snprintf(e->why, sizeof(e->why), "not at a REP instruction");
+		return EMU_STOP_UNKNOWN;
+	}
+	c->at = b;
+	c->at_index = i;
+	uint64_t now = u->addr32 ? (uint32_t)e->cpu.gpr[DJ_RCX] : e->cpu.gpr[DJ_RCX];
+	if (count > now) {
+		snprintf(e->why, sizeof(e->why), "the REP count is already below the wanted one");
+		return EMU_STOP_UNKNOWN;
+	}
+	if (count == now && count != 0)
+		return EMU_STOP_STEPS;
+	return run_one(e, now - count + (now == 0));
+}

@@ -1,0 +1,285 @@
+/*
+ * The emulator of one thread: registers, a shadow of memory, and the means to run.
+ *
+ * It knows nothing of trace files. Whoever drives it (replayer/thread.c) gives it code (the
+ * fetch callback), tells it how far to run, and applies records at the positions where they
+ * belong. Loads and stores touch the shadow only, exactly as the recorded program's
+ * instrumentation did: each byte at its address mod 2^32, which an access reaches by going straight on
+ * past the shadow's end, where its beginning is mapped once more. No address is ever "unmapped" here.
+ *
+ * An instruction is bound once to a handler (emu_bind_* find one from the decoded
+ * instruction) and kept in a block; running is calling handlers in a row. A handler
+ * performs the whole instruction except for rip and the step count, which the block
+ * loop owns; only control transfers set cpu.rip.
+ */
+#ifndef DEJA_EMU_EMU_H
+#define DEJA_EMU_EMU_H
+
+#include "format/cpu.h"
+#include "format/error.h"
+#include "format/regs.h"
+#include "insn/insn.h"
+
+#include <endian.h>
+#include <setjmp.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+/* A vector register: four 64-bit words, host-endian each. Element access goes through
+ * the macros, so that a big-endian host sees the same elements. */
+union emu_vec {
+	uint64_t q[4];
+	uint32_t d[8];
+	uint16_t w[16];
+	uint8_t b[32];
+};
+#if __BYTE_ORDER == __BIG_ENDIAN
+#define VQ(v, i) ((v)->q[i])
+#define VD(v, i) ((v)->d[(i) ^ 1])
+#define VW(v, i) ((v)->w[(i) ^ 3])
+#define VB(v, i) ((v)->b[(i) ^ 7])
+#else
+#define VQ(v, i) ((v)->q[i])
+#define VD(v, i) ((v)->d[i])
+#define VW(v, i) ((v)->w[i])
+#define VB(v, i) ((v)->b[i])
+#endif
+
+#define EMU_ZERO_REG 16 /* gpr[16] is always 0: "no base", "no index" */
+
+/* Lazy flags. What the last flag-setting instruction left behind, from which the six
+ * arithmetic flags are computed when someone asks. Owned by emu/emu-flags.h. */
+struct emu_lazy {
+	uint32_t op;
+	uint64_t a, b, r;
+};
+
+struct emu_cpu {
+	uint64_t gpr[17];
+	uint64_t rip;
+	struct emu_lazy lazy; /* arithmetic flags: use emu_get_flags()/emu_set_flags() */
+	uint64_t other_flags; /* the rest of rflags, DF included (bit 1 and IF set) */
+	uint64_t segbase[3];  /* [0] is 0, [1] fs base, [2] gs base */
+	uint16_t sel[6];      /* es cs ss ds fs gs */
+	union emu_vec v[16];
+	uint32_t mxcsr;
+	/* x87, by PHYSICAL register; top is bits 11..13 of fsw, kept apart */
+	uint64_t x87_mant[8];
+	uint16_t x87_exp[8];
+	uint8_t x87_top, x87_ftw; /* ftw: abridged, bit r = physical register r in use */
+	uint16_t fcw, fsw;	  /* fsw without top */
+	uint16_t fop;
+	uint64_t fip, fdp;
+};
+
+struct emu;
+struct uop;
+typedef void emu_fn(struct emu *e, const struct uop *u);
+
+/* One bound instruction. */
+struct uop {
+	emu_fn *fn;
+	uint64_t next;	  /* address of the instruction after this one */
+	int64_t imm;	  /* immediate, or absolute branch target */
+	int64_t disp;	  /* displacement; rip-relative addresses are folded into it */
+	uint8_t base, index, shift, seg; /* EMU_ZERO_REG if none; seg indexes cpu.segbase */
+	bool addr32;
+	uint8_t a, b, c, d; /* register numbers or small constants, as the binder likes */
+	uint8_t size;	    /* operand size in bytes */
+	uint8_t cond;	    /* condition code 0..15 */
+	uint16_t flags;	    /* EMU_UOP_... */
+	const struct insn *insn;
+};
+enum {
+	EMU_UOP_BRANCH = 1,  /* sets cpu.rip itself; ends a block */
+	EMU_UOP_REP = 2,     /* string instruction with a REP prefix */
+	EMU_UOP_FENCE = 4,   /* an ordered event in the `fence` model: locked or fence */
+};
+
+/* Why emu_run() came back. */
+enum emu_stop {
+	EMU_STOP_STEPS = 0,   /* reached the wanted position */
+	EMU_STOP_UNKNOWN,     /* the next instruction cannot be decoded or is not emulated */
+	EMU_STOP_FETCH,	      /* no code is known at rip */
+	EMU_STOP_FAULT,	      /* the next instruction would fault (divide error...) */
+	EMU_STOP_REQUEST,     /* a hook asked to stop (emu_request_stop) */
+	EMU_STOP_BREAK,	      /* stop_at() said yes at cpu.rip, instruction not executed */
+};
+
+enum {
+	EMU_HOOK_IMPORT = 1, /* this step has imports: call before_load before each load */
+	EMU_HOOK_TRACK = 2,  /* call after_load / before_store / after_store for each access */
+};
+
+struct emu {
+	struct emu_cpu cpu;
+	enum dj_cpu_kind kind; /* whose processor to be; the host's until set, before any code runs */
+	uint8_t *shadow;      /* 2^32 bytes, sparse, then the first 64 KiB again */
+	unsigned hooks;	      /* EMU_HOOK_... */
+	bool exact;	      /* hooks want exact rip and steps, and to stop at once */
+	bool mirror_stores;   /* false with --predict=last|none: stores leave the shadow alone */
+	uint64_t steps;	      /* instructions executed */
+	uint64_t fences;      /* EMU_UOP_FENCE instructions executed */
+	uint64_t fence_steps; /* steps just after the last of them */
+	uint8_t ordinal;      /* number of the next load within the instruction */
+	bool in_rep;	      /* stopped between iterations of the REP instruction at rip */
+	uint64_t rep_iter;    /* iterations done of the REP instruction at rip, while in_rep */
+	bool stop_requested;
+	char why[160];	      /* detail for UNKNOWN, FETCH, FAULT */
+	jmp_buf escape;
+
+	/* Callbacks of the driver; `ctx` is theirs. */
+	void *ctx;
+	/* Copy up to `len` code bytes at `addr` into buf; returns how many are known. */
+	size_t (*fetch)(void *ctx, uint64_t addr, uint8_t *buf, size_t len);
+	void (*before_load)(void *ctx, struct emu *e, uint64_t addr, unsigned size);
+	void (*after_load)(void *ctx, struct emu *e, uint64_t addr, unsigned size);
+	/* `bytes`: what is (to be) stored, little-endian */
+	void (*before_store)(void *ctx, struct emu *e, uint64_t addr, unsigned size);
+	void (*after_store)(void *ctx, struct emu *e, uint64_t addr, unsigned size,
+			    const uint8_t *bytes);
+	/* If not NULL: asked before each instruction (block cache still used); true stops. */
+	bool (*stop_at)(void *ctx, struct emu *e);
+	/* If not NULL: whether stop_at() might say yes for an instruction that begins in
+	 * [lo, hi). Kept per block until stop_generation changes. */
+	bool (*stop_within)(void *ctx, uint64_t lo, uint64_t hi);
+	uint32_t stop_generation; /* never 0 when stop_within is set */
+
+	void *blocks; /* block cache, owned by emu/emu.c */
+};
+
+/* Make an emulator with an all-zero shadow. NULL if memory cannot be had. */
+struct emu *emu_new(struct dj_error *err);
+void emu_free(struct emu *e);
+/* Zero the shadow and forget all code (exec). */
+void emu_reset_memory(struct emu *e);
+/* Forget bound code in [addr, addr+len): its bytes changed. */
+void emu_forget_code(struct emu *e, uint64_t addr, uint64_t len);
+
+void emu_get_regs(struct emu *e, struct dj_regs *r);
+/* Set the parts named in mask (DJ_REG_...). */
+void emu_set_regs(struct emu *e, const struct dj_regs *r, uint64_t mask);
+
+/* Run until e->steps == until (exactly; a REP instruction counts when complete), or another
+ * reason. Never executes an instruction partly, except as emu_run_rep() does. */
+enum emu_stop emu_run(struct emu *e, uint64_t until);
+/* Execute one instruction, or ONE ITERATION if it is a REP string instruction (the last
+ * iteration completes the instruction and counts the step). */
+enum emu_stop emu_step(struct emu *e);
+/* Execute iterations of the REP instruction at rip until its count register equals
+ * `count` (completing it if that ends it). */
+enum emu_stop emu_run_rep(struct emu *e, uint64_t count);
+
+/* Decode the instruction at rip; false if not known. */
+bool emu_peek(struct emu *e, struct insn *out);
+
+/* From a handler: leave the block before the current instruction took effect. */
+_Noreturn void emu_raise(struct emu *e, enum emu_stop why, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Family binders: return the handler for a decoded instruction and fill in u->a.. as that
+ * handler wants, or NULL if it is not theirs. Everything of struct uop that does not
+ * depend on the handler (next, imm, disp, base, index, shift, seg, addr32, size =
+ * first operand's size, cond, insn) is filled in before; a..d are preset with the
+ * register numbers of operands 0..3 (0 where the operand is not a register). Where processors
+ * differ in->cpu says which handler it is to be. */
+emu_fn *emu_bind_int(const struct insn *in, struct uop *u);    /* emu-int*.c */
+emu_fn *emu_bind_string(const struct insn *in, struct uop *u); /* emu-string.c */
+emu_fn *emu_bind_vec(const struct insn *in, struct uop *u);    /* emu-vec*.c: moves, integer, crypto */
+emu_fn *emu_bind_fp(const struct insn *in, struct uop *u);     /* emu-fp*.c: SSE/AVX/FMA/F16C floating point */
+emu_fn *emu_bind_x87(const struct insn *in, struct uop *u);    /* emu-x87.c: x87 and MMX state */
+
+/* ---- what handlers use ---------------------------------------------------------- */
+
+static inline uint64_t emu_ea(const struct emu *e, const struct uop *u)
+{
+	uint64_t a = e->cpu.gpr[u->base] + (e->cpu.gpr[u->index] << u->shift) + (uint64_t)u->disp;
+	if (__builtin_expect(u->addr32, 0))
+		a = (uint32_t)a;
+	return a + e->cpu.segbase[u->seg];
+}
+
+/* One architectural load of `size` bytes (little-endian bytes in memory). An instruction that
+ * loads a 32-byte operand makes ONE call with 32. */
+static inline const uint8_t *emu_load_ptr(struct emu *e, uint64_t addr, unsigned size)
+{
+	const uint8_t *p = e->shadow + (uint32_t)addr;
+	if (__builtin_expect(e->hooks != 0, 0)) {
+		if (e->hooks & EMU_HOOK_IMPORT)
+			e->before_load(e->ctx, e, addr, size);
+		e->ordinal++;
+		if (e->hooks & EMU_HOOK_TRACK)
+			e->after_load(e->ctx, e, addr, size);
+	}
+	return p;
+}
+
+static inline uint8_t emu_load8(struct emu *e, uint64_t addr)
+{
+	return *emu_load_ptr(e, addr, 1);
+}
+static inline uint16_t emu_load16(struct emu *e, uint64_t addr)
+{
+	uint16_t x;
+	memcpy(&x, emu_load_ptr(e, addr, 2), 2);
+	return le16toh(x);
+}
+static inline uint32_t emu_load32(struct emu *e, uint64_t addr)
+{
+	uint32_t x;
+	memcpy(&x, emu_load_ptr(e, addr, 4), 4);
+	return le32toh(x);
+}
+static inline uint64_t emu_load64(struct emu *e, uint64_t addr)
+{
+	uint64_t x;
+	memcpy(&x, emu_load_ptr(e, addr, 8), 8);
+	return le64toh(x);
+}
+
+void emu_store_hooked(struct emu *e, uint64_t addr, const uint8_t *bytes, unsigned size);
+
+/* One architectural store; `bytes` in memory order. */
+static inline void emu_store(struct emu *e, uint64_t addr, const void *bytes, unsigned size)
+{
+	if (__builtin_expect((e->hooks & EMU_HOOK_TRACK) || !e->mirror_stores, 0))
+		emu_store_hooked(e, addr, bytes, size);
+	else
+		memcpy(e->shadow + (uint32_t)addr, bytes, size);
+}
+static inline void emu_store8(struct emu *e, uint64_t addr, uint8_t x)
+{
+	emu_store(e, addr, &x, 1);
+}
+static inline void emu_store16(struct emu *e, uint64_t addr, uint16_t x)
+{
+	x = htole16(x);
+	emu_store(e, addr, &x, 2);
+}
+static inline void emu_store32(struct emu *e, uint64_t addr, uint32_t x)
+{
+	x = htole32(x);
+	emu_store(e, addr, &x, 4);
+}
+static inline void emu_store64(struct emu *e, uint64_t addr, uint64_t x)
+{
+	x = htole64(x);
+	emu_store(e, addr, &x, 8);
+}
+/* 16- and 32-byte operands; `n` is 16 or 32. Bytes of *v beyond n are left alone. */
+static inline void emu_load_vec(struct emu *e, uint64_t addr, union emu_vec *v, unsigned n)
+{
+	memcpy(v, emu_load_ptr(e, addr, n), n);
+	for (unsigned i = 0; i < n / 8; i++)
+		v->q[i] = le64toh(v->q[i]);
+}
+static inline void emu_store_vec(struct emu *e, uint64_t addr, const union emu_vec *v, unsigned n)
+{
+	uint64_t q[4];
+	for (unsigned i = 0; i < n / 8; i++)
+		q[i] = htole64(v->q[i]);
+	emu_store(e, addr, q, n);
+}
+
+#endif

@@ -1,0 +1,295 @@
+/*
+ * The programs that tests/cli/errors.sh records: one mode each, named by the first argument. Built
+ * once with the C library, and once with -DTINY -nostdlib -static for a trace of a few kilobytes.
+ */
+#ifdef TINY
+
+static long call(long nr, long a, long b, long c)
+{
+	long result;
+
+	__asm__ volatile("syscall"
+			 : "=a"(result)
+			 : "0"(nr), "D"(a), "S"(b), "d"(c)
+			 : "rcx", "r11", "memory");
+	return result;
+}
+
+void _start(void)
+{
+	static unsigned char table[4096];
+	unsigned sum = 1;
+
+	for (unsigned i = 0; i < 40000; i++) {
+		sum = sum * 69069 + i;
+		table[sum >> 20] += (unsigned char)sum;
+		if (i % 4000 == 0)
+			call(1, 1, (long)"tick\n", 5);
+	}
+	call(231, table[5] & 1 ? 3 : 3, 0, 0);
+}
+
+#else
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+static volatile int zero;
+
+static unsigned work(unsigned n)
+{
+	static unsigned table[4096];
+	unsigned sum = 1;
+
+	for (unsigned i = 0; i < n; i++) {
+		sum = sum * 69069 + i;
+		table[sum >> 20] += sum;
+	}
+	return table[7] ? sum : 0;
+}
+
+static void say(const char *text)
+{
+	if (write(1, text, strlen(text)) < 0)
+		exit(9);
+}
+
+static int waited(pid_t pid)
+{
+	int status = -1;
+
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		return -1;
+	return status;
+}
+
+/* A child computes, allocates, uses its own thread-local errno, signals and a grandchild. */
+static void child_work(void)
+{
+	char *p = malloc(100000);
+	int status;
+
+	memset(p, 'x', 100000);
+	errno = 0;
+	close(-1);
+	status = errno == EBADF && p[99999] == 'x' && work(3000000);
+	pid_t pid = fork();
+	if (pid == 0)
+		_exit(21);
+	_exit(status && waited(pid) == 21 << 8 ? 20 : 1);
+}
+
+static int do_fork(void)
+{
+	pid_t pid = fork();
+
+	if (pid == 0)
+		child_work();
+	printf("fork %d\n", waited(pid));
+	for (int i = 0; i < 20; i++) {
+		pid = fork();
+		if (pid == 0)
+			_exit(i);
+		printf("%d ", waited(pid));
+	}
+	puts("");
+	return 0;
+}
+
+static int do_vfork(void)
+{
+	pid_t pid = vfork();
+
+	if (pid == 0) {
+		execl("/bin/echo", "echo", "from a vfork child", (char *)NULL);
+		_exit(127);
+	}
+	printf("vfork %d\n", waited(pid));
+	pid = vfork();
+	if (pid == 0)
+		_exit(5);
+	printf("vfork %d\n", waited(pid));
+	return 0;
+}
+
+static int do_spawn(void)
+{
+	char *argv[] = { "sh", "-c", "echo spawned; exit 6", NULL };
+	pid_t pid;
+	int r = posix_spawn(&pid, "/bin/sh", NULL, NULL, argv, environ);
+
+	printf("spawn %d %d\n", r, waited(pid));
+	r = posix_spawn(&pid, "/no/such/file", NULL, NULL, argv, environ);
+	printf("spawn of nothing: %s\n", strerror(r));
+	printf("system %d\n", system("exit 7"));
+	FILE *f = popen("echo piped | tr a-z A-Z", "r");
+	char line[80] = "";
+	if (!f || !fgets(line, sizeof line, f))
+		return 1;
+	printf("popen %s", line);
+	return pclose(f);
+}
+
+static int do_exec(const char *self)
+{
+	say("before exec\n");
+	execl(self, self, "after", (char *)NULL);
+	return 1;
+}
+
+static int fds[2];
+static void *in_thread(void *arg)
+{
+	return arg;
+}
+
+static int do_thread(void)
+{
+	pthread_t t;
+
+	say("before the thread\n");
+	work(200000);
+	if (pthread_create(&t, NULL, in_thread, fds))
+		return 1;
+	pthread_join(t, NULL);
+	say("after the thread\n");
+	return 0;
+}
+
+static void on_term(int sig)
+{
+	say(sig == SIGTERM ? "terminated\n" : "interrupted\n");
+	_exit(40 + sig);
+}
+
+static int do_loop(int catching)
+{
+	if (catching) {
+		signal(SIGTERM, on_term);
+		signal(SIGINT, on_term);
+	}
+	say("ready\n");
+	for (;;)
+		work(100000);
+}
+
+static int do_sleep(int catching)
+{
+	if (catching) {
+		signal(SIGTERM, on_term);
+		signal(SIGINT, on_term);
+	}
+	say("ready\n");
+	for (;;)
+		pause();
+}
+
+/* Every load of memory that others change: much trace in little time. */
+static int do_fill(void)
+{
+	static volatile unsigned char buffer[1 << 20];
+	unsigned sum = 0;
+	int fd = open("/dev/urandom", O_RDONLY);
+
+	for (int i = 0; i < 40; i++) {
+		if (fd < 0 || read(fd, (void *)buffer, sizeof buffer) <= 0)
+			return 1;
+		for (unsigned k = 0; k < sizeof buffer; k += 64)
+			sum += buffer[k];
+	}
+	puts(sum ? "filled" : "empty");
+	return 0;
+}
+
+/* Run a command that may not use ptrace. */
+static int do_noptrace(char **argv)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ptrace, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog filter = { .len = sizeof code / sizeof code[0], .filter = code };
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0))
+		return 77;
+	execv(argv[0], argv);
+	return 77;
+}
+
+int main(int argc, char **argv)
+{
+	const char *mode = argc > 1 ? argv[1] : "";
+#define IS(name) (!strcmp(mode, name))
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (IS("exit"))
+		return 42;
+	if (IS("fork"))
+		return do_fork();
+	if (IS("vfork"))
+		return do_vfork();
+	if (IS("spawn"))
+		return do_spawn();
+	if (IS("exec"))
+		return do_exec(argv[0]);
+	if (IS("after"))
+		return puts("after exec") < 0 ? 1 : 8;
+	if (IS("thread"))
+		return do_thread();
+	if (IS("loop") || IS("catching-loop"))
+		return do_loop(*mode == 'c');
+	if (IS("sleep") || IS("catching-sleep"))
+		return do_sleep(*mode == 'c');
+	if (IS("fill"))
+		return do_fill();
+	if (IS("noptrace"))
+		return do_noptrace(argv + 2);
+	if (IS("segv"))
+		return *(volatile int *)(intptr_t)(8 + zero);
+	if (IS("fpe"))
+		return work(9000) / zero;
+	if (IS("ill"))
+		__builtin_trap();
+	if (IS("abort"))
+		abort();
+	if (IS("trap"))
+		__asm__ volatile("int3");
+	if (IS("stack")) {
+		volatile char deep[1 << 20];
+
+		deep[0] = (char)zero;
+		return main(argc, argv) + deep[0];
+	}
+	if (IS("kill"))
+		raise(SIGKILL);
+	if (IS("usr1"))
+		raise(SIGUSR1);
+	if (IS("closed"))
+		return fcntl(0, F_GETFD) == -1 && fcntl(1, F_GETFD) == -1 ? 30 : 31;
+	if (IS("fds")) {
+		for (int fd = 0; fd < 60; fd++)
+			if (fcntl(fd, F_GETFD) != -1)
+				printf("%d ", fd);
+		puts("");
+		return 0;
+	}
+	return 1;
+}
+#endif

@@ -1,0 +1,345 @@
+#!/bin/bash
+# What a user meets when things go wrong: bad traces, programs that cannot be recorded, programs
+# that are killed or that start others, full disks, closed streams.
+#
+# usage: tests/cli/errors.sh [PATTERN]     (DEJA names the program under test; PATTERN a part)
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+deja=${DEJA:-./deja}
+pattern=${1:-}
+deja=$(cd "$(dirname "$deja")" && pwd)/$(basename "$deja")
+[ -x "$deja" ] || { echo "$deja is not built"; exit 77; }
+cc=${CC:-gcc}
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/deja-errors.XXXXXX")
+mounted=
+trap '[ -z "$mounted" ] || umount "$mounted"; rm -rf "$work"' EXIT
+cd "$work" || exit 99
+$cc -O1 "$here/errors.c" -o victim -pthread || exit 99
+$cc -O1 -DTINY -nostdlib -static -fno-stack-protector "$here/errors.c" -o tiny || exit 99
+export DEJA_TRACE_DIR=$work/traces
+ulimit -c 0
+
+failures=0
+fail() {
+	failures=$((failures + 1))
+	echo "FAIL: $*"
+}
+
+# get COMMAND...: run it; status, out and err are what came of it
+get() {
+	timeout --foreground -k 2 60 "$@" >out 2>err
+	status=$?
+}
+
+# one_line WHAT: err is one line of deja's
+one_line() {
+	[ "$(wc -l <err)" -eq 1 ] && grep -q '^deja: ' err && return
+	fail "$1: not one line of diagnosis: $(head -c 600 err)"
+}
+
+# want WHAT STATUS: the status of the last command
+want() {
+	[ "$status" = "$2" ] && return
+	fail "$1: exit status $status, not $2: $(head -c 600 err)"
+}
+
+# says WHAT PATTERN FILE
+says() {
+	grep -Eq -- "$2" "$3" || fail "$1: no '$2' in: $(head -c 600 "$3")"
+}
+
+# replays WHAT TRACE: the history in it is good, if perhaps short
+replays() {
+	get "$deja" verify "$2"
+	[ "$status" = 0 ] || fail "$1: the trace does not replay (status $status): $(head -c 600 err)"
+}
+
+# same WHAT ARGS...: victim does the same natively and recorded
+same() {
+	local what=$1 native
+	shift
+	get "$@"
+	native=$status
+	cp out native.out
+	cp err native.err
+	get "$deja" record -o t.deja -- "$@"
+	[ "$status" = "$native" ] || fail "$what: exit status $status, natively $native: $(cat err)"
+	cmp -s out native.out || fail "$what: output differs: $(head -c 300 out)"
+	cmp -s err native.err || fail "$what: standard error differs: $(head -c 300 err)"
+	replays "$what" t.deja
+}
+
+wait_for() { # TEXT in FILE
+	for _ in $(seq 300); do
+		grep -q "$1" "$2" 2>/dev/null && return 0
+		sleep 0.1
+	done
+	fail "no '$1' in $2 after 30 s"
+	return 1
+}
+
+# ---- traces ------------------------------------------------------------------------------
+
+part_bad_files() {
+	: >empty
+	head -c 100000 /dev/urandom >noise
+	get "$deja" record -o good ./tiny
+	want "recording tiny" 3
+	{ head -c 8 good; printf '\2'; tail -c +10 good; } >newer
+	for file in empty / "$deja" noise newer; do
+		for command in "info" "dump" "ps" "verify" "serve --stdio" "replay"; do
+			get "$deja" $command "$file" </dev/null
+			want "$command $file" 2
+			one_line "$command $file"
+		done
+	done
+	says "a newer version" 'version' err
+	get "$deja" verify no-such-trace
+	want "a missing trace" 1
+	one_line "a missing trace"
+}
+
+# A damaged trace: one line and status 2, or a history that replays and is said to be shorter.
+damaged() {
+	for command in verify info dump; do
+		get "$deja" "$command" "$2"
+		case $status in
+		0 | 2) one_line "$command: $1" ;;
+		*) fail "$command: $1: exit status $status: $(head -c 300 err)" ;;
+		esac
+	done
+}
+
+part_damage() {
+	get "$deja" record -o good --digest-interval 1000 ./tiny
+	local size at byte
+	size=$(stat -c %s good)
+	for at in 1 7 8 15 16 40 100 $(seq 200 $((size / 15)) $((size - 1))) $((size - 1)); do
+		head -c "$at" good >cut
+		damaged "cut after $at of $size bytes" cut
+	done
+	RANDOM=5
+	for at in $(seq 0 7 63) $(seq 64 $((size / 40)) $((size - 1))) $((size - 1)); do
+		at=$((at < 64 ? at : at + RANDOM % 50))
+		[ "$at" -lt "$size" ] || continue
+		byte=$(dd if=good bs=1 skip="$at" count=1 status=none | od -An -tu1)
+		cp good flipped
+		printf "\\$(printf %o $((byte ^ (1 << RANDOM % 8))))" |
+			dd of=flipped bs=1 seek="$at" conv=notrunc status=none
+		damaged "a bit flipped in byte $at of $size" flipped
+	done
+}
+
+# ---- what is recorded ----------------------------------------------------------------------
+
+part_not_started() {
+	get "$deja" record -o t no-such-program-anywhere
+	want "program not found" 127
+	one_line "program not found"
+	get "$deja" record -o t ./no-such-program
+	want "file not found" 127
+	one_line "file not found"
+	get "$deja" record -o t "$work"
+	want "a directory" 126
+	one_line "a directory"
+	cp victim plain
+	chmod 644 plain
+	get "$deja" record -o t ./plain
+	want "not executable" 126
+	one_line "not executable"
+	printf '\177ELF\1\1\1\0\0\0\0\0\0\0\0\0\2\0\3\0\1\0\0\0' >elf32
+	head -c 200 /dev/zero >>elf32
+	chmod 755 elf32
+	get "$deja" record -o t ./elf32
+	want "a 32-bit program" 126
+	one_line "a 32-bit program"
+	says "a 32-bit program" 32-bit err
+	echo 'just text' >text
+	chmod 755 text
+	get "$deja" record -o t ./text
+	want "a text file" 126
+	one_line "a text file"
+	printf '#!/no/such/interpreter\n' >orphan
+	chmod 755 orphan
+	get "$deja" record -o t ./orphan
+	[ "$status" = 126 ] || [ "$status" = 127 ] || fail "script without interpreter: $status"
+	one_line "a script without interpreter"
+	local suid=/usr/bin/su
+	if [ "$(id -u)" = 0 ]; then
+		cp victim suid && chown 65534 suid && chmod 4755 suid && suid=./suid
+	fi
+	if [ -u "$suid" ]; then
+		get "$deja" record -o t "$suid" exit
+		want "a set-uid program" 126
+		one_line "a set-uid program"
+		says "a set-uid program" 'set-uid' err
+	fi
+	get "$deja" record -o /no/such/directory/t ./tiny
+	[ "$status" = 1 ] || fail "output that cannot be created: status $status"
+	one_line "output that cannot be created"
+	# (a sanitizer that looks for leaks traces, too)
+	ASAN_OPTIONS=detect_leaks=0 get ./victim noptrace "$deja" record -o t ./tiny
+	if [ "$status" != 77 ]; then
+		[ "$status" = 1 ] || fail "no ptrace permission: status $status"
+		one_line "no ptrace permission"
+	fi
+}
+
+part_scripts() {
+	printf '#!/bin/sh\necho "script $0 $1"\nexit 5\n' >script
+	chmod 755 script
+	same "a script" ./script arg
+	PATH=$work:$PATH same "a script in PATH" script arg
+}
+
+part_ends() {
+	local mode
+	for mode in exit segv fpe ill abort trap stack usr1 kill; do
+		same "$mode" ./victim "$mode"
+	done
+	get "$deja" record -o t.deja ./victim segv
+	get "$deja" info t.deja
+	says "info after segv" 'killed by signal 11' out
+	same "closed streams" sh -c 'exec ./victim closed <&- >&-'
+	get sh -c "exec '$deja' record -o t.deja ./victim closed <&- >&-"
+	want "closed stdin and stdout" 30
+	replays "closed stdin and stdout" t.deja
+	same "file descriptors" ./victim fds
+}
+
+part_streams() {
+	head -c 300000 /dev/urandom >data
+	timeout 60 "$deja" record -o t.deja cat <data >copy 2>err
+	cmp -s data copy || fail "standard input does not arrive in standard output: $(cat err)"
+	replays cat t.deja
+	(cd / && timeout 60 "$deja" record -o "$work/t.deja" pwd >"$work/out" 2>&1)
+	[ "$(cat out)" = / ] || fail "another working directory: $(cat out)"
+	get "$deja" record ./tiny
+	get "$deja" record ./tiny
+	[ -e traces/tiny-0.deja ] && [ -e traces/tiny-1.deja ] &&
+		[ "$(readlink traces/latest)" = tiny-1.deja ] || fail "the default names: $(ls traces)"
+	get "$deja" verify
+	want "verify without a file" 0
+}
+
+part_children() {
+	for mode in fork vfork spawn exec; do
+		same "$mode" ./victim "$mode"
+	done
+	same "a shell with pipes" sh -c 'for i in 1 2 3; do (echo $i; exit $i) | cat; done; /bin/echo $(ls / | wc -l)'
+}
+
+part_threads() {
+	get "$deja" record -o t.deja ./victim thread
+	want "a second thread" 1
+	one_line "a second thread"
+	says "a second thread" 'second thread' err
+	[ "$(cat out)" = "before the thread" ] || fail "a second thread: output $(cat out)"
+	replays "a second thread" t.deja
+	get "$deja" info t.deja
+	says "info after a second thread" 'thread' out
+}
+
+# ---- signals from outside -------------------------------------------------------------------
+
+# child_of PID NAME: the process of that name that PID started
+child_of() {
+	local stat pid name parent
+	for stat in /proc/[0-9]*/stat; do
+		read -r pid name _ parent _ 2>/dev/null <"$stat" || continue # it has ended
+		[ "$parent" = "$1" ] && [ "$name" = "($2)" ] && echo "$pid" && return
+	done
+}
+
+# start MODE: deja in the background, the victim ready; $recorder is deja, $victim the program
+start() {
+	rm -f t.deja live.out
+	"$deja" record -o t.deja ./victim "$1" >live.out 2>live.err &
+	recorder=$!
+	wait_for ready live.out || return 1
+	sleep 0.5
+	victim=$(child_of $recorder victim)
+	[ -n "$victim" ] && return
+	fail "$1: the program is not deja's child"
+	kill -KILL $recorder # and the program with it
+	return 1
+}
+
+finish() { # WHAT STATUS
+	wait $recorder 2>/dev/null
+	status=$?
+	cp live.err err
+	want "$1" "$2"
+	sleep 0.2
+	# a zombie that nobody waits for is no program
+	[ -z "$victim" ] || ! grep -Eq '^State:[[:space:]]+[^ZX[:space:]]' "/proc/$victim/status" 2>/dev/null ||
+		fail "$1: the program is still there"
+	replays "$1" t.deja
+}
+
+part_signals() {
+	local mode
+	for mode in loop sleep; do
+		start $mode && kill -TERM "$victim" && finish "SIGTERM, $mode" 143
+		start $mode && kill -KILL "$victim" && finish "program killed, $mode" 137
+		start catching-$mode && kill -TERM "$victim" && finish "SIGTERM caught, $mode" 55
+		says "SIGTERM caught, $mode" terminated live.out
+		start catching-$mode && kill -INT "$victim" && finish "SIGINT caught, $mode" 42
+		start $mode && sleep 1 && kill -KILL $recorder && finish "deja killed, $mode" 137
+		get "$deja" info t.deja
+		says "info after deja was killed" 'cut off' out
+		[ "$mode" = sleep ] || says "what was recorded before deja was killed" \
+			'^instructions +[0-9,]{9,}' out
+	done
+	# ^C at a terminal reaches both
+	for mode in loop sleep; do
+		start_group catching-$mode && kill -INT -"$group" && finish "^C, $mode" 42
+	done
+}
+
+# start_group MODE: as start, in a process group of its own
+start_group() {
+	rm -f t.deja live.out
+	set -m
+	"$deja" record -o t.deja ./victim "$1" >live.out 2>live.err &
+	recorder=$! group=$!
+	set +m
+	wait_for ready live.out || return 1
+	sleep 0.3
+	victim=$(child_of $recorder victim)
+}
+
+# ---- full disks -----------------------------------------------------------------------------
+
+part_full_disk() {
+	(ulimit -f 400; timeout -k 2 60 "$deja" record -o t.deja ./victim fill >out 2>err; echo $? >status)
+	status=$(cat status)
+	[ "$status" = 1 ] || fail "a file size limit: status $status: $(cat err)"
+	one_line "a file size limit"
+	mkdir -p full
+	if mount -t tmpfs -o size=3m none full 2>/dev/null; then
+		mounted=$work/full
+		get "$deja" record -o full/t.deja ./victim fill
+		[ "$status" = 1 ] || fail "a full disk: status $status: $(cat err)"
+		one_line "a full disk"
+		says "a full disk" 'No space left' err
+		replays "a full disk" full/t.deja
+		umount full && mounted=
+	else
+		echo "SKIP: full disk (no mount here)"
+	fi
+	if [ -w /dev/full ]; then
+		get "$deja" record -o /dev/full ./tiny
+		[ "$status" = 1 ] || fail "writing to /dev/full: status $status"
+		one_line "writing to /dev/full"
+	fi
+}
+
+for part in bad_files damage not_started scripts ends streams children threads signals full_disk; do
+	[[ $part =~ $pattern ]] || continue
+	before=$failures
+	part_$part 2>shell.err
+	[ $failures = $before ] && echo "PASS: $part"
+done
+[ $failures = 0 ]

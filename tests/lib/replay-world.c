@@ -1,0 +1,466 @@
+/*
+ * The made-up world: see replay-world.h.
+ *
+ * The recorder here is the emulator itself with hooks that do what instrumentation does: a
+ * load that finds memory different from the shadow imports the line. So the records are
+ * right by the format's definition, and every position's registers are known.
+ */
+#include "tests/lib/replay-world.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+__asm__(".pushsection .rodata\n"
+	".globl world_code, world_code_end\n"
+	"world_code:\n"
+	"	mov $0x10000000, %ebx\n"
+	"	movabs $0x110000000, %rbp\n"
+	"	mov $0, %r15\n"
+	"world_loop:\n"
+	"	mov 0x100(%rbx), %rax\n"
+	"	add %r15, %rax\n"
+	"	mov %rax, 0x108(%rbx)\n"
+	"	cmpb $3, 0x10b(%rbx)\n"
+	"	call world_function\n"
+	"	xor %rax, 0x40(%rbp)\n"
+	"	mov 0x48(%rbp), %edx\n"
+	"	lock xadd %rdx, 0x200(%rbx)\n"
+	"	movdqu 0x30(%rbx), %xmm1\n"
+	"	paddd %xmm1, %xmm2\n"
+	"	movdqu %xmm2, 0x1ff8(%rbx)\n" /* straddles a page */
+	"	mov %r15b, 0x320(%rbx)\n"
+	"	lea 0x300(%rbx), %rsi\n"
+	"	lea 0x1010(%rbx), %rdi\n"
+	"	mov %r15d, %ecx\n"
+	"	and $63, %ecx\n"
+	"world_rep:\n"
+	"	rep movsb\n"
+	"	lea 0x300(%rbp), %rdi\n"
+	"	mov $9, %ecx\n"
+	"	rep stosq\n"
+	"	lea 0x500(%rbx), %rsi\n"
+	"	lea 0x580(%rbx), %rdi\n"
+	"	mov $20, %ecx\n"
+	"	repe cmpsb\n"
+	"	rdtsc\n"
+	"	add %rax, %r8\n"
+	"	test $7, %r15b\n"
+	"	jnz 1f\n"
+	"	mov $39, %eax\n"
+	"	mov %r8, 0x2100(%rbx)\n"
+	"world_syscall:\n"
+	"	syscall\n"
+	"	add %rax, %r9\n"
+	"1:	push %r9\n"
+	"	incq (%rsp)\n"
+	"	pop %r10\n"
+	"	imul $0x343fd, %r10, %r11\n"
+	"	and $0xff8, %r11\n"
+	"	mov 0x2800(%rbx,%r11), %r12\n"
+	"	mov %r12, 0x1000(%rbp,%r11)\n"
+	"	inc %r15\n"
+	"	cmp %r14, %r15\n"
+	"	jne world_loop\n"
+	"	mov $60, %eax\n"
+	"	syscall\n"
+	"world_function:\n"
+	"	push %rbx\n"
+	"	sub $0x40, %rsp\n"
+	"	mov %rax, 8(%rsp)\n"
+	"	mov 0x110(%rbx), %rcx\n"
+	"	lea 3(%rcx,%rax,2), %rax\n"
+	"	add 8(%rsp), %rax\n"
+	"	add $0x40, %rsp\n"
+	"	pop %rbx\n"
+	"	ret\n"
+	"world_handler:\n"
+	"	push %rax\n"
+	"	mov 0x700(%rbx), %rax\n"
+	"	add $1, %rax\n"
+	"	mov %rax, 0x700(%rbx)\n"
+	"	pop %rax\n"
+	"	mov $15, %eax\n"
+	"	syscall\n"
+	"world_code_end:\n"
+	".popsection\n");
+
+extern const uint8_t world_code[], world_code_end[], world_loop[], world_rep[], world_syscall[],
+	world_function[], world_handler[];
+
+uint64_t world_label(const char *name)
+{
+	static const struct {
+		const char *name;
+		const uint8_t *at;
+	} labels[] = {{"loop", world_loop},	  {"rep", world_rep},
+		      {"syscall", world_syscall}, {"function", world_function},
+		      {"handler", world_handler}, {"code", world_code}};
+
+	for (size_t i = 0; i < sizeof(labels) / sizeof(labels[0]); i++)
+		if (!strcmp(labels[i].name, name))
+			return CODE_AT + (uint64_t)(labels[i].at - world_code);
+	abort();
+}
+
+static uint64_t rnd(struct world *w)
+{
+	w->random ^= w->random << 13;
+	w->random ^= w->random >> 7;
+	w->random ^= w->random << 17;
+	return w->random;
+}
+
+uint64_t world_hash(uint64_t h, uint64_t x)
+{
+	h ^= x;
+	h *= 0x9e3779b97f4a7c15ULL;
+	return h ^ h >> 29;
+}
+
+static struct world_region *region(struct world *w, uint64_t addr)
+{
+	for (size_t i = 0; i < 4; i++)
+		if (addr >= w->region[i].start && addr - w->region[i].start < REGION)
+			return &w->region[i];
+	fprintf(stderr, "the program touched 0x%llx\n", (unsigned long long)addr);
+	abort();
+}
+
+static uint8_t *byte(struct world *w, uint64_t addr)
+{
+	struct world_region *r = region(w, addr);
+
+	return &r->mem[addr - r->start];
+}
+
+static void see(struct world *w, uint64_t addr, uint8_t value, bool store)
+{
+	struct world_region *r = region(w, addr);
+	uint64_t k = addr - r->start;
+	bool changed = r->known[k] ? r->seen[k] != value : store;
+
+	if (addr - WATCHED < 8 && changed)
+		w->watch = true;
+	if (addr - WATCHED2 < 8 && changed)
+		w->watch2 = true;
+	r->known[k] = 1;
+	r->seen[k] = value;
+}
+
+static size_t fetch(void *ctx, uint64_t addr, uint8_t *buf, size_t len)
+{
+	size_t size = (size_t)(world_code_end - world_code);
+
+	(void)ctx;
+	if (addr < CODE_AT || addr >= CODE_AT + size)
+		return 0;
+	if (len > size - (addr - CODE_AT))
+		len = size - (addr - CODE_AT);
+	memcpy(buf, world_code + (addr - CODE_AT), len);
+	return len;
+}
+
+static void before_load(void *ctx, struct emu *e, uint64_t addr, unsigned size)
+{
+	struct world *w = ctx;
+	bool differs = w->predict == DJ_PREDICT_NONE;
+
+	if (addr < WATCHED + 8 && addr + size > WATCHED)
+		w->reads = true;
+	for (unsigned i = 0; i < size; i++)
+		differs |= *byte(w, addr + i) != e->shadow[(uint32_t)addr + i];
+	if (!differs) {
+		for (unsigned i = 0; i < size; i++)
+			see(w, addr + i, *byte(w, addr + i), false);
+		return;
+	}
+	for (uint64_t line = addr & ~63ULL; line < addr + size; line += 64) {
+		uint8_t bytes[64];
+		for (unsigned i = 0; i < 64; i++) {
+			bytes[i] = *byte(w, line + i);
+			see(w, line + i, bytes[i], false);
+		}
+		memcpy(e->shadow + (uint32_t)line, bytes, 64);
+		dj_writer_import(w->w, 1, e->steps, w->rep_now, e->ordinal, line, bytes, NULL);
+		w->imports++;
+	}
+}
+
+static void nothing(void *ctx, struct emu *e, uint64_t addr, unsigned size)
+{
+	(void)ctx;
+	(void)e;
+	(void)addr;
+	(void)size;
+}
+
+static void after_store(void *ctx, struct emu *e, uint64_t addr, unsigned size,
+			const uint8_t *bytes)
+{
+	struct world *w = ctx;
+
+	(void)e;
+	for (unsigned i = 0; i < size; i++) {
+		*byte(w, addr + i) = bytes[i];
+		see(w, addr + i, bytes[i], true);
+	}
+}
+
+static void put_record(struct world *w, struct dj_record *r)
+{
+	r->steps = w->e->steps;
+	if (dj_writer_record(w->w, 1, r, NULL))
+		abort();
+}
+
+static struct world_pos *note(struct world *w)
+{
+	struct dj_regs regs;
+
+	if (w->n == w->cap) {
+		w->cap = w->cap * 2 + 1024;
+		w->pos = realloc(w->pos, w->cap * sizeof(*w->pos));
+	}
+	struct world_pos *p = &w->pos[w->n++];
+	emu_get_regs(w->e, &regs);
+	*p = (struct world_pos){.steps = w->e->steps, .signals = w->signals,
+				.rep = w->e->in_rep ? w->e->rep_iter : 0, .rip = regs.rip,
+				.digest = dj_regs_digest(&regs), .rflags = regs.rflags,
+				.seq = w->events, .within = w->e->steps - w->event_steps};
+	if (w->n % w->seen_every == 0)
+		for (size_t i = 1; i < 4; i++)
+			for (size_t k = 0; k < REGION; k++)
+				p->seen = world_hash(p->seen, w->region[i].known[k]
+							     ? w->region[i].seen[k] : 256);
+	return p;
+}
+
+/* Others write to memory. */
+static void meddle(struct world *w)
+{
+	static const uint16_t at[] = {0x100, 0x108, 0x110, 0x38, 0x320, 0x505, 0x585, 0x700, 0x2808};
+	unsigned pick = rnd(w) % 20;
+
+	if (rnd(w) % 40)
+		return;
+	if (pick < sizeof(at) / sizeof(at[0]))
+		*byte(w, DATA_AT + at[pick] + rnd(w) % 8) = (uint8_t)rnd(w);
+	else
+		*byte(w, (pick & 1 ? DATA_AT : ALIAS_AT) + rnd(w) % REGION) = (uint8_t)rnd(w);
+}
+
+static void do_signal(struct world *w, struct world_pos *p, bool in_rep)
+{
+	struct dj_record r = {.kind = DJ_REC_SIGNAL, .signo = 10, .mask = DJ_REG_ALL};
+
+	p->signal = true;
+	emu_get_regs(w->e, &w->saved);
+	r.regs = w->saved;
+	r.regs.rip = world_label("handler");
+	r.regs.gpr[DJ_RSP] -= 0x200;
+	r.rep = in_rep ? w->saved.gpr[DJ_RCX] : 0;
+	r.siginfo[0] = 10;
+	/* the kernel's frame, known without having been looked at */
+	uint8_t frame[0x200 - 128];
+	r.addr = r.regs.gpr[DJ_RSP];
+	r.length = rnd(w) % (sizeof(frame) + 1);
+	r.bytes = frame;
+	for (size_t i = 0; i < r.length; i++) {
+		*byte(w, r.addr + i) = frame[i] = (uint8_t)rnd(w);
+		see(w, r.addr + i, frame[i], false);
+	}
+	put_record(w, &r);
+	emu_set_regs(w->e, &r.regs, r.mask);
+	w->e->in_rep = false;
+	w->e->rep_iter = 0;
+	w->signals++;
+	w->events++;
+	w->event_steps = w->e->steps;
+	w->in_handler = true;
+}
+
+static bool do_syscall(struct world *w, struct world_pos *p)
+{
+	struct emu *e = w->e;
+	struct dj_record r = {.kind = DJ_REC_SYSCALL, .result = rnd(w) & 0xffff,
+			      .r11 = rnd(w) & 0xed5};
+	uint64_t nr = e->cpu.gpr[DJ_RAX];
+
+	if (nr == 60)
+		return false;
+	p->syscall = true;
+	put_record(w, &r);
+	e->cpu.rip += 2;
+	e->cpu.gpr[DJ_RAX] = r.result;
+	e->cpu.gpr[DJ_RCX] = e->cpu.rip;
+	e->cpu.gpr[DJ_R11] = r.r11;
+	e->steps++;
+	w->signals = 0;
+	w->events++;
+	w->event_steps = e->steps;
+	if (nr == 15) {
+		struct dj_record g = {.kind = DJ_REC_REGS, .mask = DJ_REG_ALL, .regs = w->saved};
+		put_record(w, &g);
+		emu_set_regs(e, &w->saved, DJ_REG_ALL);
+		w->in_handler = false;
+	}
+	return true;
+}
+
+static void do_rdtsc(struct world *w)
+{
+	struct emu *e = w->e;
+	struct dj_record r = {.kind = DJ_REC_EFFECTS, .why = DJ_WHY_TSC, .insn = {0x0f, 0x31},
+			      .insn_len = 2,
+			      .mask = DJ_REG_GPR(DJ_RAX) | DJ_REG_GPR(DJ_RDX) | DJ_REG_RIP};
+
+	r.regs.gpr[DJ_RAX] = rnd(w) & 0xffffffff;
+	r.regs.gpr[DJ_RDX] = rnd(w) & 0xffff;
+	r.regs.rip = e->cpu.rip + 2;
+	put_record(w, &r);
+	emu_set_regs(e, &r.regs, r.mask);
+	e->steps++;
+	w->signals = 0;
+	w->effects++;
+}
+
+static void digest(struct world *w)
+{
+	struct dj_record r = {.kind = DJ_REC_DIGEST};
+	struct dj_regs regs;
+
+	emu_get_regs(w->e, &regs);
+	r.digest = dj_regs_digest(&regs);
+	put_record(w, &r);
+	w->digests++;
+	w->digest_at = w->e->steps + 501;
+}
+
+/* The step from the position just noted; false at the end. */
+static bool step(struct world *w)
+{
+	struct world_pos *p = note(w);
+	struct emu *e = w->e;
+	struct insn in;
+	uint64_t before = e->steps, fences = e->fences;
+	bool more = true;
+
+	if (!emu_peek(e, &in))
+		abort();
+	w->watch = w->watch2 = w->reads = false;
+	if (!w->in_handler && rnd(w) % 300 == 0) {
+		do_signal(w, p, (in.attr & INSN_A_REP) && e->in_rep);
+		return true;
+	}
+	meddle(w);
+	if (in.attr & INSN_A_SYSCALL) {
+		more = do_syscall(w, p);
+	} else if (in.attr & INSN_A_NONDET) {
+		do_rdtsc(w);
+	} else {
+		w->rep_now = in.attr & INSN_A_REP ? e->cpu.gpr[DJ_RCX] : 0;
+		if (emu_step(e) != EMU_STOP_STEPS)
+			abort();
+	}
+	p->watch = w->watch;
+	p->watch2 = w->watch2;
+	p->reads = w->reads;
+	if (e->steps != before)
+		w->signals = 0;
+	if (e->fences != fences && w->event_steps != UINT64_MAX && w->predict != 99) {
+		/* with memory model 2 fences are ordered events */
+		if (w->seen_every & 1) {
+			w->events++;
+			w->event_steps = e->steps;
+		}
+	}
+	if (more && !e->in_rep && e->steps >= w->digest_at && e->steps != before)
+		digest(w);
+	return more;
+}
+
+static void begin(struct world *w, unsigned rounds, int module)
+{
+	struct dj_record r = {.kind = DJ_REC_REGS, .mask = DJ_REG_ALL};
+
+	r.regs.rip = CODE_AT;
+	r.regs.rflags = 0x202;
+	r.regs.gpr[DJ_RSP] = STACK_AT + REGION - 0x100;
+	r.regs.gpr[DJ_R14] = rounds;
+	r.regs.mxcsr = 0x1f80;
+	r.regs.fcw = 0x37f;
+	emu_set_regs(w->e, &r.regs, r.mask);
+	put_record(w, &r);
+	for (size_t i = 0; i < 4; i++) {
+		struct dj_record m = {.kind = DJ_REC_MAP, .addr = w->region[i].start,
+				      .length = REGION, .prot = i ? 3 : 5, .flags = 0x22,
+				      .module = i ? -1 : module, .name = i ? NULL : "program"};
+		if (!i)
+			m.length = 4096;
+		put_record(w, &m);
+	}
+	for (size_t i = 1; i < 4; i++)
+		for (size_t k = 0; k < REGION; k++)
+			w->region[i].mem[k] = rnd(w) % 3 ? 0 : (uint8_t)rnd(w);
+}
+
+struct world *world_record(const char *path, uint64_t seed, unsigned rounds, int predict,
+			   unsigned memory_model)
+{
+	static const char *const argv[] = {"program", NULL}, *const envp[] = {NULL};
+	struct dj_trace_meta meta = {.predict = (uint32_t)predict, .shadow_bits = 32,
+				     .memory_model = memory_model, .digest_interval = 501,
+				     .pid = 1, .page_size = 4096, .deja_version = "test",
+				     .machine = "test", .exe = "/program",
+				     /* either kind of processor, whatever this runs on */
+				     .cpu = seed & 1 ? "AuthenticAMD" : "GenuineIntel", .cwd = "/", .argv = argv, .envp = envp};
+	struct world *w = calloc(1, sizeof(*w));
+	struct dj_error err = {0};
+	int module;
+
+	if (!w)
+		abort();
+	w->random = seed * 0x9e3779b97f4a7c15ULL + 1;
+	w->predict = predict;
+	w->seen_every = memory_model == 2 ? 97 : 98;
+	w->region[0].start = CODE_AT;
+	w->region[1].start = DATA_AT;
+	w->region[2].start = ALIAS_AT;
+	w->region[3].start = STACK_AT;
+	w->e = emu_new(&err);
+	w->w = dj_writer_create(path, &meta, &err);
+	if (!w->e || !w->w ||
+	    (module = dj_writer_module(w->w, "/program", world_code,
+				       (size_t)(world_code_end - world_code), &err)) < 0 ||
+	    dj_writer_thread(w->w, 1, "program", &err)) {
+		fprintf(stderr, "%s\n", err.text);
+		abort();
+	}
+	w->e->kind = dj_cpu_kind_of(meta.cpu);
+	w->e->ctx = w;
+	w->e->fetch = fetch;
+	w->e->before_load = before_load;
+	w->e->after_load = nothing;
+	w->e->before_store = nothing;
+	w->e->after_store = after_store;
+	w->e->hooks = EMU_HOOK_IMPORT | EMU_HOOK_TRACK;
+	w->e->mirror_stores = predict == DJ_PREDICT_SHADOW;
+	begin(w, rounds, module);
+	while (step(w))
+		;
+	struct dj_record end = {.kind = DJ_REC_EXIT, .status = 0x300};
+	struct dj_trace_end fin = {.status = 0x300, .steps = w->e->steps};
+	put_record(w, &end);
+	if (dj_writer_flush(w->w, 1, w->e->steps, &err) || dj_writer_close(w->w, &fin, &err))
+		abort();
+	w->w = NULL;
+	return w;
+}
+
+void world_free(struct world *w)
+{
+	emu_free(w->e);
+	free(w->pos);
+	free(w);
+}

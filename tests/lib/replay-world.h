@@ -1,0 +1,63 @@
+/*
+ * A small made-up world for testing the replay: memory that others change, system calls,
+ * signals, a program, and a recorder that writes a trace of it and remembers every position.
+ */
+#ifndef DEJA_TESTS_LIB_REPLAY_WORLD_H
+#define DEJA_TESTS_LIB_REPLAY_WORLD_H
+
+#include "format/trace.h"
+#include "emu/emu.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CODE_AT	  0x400000ULL
+#define DATA_AT	  0x10000000ULL
+#define ALIAS_AT  0x110000000ULL /* the same place in the shadow as DATA_AT */
+#define STACK_AT  0x7ffe0000f000ULL
+#define REGION	  0x4000u
+#define WATCHED	  (DATA_AT + 0x108)
+#define WATCHED2  (DATA_AT + 0x1030) /* within what the program moves by REP */
+
+/* One position of the recorded run, as it really was. */
+struct world_pos {
+	uint64_t steps, rep, rip, digest, rflags, seen; /* seen: hash of what memory is known */
+	uint32_t signals;
+	bool watch;	    /* the step from here changes WATCHED */
+	bool watch2;	    /* the step from here changes WATCHED2 */
+	bool reads;	    /* the step from here reads WATCHED */
+	bool signal, syscall; /* the step from here is one */
+	uint64_t seq, within;
+};
+
+struct world_region {
+	uint64_t start;
+	uint8_t mem[REGION], seen[REGION], known[REGION];
+};
+
+struct world {
+	struct emu *e;
+	struct dj_writer *w;
+	struct world_region region[4];
+	struct world_pos *pos;
+	size_t n, cap;
+	uint64_t random, events, event_steps, rep_now, digest_at;
+	uint32_t signals;
+	struct dj_regs saved; /* interrupted by the signal handler under way */
+	bool in_handler;
+	uint64_t imports, effects, digests;
+	bool watch, watch2, reads;
+	unsigned seen_every; /* hash what is known at every such position */
+	int predict;
+};
+
+/* Record a run of the built-in program into `path`; `rounds` times through its loop. */
+struct world *world_record(const char *path, uint64_t seed, unsigned rounds, int predict,
+			   unsigned memory_model);
+void world_free(struct world *w);
+uint64_t world_hash(uint64_t h, uint64_t x);
+/* The address of a label of the program. */
+uint64_t world_label(const char *name);
+
+#endif

@@ -1,0 +1,473 @@
+/*
+ * The replay against a made-up world (replay-world.h) in which every position is known.
+ */
+#include "replayer/replay-internal.h"
+#include "tests/lib/replay-world.h"
+
+#include <CUnit/Basic.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char path[64];
+static struct world *world;
+static struct replay *rep;
+static uint64_t seed = 20240611;
+
+static uint64_t rnd(void)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return seed;
+}
+
+static void start(unsigned rounds, int predict, unsigned model)
+{
+	struct dj_error err = {0};
+
+	snprintf(path, sizeof(path), "/tmp/test-replay-%d.deja", (int)getpid());
+	world = world_record(path, rnd(), rounds, predict, model);
+	rep = replay_open(path, &err);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(rep);
+	replay_report_signals(rep, 0);
+}
+
+static void finish(void)
+{
+	replay_close(rep);
+	world_free(world);
+	unlink(path);
+}
+
+/* Whether the replay is at the world's position i, in all that can be compared. */
+static bool same(size_t i)
+{
+	const struct world_pos *p = &world->pos[i];
+	struct replay_pos at;
+	struct dj_regs regs;
+
+	replay_pos(rep, &at);
+	replay_regs(rep, &regs);
+	if (at.steps != p->steps || at.signals != p->signals || at.rep != p->rep ||
+	    regs.rip != p->rip || regs.rflags != p->rflags || dj_regs_digest(&regs) != p->digest) {
+		fprintf(stderr, "\n  position %zu: wanted %llu/%u+%llu rip %llx, have %llu/%u+%llu rip %llx\n",
+			i, (unsigned long long)p->steps, p->signals, (unsigned long long)p->rep,
+			(unsigned long long)p->rip, (unsigned long long)at.steps, at.signals,
+			(unsigned long long)at.rep, (unsigned long long)regs.rip);
+		return false;
+	}
+	if (!p->seen)
+		return true;
+	/* looking ahead must leave everything as it is */
+	uint8_t all[REGION];
+	if (i % 4 == 0)
+		replay_read(rep, DATA_AT, all, REGION);
+	uint64_t h = 0;
+	for (size_t r = 1; r < 4; r++)
+		for (size_t k = 0; k < REGION; k++) {
+			uint8_t b;
+			size_t n = memview_read(rep->mv, world->region[r].start + k, &b, 1);
+			h = world_hash(h, n ? b : 256);
+		}
+	if (h != p->seen)
+		fprintf(stderr, "\n  position %zu: memory differs\n", i);
+	return h == p->seen;
+}
+
+static bool go(size_t i)
+{
+	const struct world_pos *p = &world->pos[i];
+	struct replay_pos to = {.tid = 1, .steps = p->steps, .signals = p->signals, .rep = p->rep};
+	struct dj_error err = {0};
+
+	if (!replay_seek(rep, &to, &err))
+		return true;
+	fprintf(stderr, "\n  %s\n", err.text);
+	return false;
+}
+
+static void test_verify(void)
+{
+	for (int predict = 0; predict < 3; predict++) {
+		struct replay_verify_result res;
+		struct dj_error err = {0};
+		start(300, predict, 1);
+		CU_ASSERT_EQUAL(replay_verify(replay_trace(rep), &res, NULL, &err), 0);
+		CU_ASSERT_FALSE(res.div.found);
+		CU_ASSERT_EQUAL(res.instructions, world->e->steps);
+		CU_ASSERT_EQUAL(res.events, world->events);
+		CU_ASSERT_EQUAL(res.imports, world->imports);
+		CU_ASSERT_EQUAL(res.effects, world->effects);
+		CU_ASSERT_EQUAL(res.digests, world->digests);
+		if (res.div.found)
+			fprintf(stderr, "%s\n", res.div.text);
+		finish();
+	}
+}
+
+/* Every position by steps, to the end and all the way back. */
+static void test_steps(void)
+{
+	for (int predict = 0; predict < 3; predict++) {
+		struct replay_stop stop;
+		size_t i, bad = 0;
+		start(40, predict, 1);
+		replay_limits(rep, 1000, 50, 1 << 20);
+		for (i = 0; i < world->n && bad < 3; i++) {
+			bad += !same(i);
+			replay_step(rep, REPLAY_FORWARD, &stop);
+			if (stop.reason != (i + 1 < world->n ? REPLAY_STEPPED : REPLAY_END)) {
+				fprintf(stderr, "reason %d at %zu of %zu: %s\n", stop.reason, i,
+					world->n, stop.err.text);
+				bad++;
+			}
+		}
+		CU_ASSERT_EQUAL(bad, 0);
+		CU_ASSERT(stop.exited && stop.status == 0x300);
+		for (i = world->n; i-- > 0 && bad < 3;) {
+			bad += !same(i);
+			replay_step(rep, REPLAY_BACKWARD, &stop);
+			bad += stop.reason != (i ? REPLAY_STEPPED : REPLAY_BEGIN);
+		}
+		CU_ASSERT_EQUAL(bad, 0);
+		finish();
+	}
+}
+
+/* Random positions, with ample and with hardly any checkpoints. */
+static void test_seeks(void)
+{
+	static const struct {
+		uint64_t spacing;
+		size_t max, budget;
+	} limits[] = {{1000000, 200, 1 << 28}, {500, 20, 1 << 28}, {100, 3, 20000}, {50, 1000, 30000}};
+
+	for (size_t k = 0; k < sizeof(limits) / sizeof(limits[0]); k++) {
+		size_t bad = 0;
+		start(300, (int)k % 3, 1);
+		replay_limits(rep, limits[k].spacing, limits[k].max, limits[k].budget);
+		for (int n = 0; n < 400 && bad < 3; n++) {
+			size_t i = rnd() % world->n;
+			if (n % 3 == 0) /* one whose memory is known */
+				i = i / world->seen_every * world->seen_every + world->seen_every - 1;
+			if (n % 5 == 1 && i > 40) { /* from a little later */
+				bad += !go(i);
+				i -= rnd() % 40;
+			}
+			if (i >= world->n)
+				continue;
+			bad += !go(i) || !same(i);
+		}
+		CU_ASSERT_EQUAL(bad, 0);
+		finish();
+	}
+}
+
+/* Walk back with continue from the end and compare with the world's positions that `want` says. */
+struct hunt {
+	enum replay_reason reason;
+	bool (*want)(size_t i); /* the condition holds at i, or by the step from i */
+	bool on_the_way;	/* by the step: forward stops are one later */
+};
+
+static void hunt(const struct hunt *h)
+{
+	struct replay_stop stop;
+	size_t bad = 0, found = 0, i;
+
+	CU_ASSERT_FATAL(go(0));
+	for (i = 0; i + 1 < world->n && bad < 3; i++) {
+		size_t at = i + h->on_the_way;
+		if (!h->want(i) || (!h->on_the_way && i == 0))
+			continue;
+		replay_continue(rep, REPLAY_FORWARD, &stop);
+		if (stop.reason != h->reason || !same(at)) {
+			fprintf(stderr, "  forward: reason %d, wanted %d at %zu %s\n", stop.reason,
+				h->reason, at, stop.err.text);
+			bad++;
+		}
+		found++;
+	}
+	replay_continue(rep, REPLAY_FORWARD, &stop);
+	bad += stop.reason != REPLAY_END;
+	CU_ASSERT(found > 3);
+	CU_ASSERT_EQUAL(bad, 0);
+	for (i = world->n - 1; i-- > 0 && bad < 3;) {
+		if (!h->want(i))
+			continue;
+		replay_continue(rep, REPLAY_BACKWARD, &stop);
+		if (stop.reason != h->reason || !same(i)) {
+			fprintf(stderr, "  backward: reason %d, wanted %d at %zu %s\n", stop.reason,
+				h->reason, i, stop.err.text);
+			bad++;
+		}
+	}
+	replay_continue(rep, REPLAY_BACKWARD, &stop);
+	bad += stop.reason != REPLAY_BEGIN || !same(0);
+	CU_ASSERT_EQUAL(bad, 0);
+}
+
+static bool writes_watched(size_t i)
+{
+	return world->pos[i].watch;
+}
+
+static bool writes_watched2(size_t i)
+{
+	return world->pos[i].watch2;
+}
+
+static bool reads_watched(size_t i)
+{
+	return world->pos[i].reads;
+}
+
+static bool at_function(size_t i)
+{
+	return world->pos[i].rip == world_label("function") && !world->pos[i].rep;
+}
+
+static bool at_rep(size_t i)
+{
+	return world->pos[i].rip == world_label("rep") && !world->pos[i].rep;
+}
+
+static bool at_signal(size_t i)
+{
+	return world->pos[i].signal;
+}
+
+static void test_watch(void)
+{
+	static const struct {
+		uint64_t addr;
+		unsigned kind;
+		bool (*want)(size_t i);
+	} cases[] = {{WATCHED, REPLAY_WATCH_WRITE, writes_watched},
+		     {WATCHED2, REPLAY_WATCH_WRITE, writes_watched2},
+		     {WATCHED, REPLAY_WATCH_READ, reads_watched}};
+
+	for (size_t k = 0; k < sizeof(cases) / sizeof(cases[0]); k++) {
+		start(100, (int)k, 1);
+		replay_limits(rep, 700, 30, 1 << 22);
+		int id = replay_watch_add(rep, cases[k].addr, 8, cases[k].kind);
+		CU_ASSERT(id >= 0);
+		hunt(&(struct hunt){REPLAY_WATCH, cases[k].want, true});
+		replay_watch_del(rep, id);
+		finish();
+	}
+}
+
+static void test_breaks(void)
+{
+	static const struct {
+		const char *label;
+		bool (*want)(size_t i);
+	} cases[] = {{"function", at_function}, {"rep", at_rep}};
+
+	for (size_t k = 0; k < 2; k++) {
+		start(100, 0, 1);
+		replay_limits(rep, 700, 30, 1 << 22);
+		replay_break_add(rep, world_label(cases[k].label));
+		hunt(&(struct hunt){REPLAY_BREAK, cases[k].want, false});
+		finish();
+	}
+}
+
+static void test_signals(void)
+{
+	uint8_t info[128];
+
+	start(200, 0, 1);
+	replay_limits(rep, 700, 30, 1 << 22);
+	replay_report_signals(rep, 1 << 10);
+	hunt(&(struct hunt){REPLAY_SIGNAL, at_signal, false});
+	for (size_t i = 0; i < world->n; i += 1 + rnd() % 9)
+		if (world->pos[i].signal && go(i)) {
+			CU_ASSERT(replay_siginfo(rep, info) && info[0] == 10);
+		}
+	finish();
+}
+
+static void test_syscalls(void)
+{
+	static const uint64_t nr[] = {39};
+	struct replay_stop stop;
+	size_t bad = 0;
+
+	start(100, 0, 1);
+	replay_limits(rep, 700, 30, 1 << 22);
+	replay_catch_syscalls(rep, true, nr, 1);
+	for (size_t i = 0; i + 1 < world->n && bad < 3; i++) {
+		if (world->pos[i].rip != world_label("syscall") || !world->pos[i].syscall)
+			continue;
+		replay_continue(rep, REPLAY_FORWARD, &stop);
+		bad += stop.reason != REPLAY_SYSCALL_ENTRY || stop.sysno != 39 || !same(i);
+		replay_continue(rep, REPLAY_FORWARD, &stop);
+		bad += stop.reason != REPLAY_SYSCALL_RETURN || stop.sysno != 39 || !same(i + 1);
+	}
+	replay_continue(rep, REPLAY_FORWARD, &stop);
+	CU_ASSERT_EQUAL(stop.reason, REPLAY_END);
+	CU_ASSERT_EQUAL(bad, 0);
+	for (size_t i = world->n - 1; i-- > 0 && bad < 3;) {
+		if (world->pos[i].rip != world_label("syscall") || !world->pos[i].syscall)
+			continue;
+		replay_continue(rep, REPLAY_BACKWARD, &stop);
+		bad += stop.reason != REPLAY_SYSCALL_RETURN || !same(i + 1);
+		replay_continue(rep, REPLAY_BACKWARD, &stop);
+		bad += stop.reason != REPLAY_SYSCALL_ENTRY || !same(i);
+	}
+	CU_ASSERT_EQUAL(bad, 0);
+	finish();
+}
+
+static void test_text(void)
+{
+	static const char *const wrong[] = {"", "x", "1:", "1:x", "999999999:0", "0:99999999",
+					    "5+", "99999999999", "3+77", "1:0+1x"};
+	struct dj_error err;
+	char text[80], again[80];
+
+	for (unsigned model = 1; model <= 2; model++) {
+		size_t bad = 0;
+		start(100, 0, model);
+		replay_limits(rep, 700, 30, 1 << 22);
+		for (int n = 0; n < 150 && bad < 3; n++) {
+			size_t i = rnd() % world->n;
+			const struct world_pos *p = &world->pos[i];
+			if (p->rep)
+				snprintf(text, sizeof(text), "%llu:%llu+%llu", (unsigned long long)p->seq,
+					 (unsigned long long)p->within, (unsigned long long)p->rep);
+			else
+				snprintf(text, sizeof(text), "%llu:%llu", (unsigned long long)p->seq,
+					 (unsigned long long)p->within);
+			if (replay_goto_text(rep, text, &err)) {
+				fprintf(stderr, "  %s: %s\n", text, err.text);
+				bad++;
+				continue;
+			}
+			replay_pos_text(rep, again, sizeof(again));
+			bad += strcmp(text, again) || !same(i);
+		}
+		CU_ASSERT_EQUAL(bad, 0);
+		CU_ASSERT(go(world->n / 2));
+		for (size_t k = 0; k < sizeof(wrong) / sizeof(wrong[0]); k++) {
+			CU_ASSERT(replay_goto_text(rep, wrong[k], &err) != 0);
+			CU_ASSERT(same(world->n / 2));
+		}
+		CU_ASSERT(!replay_goto_text(rep, "end", &err) && same(world->n - 1));
+		CU_ASSERT(!replay_goto_text(rep, "begin", &err) && same(0));
+		finish();
+	}
+}
+
+/* Call the program's function in a copy, then find everything as it was. */
+static void test_copy(void)
+{
+	for (int predict = 0; predict < 3; predict++) {
+		size_t bad = 0;
+		start(100, predict, 1);
+		for (int n = 0; n < 30; n++) {
+			struct replay_stop stop;
+			struct dj_regs regs;
+			struct dj_error err;
+			size_t i = 2000 + rnd() % (world->n - 3000);
+			uint64_t x = rnd() & 0xffff, y = rnd() & 0xffff, sp, back = CODE_AT + 7;
+			if (n % 2)
+				i = i / world->seen_every * world->seen_every - 1;
+			bad += !go(i) || !same(i) || replay_fork_copy(rep, &err);
+			replay_regs(rep, &regs);
+			sp = regs.gpr[DJ_RSP] - 0x400;
+			regs.gpr[DJ_RSP] = sp;
+			regs.gpr[DJ_RAX] = x;
+			regs.gpr[DJ_RBX] = DATA_AT;
+			regs.rip = world_label("function");
+			bad += replay_set_regs(rep, &regs, DJ_REG_ALL) != 0;
+			bad += replay_write(rep, sp, &back, 8) != 0;
+			bad += replay_write(rep, DATA_AT + 0x110, &y, 8) != 0;
+			replay_break_add(rep, back);
+			replay_continue(rep, REPLAY_FORWARD, &stop);
+			replay_regs(rep, &regs);
+			bad += stop.reason != REPLAY_BREAK || regs.rip != back ||
+			       regs.gpr[DJ_RAX] != 3 + y + 3 * x;
+			replay_break_del(rep, back);
+			replay_discard(rep);
+			bad += !same(i);
+			replay_step(rep, REPLAY_FORWARD, &stop);
+			bad += !same(i + 1);
+		}
+		CU_ASSERT_EQUAL(bad, 0);
+		finish();
+	}
+}
+
+static void test_divergence(void)
+{
+	struct dj_error err = {0};
+	struct replay_verify_result res;
+
+	start(60, 0, 1);
+	/* the same program with a wrong digest, and with records out of order */
+	for (int kind = 0; kind < 2; kind++) {
+		struct dj_trace *t = replay_trace(rep);
+		struct dj_writer *w;
+		char other[80];
+		size_t size;
+		snprintf(other, sizeof(other), "%s.x", path);
+		w = dj_writer_create(other, dj_trace_meta(t), &err);
+		CU_ASSERT_PTR_NOT_NULL_FATAL(w);
+		const uint8_t *module = dj_trace_module_bytes(t, 0, &size, &err);
+		dj_writer_module(w, "/program", module, size, &err);
+		dj_writer_thread(w, 1, "program", &err);
+		struct dj_cursor *c = dj_cursor_new(t, 0, &err);
+		const struct dj_record *r;
+		uint64_t bad_steps = 0;
+		int digests = 0;
+		while ((r = dj_cursor_next(c, &err))) {
+			struct dj_record copy = *r;
+			if (copy.kind == DJ_REC_DIGEST && ++digests == 5) {
+				bad_steps = copy.steps;
+				copy.digest ^= 4;
+				if (kind)
+					copy.kind = DJ_REC_SYSCALL;
+			}
+			dj_writer_record(w, 1, &copy, &err);
+		}
+		dj_cursor_free(c);
+		dj_writer_close(w, &(struct dj_trace_end){.status = 0}, &err);
+		t = dj_trace_open(other, &err);
+		CU_ASSERT_PTR_NOT_NULL_FATAL(t);
+		int ret = replay_verify(t, &res, NULL, &err);
+		/* where a system call happens to be, the extra one puts the order wrong */
+		CU_ASSERT((ret == -1 && kind && err.exit_status == 2) ||
+			  (res.div.found && res.div.pos.steps == bad_steps));
+		dj_trace_close(t);
+		unlink(other);
+	}
+	finish();
+}
+
+int main(void)
+{
+	CU_initialize_registry();
+	CU_pSuite s = CU_add_suite("replay", NULL, NULL);
+	CU_add_test(s, "verify", test_verify);
+	CU_add_test(s, "every step both ways", test_steps);
+	CU_add_test(s, "random positions", test_seeks);
+	CU_add_test(s, "watchpoints", test_watch);
+	CU_add_test(s, "breakpoints", test_breaks);
+	CU_add_test(s, "signals", test_signals);
+	CU_add_test(s, "system calls", test_syscalls);
+	CU_add_test(s, "positions as text", test_text);
+	CU_add_test(s, "throw-away copy", test_copy);
+	CU_add_test(s, "divergence", test_divergence);
+	printf("seed %llu\n", (unsigned long long)seed);
+	CU_basic_set_mode(CU_BRM_VERBOSE);
+	CU_basic_run_tests();
+	unsigned failed = CU_get_number_of_failures();
+	CU_cleanup_registry();
+	return failed != 0;
+}

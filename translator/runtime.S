@@ -1,0 +1,596 @@
+/*
+ * Routines that translated code jumps to: position-independent, copied to the start of
+ * every code arena. They keep nothing on the program's stack: state is in the control
+ * block (gs:), return addresses included. On entry arithmetic flags are free.
+ */
+#include "translator/area.h"
+
+	.section .rodata
+	.globl	rt_heads, rt_heads_end
+	.p2align 2
+rt_heads:
+
+	.text
+	.globl	rt_begin, rt_import, rt_import_masked, rt_import_patch8, rt_other_hw, rt_other_saved, rt_none_hw, rt_none_saved, rt_syscall, rt_end
+
+	.p2align 6
+rt_begin:
+
+/*
+ * Import: the load of T_IMP_DESC.size bytes at T_IMP_ADDR found something else than the shadow.
+ * Copy each line it touches from memory to shadow and ring.
+ */
+rt_import:
+	mov	%rax, %gs:T_SAVE(0)
+	mov	%rcx, %gs:T_SAVE(1)
+	mov	%rdx, %gs:T_SAVE(2)
+	mov	%rsi, %gs:T_SAVE(3)
+	mov	%gs:T_IMP_ADDR, %rcx
+	movzbl	%gs:T_IMP_DESC, %edx
+	lea	-1(%rcx,%rdx), %rdx
+import_lines:
+	and	$-64, %rdx
+	and	$-64, %rcx
+1:	mov	%gs:T_HEAD, %rax
+	movzwl	%gs:(T_IMP_DESC + 2), %esi
+	add	%gs:T_STEPS, %rsi
+	mov	%rsi, (%rax)
+	movzbl	%gs:(T_IMP_DESC + 1), %esi
+	movb	%sil, 6(%rax)
+	movb	$RING_IMPORT, 7(%rax)
+	mov	%rcx, 8(%rax)
+	mov	%gs:T_IMP_REP, %rsi
+	mov	%rsi, 16(%rax)
+	.irp	k, 0, 8, 16, 24, 32, 40, 48, 56
+	mov	\k(%rcx), %rsi
+	mov	%rsi, 24+\k(%rax)
+	mov	%rsi, %gs:\k(%ecx)
+	.endr
+	add	$RING_IMPORT_SIZE, %rax
+	mov	%rax, %gs:T_HEAD
+	cmp	%gs:T_LIMIT, %rax
+	jae	5f
+3:	cmp	%rdx, %rcx
+	lea	64(%rcx), %rcx
+	jne	1b
+	mov	%gs:T_SAVE(3), %rsi
+	mov	%gs:T_SAVE(2), %rdx
+	mov	%gs:T_SAVE(1), %rcx
+	mov	%gs:T_SAVE(0), %rax
+	jmp	*%gs:T_IMP_RET
+5:	int3
+	.long	STOP_RING_FULL
+	jmp	3b
+
+/*
+ * Import for a masked load of elements of T_IMP_DESC.size bytes at T_IMP_ADDR: from the first that T_MASK
+ * selects to the last. What lies outside need not be there.
+ */
+rt_import_masked:
+	mov	%rax, %gs:T_SAVE(0)
+	mov	%rcx, %gs:T_SAVE(1)
+	mov	%rdx, %gs:T_SAVE(2)
+	mov	%rsi, %gs:T_SAVE(3)
+	mov	%gs:T_IMP_ADDR, %rcx
+	movzbl	%gs:T_IMP_DESC, %esi
+	mov	%gs:T_MASK, %eax
+	bsr	%eax, %edx
+	inc	%edx
+	imul	%esi, %edx
+	lea	-1(%rcx,%rdx), %rdx
+	bsf	%eax, %eax
+	imul	%esi, %eax
+	add	%rax, %rcx
+	jmp	import_lines
+
+/*
+ * Import for an atomic read-modify-write, which has already changed memory: as above, and then
+ * the value it really consumed (T_SAVE(4), and T_SAVE(5) for 16 bytes) is put into the ring's
+ * and the shadow's copy. An operand that straddles lines takes two records.
+ */
+rt_import_patch8:
+	mov	%rax, %gs:T_SAVE(0)
+	mov	%rcx, %gs:T_SAVE(1)
+	mov	%rdx, %gs:T_SAVE(2)
+	mov	%rsi, %gs:T_SAVE(3)
+	mov	%gs:T_IMP_ADDR, %rcx
+	movzbl	%gs:T_IMP_DESC, %edx
+	lea	-1(%rcx,%rdx), %rdx
+	xor	%rcx, %rdx
+	test	$-64, %rdx
+	jnz	20f
+	and	$-64, %rcx
+	mov	%gs:T_HEAD, %rax
+	movzwl	%gs:(T_IMP_DESC + 2), %esi
+	add	%gs:T_STEPS, %rsi
+	mov	%rsi, (%rax)
+	movb	$0, 6(%rax)
+	movb	$RING_IMPORT, 7(%rax)
+	mov	%rcx, 8(%rax)
+	movq	$0, 16(%rax)
+	.irp	k, 0, 8, 16, 24, 32, 40, 48, 56
+	mov	\k(%rcx), %rsi
+	mov	%rsi, 24+\k(%rax)
+	.endr
+	mov	%gs:T_IMP_ADDR, %ecx
+	and	$63, %ecx
+	lea	24(%rax,%rcx), %rcx
+	mov	%gs:T_SAVE(4), %rsi
+	movzbl	%gs:T_IMP_DESC, %edx
+	cmp	$1, %edx
+	je	1f
+	cmp	$2, %edx
+	je	2f
+	cmp	$4, %edx
+	je	4f
+	mov	%rsi, (%rcx)
+	cmp	$8, %edx
+	je	9f
+	mov	%gs:T_SAVE(5), %rsi
+	mov	%rsi, 8(%rcx)
+	jmp	9f
+1:	mov	%sil, (%rcx)
+	jmp	9f
+2:	mov	%si, (%rcx)
+	jmp	9f
+4:	mov	%esi, (%rcx)
+9:	mov	8(%rax), %ecx
+	.irp	k, 0, 8, 16, 24, 32, 40, 48, 56
+	mov	24+\k(%rax), %rsi
+	mov	%rsi, %gs:\k(%rcx)
+	.endr
+	add	$RING_IMPORT_SIZE, %rax
+	mov	%rax, %gs:T_HEAD
+	cmp	%gs:T_LIMIT, %rax
+	jae	5f
+3:	mov	%gs:T_SAVE(3), %rsi
+	mov	%gs:T_SAVE(2), %rdx
+	mov	%gs:T_SAVE(1), %rcx
+	mov	%gs:T_SAVE(0), %rax
+	jmp	*%gs:T_IMP_RET
+5:	int3
+	.long	STOP_RING_FULL
+	jmp	3b
+
+	/* Straddling: both lines to the shadow, where they lie in a row, the value over them, and
+	 * from there to the ring. rdx is the place of the line at hand. */
+20:	and	$-64, %rcx
+	mov	%ecx, %edx
+	.irp	k, 0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120
+	mov	\k(%rcx), %rsi
+	mov	%rsi, %gs:\k(%rdx)
+	.endr
+	mov	%gs:T_IMP_ADDR, %ecx
+	mov	%gs:T_SAVE(4), %rsi
+	movzbl	%gs:T_IMP_DESC, %eax
+	cmp	$2, %eax
+	je	22f
+	cmp	$4, %eax
+	je	24f
+	mov	%rsi, %gs:(%rcx)
+	jmp	29f
+22:	mov	%si, %gs:(%rcx)
+	jmp	29f
+24:	mov	%esi, %gs:(%rcx)
+29:	mov	%gs:T_HEAD, %rax
+	mov	%gs:T_IMP_ADDR, %rcx
+	and	$-64, %rcx
+	.rept	2
+	movzwl	%gs:(T_IMP_DESC + 2), %esi
+	add	%gs:T_STEPS, %rsi
+	mov	%rsi, (%rax)
+	movb	$0, 6(%rax)
+	movb	$RING_IMPORT, 7(%rax)
+	mov	%rcx, 8(%rax)
+	movq	$0, 16(%rax)
+	.irp	k, 0, 8, 16, 24, 32, 40, 48, 56
+	mov	%gs:\k(%rdx), %rsi
+	mov	%rsi, 24+\k(%rax)
+	.endr
+	add	$RING_IMPORT_SIZE, %rax
+	add	$64, %rcx
+	add	$64, %rdx
+	.endr
+	mov	%rax, %gs:T_HEAD
+	cmp	%gs:T_LIMIT, %rax
+	jae	5b
+	jmp	3b
+
+/*
+ * Indirect branches. rcx is the wanted address; the program's rax and rcx are in their slots. The fast table has
+ * led to a stub that was not meant (rcx is then the difference, rax the negated address it
+ * stands for), or to nothing. From rt_probe on the program's flags are in T_FLAGS.
+ */
+	.p2align 4
+rt_other_hw:
+	not	%rax
+	lea	1(%rcx,%rax), %rcx
+rt_none_hw:
+	lahf
+	seto	%al
+	mov	%eax, %gs:T_FLAGS
+	jmp	rt_probe
+	.p2align 4
+rt_other_saved:
+	not	%rax
+	lea	1(%rcx,%rax), %rcx
+rt_none_saved:
+rt_probe:
+	mov	%ecx, %eax
+1:	and	$((1 << AREA_IBL_BITS) - 1), %eax
+	cmp	%rcx, %gs:T_KEYS(,%rax,8)
+	je	3f
+	cmpq	$0, %gs:T_KEYS(,%rax,8)
+	je	2f
+	inc	%eax
+	jmp	1b
+3:	jrcxz	2f			/* address 0 looks like an empty place */
+	jmp	*%gs:T_VALUES(,%rax,8)
+2:	int3
+	.long	STOP_IBL_MISS
+
+/*
+ * A gather that found something else than the shadow in one of its elements: each element in turn, imported if
+ * it differs and then taken from the shadow, because a later element's import may lie in the same
+ * place of the shadow. T_VEC(0), (1), (2) are destination, indices and mask. On return T_VEC(0)
+ * is the result.
+ */
+	.macro	GATHER name, size, index
+	.globl	rt_gather_\name
+	.p2align 4
+rt_gather_\name:
+	mov	%rax, %gs:T_GATHER_SAVE(0)
+	mov	%rcx, %gs:T_GATHER_SAVE(1)
+	mov	%rdx, %gs:T_GATHER_SAVE(2)
+	mov	%rsi, %gs:T_GATHER_SAVE(3)
+	mov	%rdi, %gs:T_GATHER_SAVE(4)
+	mov	%r8, %gs:T_GATHER_SAVE(5)
+	xor	%esi, %esi		/* the element */
+	xor	%edi, %edi		/* its ordinal << 8: how many were loaded before */
+1:	.if	\size == 4
+	cmpl	$0, %gs:T_VEC(2)(,%rsi,4)
+	.else
+	cmpq	$0, %gs:T_VEC(2)(,%rsi,8)
+	.endif
+	jge	4f
+	.if	\index == 4
+	movslq	%gs:T_VEC(1)(,%rsi,4), %rdx
+	.else
+	mov	%gs:T_VEC(1)(,%rsi,8), %rdx
+	.endif
+	movzbl	%gs:T_GATHER, %ecx
+	shl	%cl, %rdx
+	add	%gs:T_GATHER_BASE, %rdx
+	and	%gs:T_GATHER_WRAP, %rdx
+	.if	\size == 4
+	mov	(%rdx), %eax
+	cmp	%gs:(%edx), %eax
+	.else
+	mov	(%rdx), %rax
+	cmp	%gs:(%edx), %rax
+	.endif
+	je	3f
+	mov	%rdx, %gs:T_IMP_ADDR
+	mov	%gs:T_GATHER, %r8d
+	and	$0xffff0000, %r8d
+	lea	\size(%r8,%rdi), %r8d
+	mov	%r8d, %gs:T_IMP_DESC
+	lea	2f(%rip), %r8
+	mov	%r8, %gs:T_IMP_RET
+	jmp	rt_import
+2:	.if	\size == 4
+	mov	%gs:(%edx), %eax
+3:	mov	%eax, %gs:T_VEC(0)(,%rsi,4)
+	.else
+	mov	%gs:(%edx), %rax
+3:	mov	%rax, %gs:T_VEC(0)(,%rsi,8)
+	.endif
+	add	$0x100, %edi
+4:	inc	%esi
+	movzbl	%gs:(T_GATHER + 1), %ecx
+	cmp	%ecx, %esi
+	jb	1b
+	mov	%gs:T_GATHER_SAVE(5), %r8
+	mov	%gs:T_GATHER_SAVE(4), %rdi
+	mov	%gs:T_GATHER_SAVE(3), %rsi
+	mov	%gs:T_GATHER_SAVE(2), %rdx
+	mov	%gs:T_GATHER_SAVE(1), %rcx
+	mov	%gs:T_GATHER_SAVE(0), %rax
+	jmp	*%gs:T_GATHER_RET
+	.endm
+	GATHER	dd, 4, 4
+	GATHER	dq, 8, 4
+	GATHER	qd, 4, 8
+	GATHER	qq, 8, 8
+
+/* A system call made on behalf of the supervisor, by single-stepping its first instruction. */
+rt_syscall:
+	syscall
+	int3
+	.long	STOP_SYSCALL_DONE
+
+/*
+ * String instructions. The program's rsi, rdi, rcx and rax are in their registers and
+ * exact at the top of each iteration (rt_heads lists these places); r8 to r11 are spilled and
+ * free. T_RT_STEP is the step offset << 16. On return flags are what the
+ * instruction leaves (for cmps and scas) or garbage (for the others, whose flags the
+ * caller has saved).
+ *
+ * One load of an element: value in \val, address register \addr (rsi or rdi).
+ */
+	.macro	LOADCHECK size, addr, addr32, val, ordinal, rep
+	.if	\size == 1
+	movzbl	(%\addr), %r8d
+	cmp	%r8b, %gs:(%\addr32)
+	.elseif	\size == 2
+	movzwl	(%\addr), %r8d
+	cmp	%r8w, %gs:(%\addr32)
+	.elseif	\size == 4
+	mov	(%\addr), %r8d
+	cmp	%r8d, %gs:(%\addr32)
+	.else
+	mov	(%\addr), %r8
+	cmp	%r8, %gs:(%\addr32)
+	.endif
+	je	77f
+	mov	%\addr, %gs:T_IMP_ADDR
+	mov	%gs:T_RT_STEP, %r8d
+	or	$(\size + (\ordinal << 8)), %r8d
+	mov	%r8d, %gs:T_IMP_DESC
+	.if	\rep
+	mov	%rcx, %gs:T_IMP_REP
+	.endif
+	lea	76f(%rip), %r8
+	mov	%r8, %gs:T_IMP_RET
+	jmp	rt_import
+76:
+	.if	\rep
+	movq	$0, %gs:T_IMP_REP
+	.endif
+	.if	\size == 1
+	movzbl	%gs:(%\addr32), %r8d
+	.elseif	\size == 2
+	movzwl	%gs:(%\addr32), %r8d
+	.elseif	\size == 4
+	mov	%gs:(%\addr32), %r8d
+	.else
+	mov	%gs:(%\addr32), %r8
+	.endif
+77:
+	.endm
+
+	.macro	STOREBOTH size, addr, addr32, b, w, d, q
+	.if	\size == 1
+	mov	%\b, (%\addr)
+	mov	%\b, %gs:(%\addr32)
+	.elseif	\size == 2
+	mov	%\w, (%\addr)
+	mov	%\w, %gs:(%\addr32)
+	.elseif	\size == 4
+	mov	%\d, (%\addr)
+	mov	%\d, %gs:(%\addr32)
+	.else
+	mov	%\q, (%\addr)
+	mov	%\q, %gs:(%\addr32)
+	.endif
+	.endm
+
+	/* The top of an iteration: the thread may be stopped here as if between instructions. */
+	.macro	HEAD
+75:	.pushsection .rodata
+	.long	75b - rt_begin
+	.popsection
+	.endm
+
+	/* r10 = +size or -size as DF says. pushf-free: DF is read by a harmless lods. */
+	.macro	STRIDE size
+	mov	%rsi, %gs:T_SAVE(6)
+	mov	%rax, %gs:T_SAVE(7)
+	lea	T_UNIT, %rsi
+	add	%gs:T_SELF, %rsi
+	mov	%rsi, %r10
+	lodsb
+	sub	%r10, %rsi
+	mov	%rsi, %r10
+	.if	\size == 2
+	add	%r10, %r10
+	.elseif	\size == 4
+	shl	$2, %r10
+	.elseif	\size == 8
+	shl	$3, %r10
+	.endif
+	mov	%gs:T_SAVE(6), %rsi
+	mov	%gs:T_SAVE(7), %rax
+	.endm
+
+/*
+ * REP MOVS in bulk: eight bytes at a time while the direction is up, eight remain, and the
+ * destination does not lie in the eight bytes after the source, in memory or in the shadow.
+ * A fault in here happens before anything of the piece was done.
+ */
+	.macro	MOVS size, shift, rep
+	.globl	rt_movs\size\()_\rep
+	.p2align 4
+rt_movs\size\()_\rep:
+	STRIDE	\size
+	.if	\rep
+	.if	\size < 8
+	jmp	10f
+11:	mov	%rdi, %r9
+	sub	%rsi, %r9
+	cmp	$8, %r9
+	jb	1f
+	cmp	$8, %r9d
+	jb	1f
+	neg	%r9
+	cmp	$8, %r9
+	jb	1f
+	cmp	$8, %r9d
+	jb	1f
+	.p2align 4
+12:	HEAD
+	cmp	$(8 / \size), %rcx
+	jb	1f
+	LOADCHECK 8, rsi, esi, r8, 0, 1
+	mov	%r8, (%rdi)
+	mov	%r8, %gs:(%edi)
+	add	$8, %rsi
+	add	$8, %rdi
+	sub	$(8 / \size), %rcx
+	jmp	12b
+10:	cmp	$(8 / \size * 2), %rcx
+	jb	1f
+	cmp	$\size, %r10
+	je	11b
+	.endif
+	.endif
+1:	HEAD
+	.if	\rep
+	jrcxz	9f
+	.endif
+	LOADCHECK \size, rsi, esi, r8, 0, \rep
+	STOREBOTH \size, rdi, edi, r8b, r8w, r8d, r8
+	add	%r10, %rsi
+	add	%r10, %rdi
+	.if	\rep
+	dec	%rcx
+	jmp	1b
+	.endif
+9:	jmp	*%gs:T_RT_RET
+	.endm
+
+	.macro	STOS size, shift, rep
+	.globl	rt_stos\size\()_\rep
+	.p2align 4
+rt_stos\size\()_\rep:
+	STRIDE	\size
+1:	HEAD
+	.if	\rep
+	jrcxz	9f
+	.endif
+	STOREBOTH \size, rdi, edi, al, ax, eax, rax
+	add	%r10, %rdi
+	.if	\rep
+	dec	%rcx
+	jmp	1b
+	.endif
+9:	jmp	*%gs:T_RT_RET
+	.endm
+
+	.macro	LODS size, shift, rep
+	.globl	rt_lods\size\()_\rep
+	.p2align 4
+rt_lods\size\()_\rep:
+	STRIDE	\size
+1:	HEAD
+	.if	\rep
+	jrcxz	9f
+	.endif
+	LOADCHECK \size, rsi, esi, r8, 0, \rep
+	.if	\size == 1
+	mov	%r8b, %al
+	.elseif	\size == 2
+	mov	%r8w, %ax
+	.elseif	\size == 4
+	mov	%r8d, %eax
+	.else
+	mov	%r8, %rax
+	.endif
+	add	%r10, %rsi
+	.if	\rep
+	dec	%rcx
+	jmp	1b
+	.endif
+9:	jmp	*%gs:T_RT_RET
+	.endm
+
+	.macro	CMPVALUES size, a, b
+	.if	\size == 1
+	cmp	%\b\()b, %\a\()b
+	.elseif	\size == 2
+	cmp	%\b\()w, %\a\()w
+	.elseif	\size == 4
+	cmp	%\b\()d, %\a\()d
+	.else
+	cmp	%\b, %\a
+	.endif
+	.endm
+
+	/* rep: 0 none, 1 repe, 2 repne. No iteration leaves the flags as they were: the caller
+	 * jumps around the routine when the count is zero. */
+	.macro	CMPS size, shift, rep
+	.globl	rt_cmps\size\()_\rep
+	.p2align 4
+rt_cmps\size\()_\rep:
+	STRIDE	\size
+1:	HEAD
+	LOADCHECK \size, rsi, esi, r8, 0, \rep
+	mov	%r8, %r9
+	LOADCHECK \size, rdi, edi, r8, 1, \rep
+	lea	(%rsi,%r10), %rsi
+	lea	(%rdi,%r10), %rdi
+	.if	\rep
+	lea	-1(%rcx), %rcx
+	.endif
+	CMPVALUES \size, r9, r8
+	.if	\rep
+	jrcxz	9f
+	.if	\rep == 1
+	je	1b
+	.else
+	jne	1b
+	.endif
+	.endif
+9:	jmp	*%gs:T_RT_RET
+	.endm
+
+	.macro	SCAS size, shift, rep
+	.globl	rt_scas\size\()_\rep
+	.p2align 4
+rt_scas\size\()_\rep:
+	STRIDE	\size
+1:	HEAD
+	LOADCHECK \size, rdi, edi, r8, 0, \rep
+	lea	(%rdi,%r10), %rdi
+	.if	\rep
+	lea	-1(%rcx), %rcx
+	.endif
+	.if	\size == 1
+	cmp	%r8b, %al
+	.elseif	\size == 2
+	cmp	%r8w, %ax
+	.elseif	\size == 4
+	cmp	%r8d, %eax
+	.else
+	cmp	%r8, %rax
+	.endif
+	.if	\rep
+	jrcxz	9f
+	.if	\rep == 1
+	je	1b
+	.else
+	jne	1b
+	.endif
+	.endif
+9:	jmp	*%gs:T_RT_RET
+	.endm
+
+	.globl	rt_strings
+rt_strings:
+	.irp	size, 1, 2, 4, 8
+	.irp	rep, 0, 1
+	MOVS	\size, 0, \rep
+	STOS	\size, 0, \rep
+	LODS	\size, 0, \rep
+	.endr
+	.irp	rep, 0, 1, 2
+	CMPS	\size, 0, \rep
+	SCAS	\size, 0, \rep
+	.endr
+	.endr
+	.globl	rt_strings_end
+rt_strings_end:
+rt_end:
+	.section .rodata
+rt_heads_end:
+	.section .note.GNU-stack,"",@progbits

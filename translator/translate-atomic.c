@@ -1,0 +1,220 @@
+/*
+ * Translation of atomic instructions, with a LOCK prefix, and xchg with memory; and of those that
+ * find a bit in a bit string, by a register, atomic or not.
+ *
+ * An atomic instruction is performed on memory first, in a form that leaves the old value in a register;
+ * that value is what was consumed: it is compared with the shadow (and put into the imported line if
+ * it differs); then the instruction is executed on the shadow for its flags and registers.
+ */
+#include "translator/translate-priv.h"
+
+/* Compare register `old` (what was consumed) with the shadow at [a]; `hi` >= 0 is the upper half. */
+static void check_consumed(struct build *b, unsigned a, unsigned old, int hi, unsigned size)
+{
+	struct ea sh = ea_base((int)a, 0);
+	sh.gs = sh.a32 = true;
+	unsigned half = hi >= 0 ? size / 2 : size;
+	struct cg *c = b->c;
+	uint8_t *j[2] = {NULL, NULL};
+	cg_cmp(c, half, old, &sh);
+	j[0] = cg_jcc(c, 5, 0);
+	if (hi >= 0) {
+		struct ea sh2 = ea_add(sh, (int32_t)half);
+		cg_cmp(c, half, (unsigned)hi, &sh2);
+		j[1] = cg_jcc(c, 5, 0);
+	}
+	if (!c->overflow)
+		for (int k = 0; k < 2; k++)
+			if (j[k])
+				cg_patch32(j[k], c->delta, cg_va(b->cold));
+	cg_store_gs(b->cold, old, T_SAVE(4));
+	if (hi >= 0) {
+		struct ea m = ea_gs(half == 4 ? T_SAVE(4) + 4 : T_SAVE(5));
+		cg_rm(b->cold, half, 0x89, (unsigned)hi, &m, 0);
+	}
+	cg_store_gs(b->cold, a, T_IMP_ADDR);
+	cg_imm_gs(b->cold, T_IMP_DESC, size | b->i << 16);
+	cg_store_gs(b->cold, a, T_SAVE(6));
+	struct ea back = {.rip = true, .target = cg_va(c)};
+	/* the routine keeps all registers; borrow the address register for the return address */
+	cg_rm(b->cold, 8, 0x8d, a, &back, 0);
+	cg_store_gs(b->cold, a, T_IMP_RET);
+	cg_load_gs(b->cold, a, T_SAVE(6));
+	cg_jmp(b->cold, rt_va(b->arena, rt_import_patch8));
+}
+
+static bool is_bit_string(const struct insn *in)
+{
+	return in->attr & INSN_A_BITSTRING;
+}
+
+/* Register `a` = the address of the word that holds the bit, which lies as many words from the operand as the
+ * index, a signed number, says. Clobbers flags and `s`. */
+static void bit_address(struct build *b, const struct insn *in, const struct ea *mem, unsigned a, unsigned s)
+{
+	struct cg *c = b->c;
+	unsigned index = in->opnd[1].reg, size = in->opnd[0].size;
+	struct ea sum = {.base = (int8_t)a, .index = (int8_t)s, .scale = (uint8_t)size};
+	if (size == 2)
+		cg_rr(c, 8, 0x0fbf, s, index);
+	else if (size == 4)
+		cg_rr(c, 8, 0x63, s, index);
+	else
+		cg_rr(c, 8, 0x8b, s, index);
+	cg_rr(c, 8, 0xc1, 7, s); /* sar */
+	cg8(c, size == 2 ? 4 : size == 4 ? 5 : 6);
+	if (mem->rip)
+		cg_imm(c, a, mem->target);
+	else
+		cg_rm(c, 8, 0x8d, a, mem, 0);
+	cg_rm(c, 8, 0x8d, a, &sum, 0);
+}
+
+void b_bit_string(struct build *b, const struct insn *in, const struct ea *mem)
+{
+	struct cg *c = b->c;
+	unsigned size = in->opnd[0].size;
+	/* an index is added before an address is cut to 32 bits */
+	if (mem->a32) {
+		b->failed = true;
+		return;
+	}
+	int a = b_scratch(b, ea_regs(mem), false), s = b_scratch(b, ea_regs(mem) | 1u << a, false);
+	if (b->failed)
+		return;
+	struct ea at = ea_base(a, 0), sh = at;
+	sh.gs = sh.a32 = true;
+	b_clobber_flags(b, false);
+	bit_address(b, in, mem, (unsigned)a, (unsigned)s);
+	b_checked_load(b, size, (unsigned)s, &at, &sh);
+	b_flags_for_op(b);
+	if (!cg_reencode_reg(c, in, (unsigned)s, -1)) {
+		b->failed = true;
+		return;
+	}
+	if (in->id == INSN_BT)
+		return;
+	cg_store_size(c, size, (unsigned)s, &at);
+	if (b->tr->predict == 0)
+		cg_store_size(c, size, (unsigned)s, &sh);
+}
+
+void b_atomic(struct build *b, const struct insn *in, const struct ea *mem)
+{
+	struct cg *c = b->c;
+	unsigned size = in->mem_size;
+	bool low = !(in->rex || in->vex);
+	for (unsigned k = 0; k < in->nopnd; k++)
+		if (in->opnd[k].kind == OPND_GPR8H)
+			b->failed = true;
+	if ((is_bit_string(in) && mem->a32) || in->id == INSN_ADC || in->id == INSN_SBB)
+		b->failed = true;
+	if (b->failed)
+		return;
+	b_clobber_flags(b, false);
+	uint32_t taken = ea_regs(mem);
+	int a = b_scratch(b, taken | 1, low); /* not rax, which cmpxchg wants */
+	if (b->failed)
+		return;
+	if (is_bit_string(in))
+		bit_address(b, in, mem, (unsigned)a, (unsigned)b_scratch(b, 1u << a | 1u | taken, false));
+	else if (mem->rip)
+		cg_imm(c, (unsigned)a, mem->target);
+	else
+		cg_rm(c, 8, 0x8d, (unsigned)a, mem, 0);
+	struct ea at = ea_base(a, 0), sh = at;
+	sh.gs = sh.a32 = true;
+	unsigned reg = in->nopnd > 1 && in->opnd[1].kind == OPND_GPR ? in->opnd[1].reg : 0;
+	if (in->id == INSN_XCHG && in->opnd[0].kind == OPND_GPR)
+		reg = in->opnd[0].reg;
+
+	switch (in->id) {
+	case INSN_XCHG:
+	case INSN_XADD: {
+		int s = b_scratch(b, 1u << a | taken, false);
+		if (b->failed)
+			return;
+		cg_rr(c, 8, 0x89, reg, (unsigned)s);
+		b_mark_body(b);
+		if (in->id == INSN_XCHG) {
+			cg_rm(c, size, size == 1 ? 0x86 : 0x87, (unsigned)s, &at, 0);
+		} else {
+			cg8(c, 0xf0);
+			cg_rm(c, size, size == 1 ? 0x0fc0 : 0x0fc1, (unsigned)s, &at, 0);
+		}
+		check_consumed(b, (unsigned)a, (unsigned)s, -1, size);
+		break;
+	}
+	case INSN_CMPXCHG:
+	case INSN_CMPXCHG8B:
+	case INSN_CMPXCHG16B: {
+		bool pair = in->id != INSN_CMPXCHG;
+		bool had_rax = b->st.spilled & 1, had_rdx = b->st.spilled & 4;
+		DJ_ASSERT(!had_rax, "cmpxchg with rax spilled");
+		b_spill(b, 0);
+		if (pair) {
+			DJ_ASSERT(!had_rdx, "cmpxchg16b with rdx spilled");
+			b_spill(b, 2);
+		}
+		b_mark_body(b);
+		cg8(c, 0xf0);
+		if (!cg_reencode(c, in, &at)) {
+			b->failed = true;
+			return;
+		}
+		check_consumed(b, (unsigned)a, 0, pair ? 2 : -1, size);
+		b_reload(b, c, 0);
+		b->st.spilled &= ~1u;
+		if (pair) {
+			b_reload(b, c, 2);
+			b->st.spilled &= ~4u;
+		}
+		break;
+	}
+	default: {
+		/* rax = old; loop: t = op(old); lock cmpxchg */
+		bool reg_form = in->nopnd > 1 && in->opnd[1].kind == OPND_GPR;
+		bool rax_was_spilled = b->st.spilled & 1;
+		int t = b_scratch(b, 1u << a | 1u | taken, false);
+		int u = -1;
+		if (reg_form && reg == 0) {
+			u = b_scratch(b, 1u << a | 1u << t | 1u | taken, false);
+			if (b->failed)
+				return;
+			cg_rr(c, 8, 0x89, 0, (unsigned)u);
+		}
+		if (b->failed)
+			return;
+		b_spill(b, 0);
+		b_mark_body(b);
+		cg_load_zx(c, size, 0, &at);
+		uint64_t loop = cg_va(c);
+		cg_rr(c, 8, 0x89, 0, (unsigned)t);
+		if (!cg_reencode_reg(c, in, (unsigned)t, reg_form ? (u >= 0 ? u : (int)reg) : -1)) {
+			b->failed = true;
+			return;
+		}
+		cg8(c, 0xf0);
+		cg_rm(c, size, size == 1 ? 0x0fb0 : 0x0fb1, (unsigned)t, &at, 0);
+		cg_jcc(c, 5, loop);
+		check_consumed(b, (unsigned)a, 0, -1, size);
+		if (!rax_was_spilled) {
+			b_reload(b, c, 0);
+			b->st.spilled &= ~1u;
+		}
+		if (is_bit_string(in)) {
+			/* on the shadow it would look for the bit from there */
+			cg_load_zx(c, size, (unsigned)t, &sh);
+			b_flags_for_op(b);
+			cg_reencode_reg(c, in, (unsigned)t, u);
+			if (b->tr->predict == 0)
+				cg_store_size(c, size, (unsigned)t, &sh);
+			return;
+		}
+		break;
+	}
+	}
+	/* inc and dec keep CF, so the operation on the shadow may need the old flags */
+	b_flags_for_op(b);
+	b_on_shadow(b, in, &sh, size, NULL);
+}
