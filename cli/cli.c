@@ -86,7 +86,8 @@ char *cli_trace_dir(bool create, struct dj_error *err)
 	} else if ((base = env("HOME"))) {
 		n = asprintf(&dir, "%s/.local/share/deja", base);
 	} else {
-		dj_fail(err, 1, "no place for traces: none of DEJA_TRACE_DIR, XDG_DATA_HOME and "
+		dj_fail(err, 1,
+			"no place for traces: none of DEJA_TRACE_DIR, XDG_DATA_HOME and "
 			"HOME is set");
 		return NULL;
 	}

@@ -204,11 +204,13 @@ static void help(void)
 
 int cmd_dump(int argc, char **argv)
 {
+	/* clang-format off */
 	static const struct option options[] = {
 		{ "thread", required_argument, NULL, 't' }, { "from", required_argument, NULL, 'f' },
 		{ "to", required_argument, NULL, 'T' },	    { "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
+	/* clang-format on */
 	struct dump d = { .to = UINT64_MAX };
 	struct dj_trace *t;
 	uint64_t n;

@@ -35,7 +35,8 @@ int cmd_ps(int argc, char **argv)
 		if (c != 'h')
 			return cli_bad_option("ps", argc, argv, c);
 		puts("Usage: deja ps [FILE]\n"
-		     "List the processes recorded in FILE: number, threads, command, how it ended.");
+		     "List the processes recorded in FILE: number, threads, command, how it "
+		     "ended.");
 		return cli_finish(CLI_GOOD);
 	}
 	t = cli_open_trace("ps", argc, argv, &status);

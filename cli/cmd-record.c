@@ -19,7 +19,8 @@ extern char **environ;
 
 static const char help_text[] =
 	"Usage: deja record [OPTIONS] [--] PROGRAM [ARG...]\n"
-	"Run PROGRAM and record it. Its input, output and working directory are its own; deja ends as\n"
+	"Run PROGRAM and record it. Its input, output and working directory are its own; deja ends "
+	"as\n"
 	"PROGRAM ended, with the same exit status or by the same signal.\n"
 	"\n"
 	"  -o, --output FILE         write the trace to FILE (default: PROGRAM-N.deja in\n"
@@ -60,7 +61,8 @@ static char *find_program(const char *name)
 	return NULL;
 }
 
-/* PROGRAM-N.deja in the trace directory, with the first N that is free; `latest` will point there. */
+/* PROGRAM-N.deja in the trace directory, with the first N that is free; `latest` will point there.
+ */
 static char *default_output(const char *program, struct dj_error *err)
 {
 	char *dir = cli_trace_dir(true, err);
@@ -75,10 +77,12 @@ static char *default_output(const char *program, struct dj_error *err)
 		if (fd >= 0) {
 			close(fd);
 			char *link = NULL, *tmp = NULL;
-			if (asprintf(&link, "%s/latest", dir) > 0 && asprintf(&tmp, "%s/.latest-%d", dir, getpid()) > 0) {
+			if (asprintf(&link, "%s/latest", dir) > 0 &&
+			    asprintf(&tmp, "%s/.latest-%d", dir, getpid()) > 0) {
 				unlink(tmp);
 				if (symlink(strrchr(path, '/') + 1, tmp) || rename(tmp, link))
-					cli_warn("cannot point %s at the new trace: %s", link, strerror(errno));
+					cli_warn("cannot point %s at the new trace: %s", link,
+						 strerror(errno));
 			}
 			free(link);
 			free(tmp);
@@ -109,16 +113,20 @@ static int check_program(const char *file, struct dj_error *err)
 	if (((st.st_mode & S_ISUID) && st.st_uid != geteuid()) ||
 	    ((st.st_mode & S_ISGID) && (st.st_mode & S_IXGRP) && st.st_gid != getegid()))
 		return dj_fail(err, 126,
-			       "%s is set-uid or set-gid, and would run without its privileges under deja; "
-			       "record it as the user it runs as", file);
-	unsigned char id[20] = {0};
+			       "%s is set-uid or set-gid, and would run without its privileges "
+			       "under deja; "
+			       "record it as the user it runs as",
+			       file);
+	unsigned char id[20] = { 0 };
 	int fd = open(file, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd >= 0 ? read(fd, id, sizeof id) : 0;
+	ssize_t n = fd >= 0 ? read(fd, id, sizeof(id)) : 0;
 	if (fd >= 0)
 		close(fd);
 	if (n >= 20 && !memcmp(id, "\177ELF", 4) && (id[4] != 2 || id[18] != 62))
-		return dj_fail(err, 126, "%s is not an x86-64 program (%s); only x86-64 programs can be recorded",
-			       file, id[4] != 2 ? "32-bit" : "another processor's");
+		return dj_fail(
+			err, 126,
+			"%s is not an x86-64 program (%s); only x86-64 programs can be recorded",
+			file, id[4] != 2 ? "32-bit" : "another processor's");
 	return 0;
 }
 
@@ -128,7 +136,7 @@ static int end_like(int status)
 	if (WIFEXITED(status))
 		return WEXITSTATUS(status);
 	if (WIFSIGNALED(status)) {
-		struct rlimit none = {0, 0};
+		struct rlimit none = { 0, 0 };
 		int sig = WTERMSIG(status);
 		sigset_t one;
 		setrlimit(RLIMIT_CORE, &none);
@@ -144,12 +152,15 @@ static int end_like(int status)
 
 int cmd_record(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{"output", required_argument, NULL, 'o'}, {"predict", required_argument, NULL, 'p'},
-		{"digest-interval", required_argument, NULL, 'd'}, {"verbose", no_argument, NULL, 'v'},
-		{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
-	struct record_options opt = {.predict = DJ_PREDICT_SHADOW};
-	struct dj_error err = {0};
+	static const struct option options[] = { { "output", required_argument, NULL, 'o' },
+						 { "predict", required_argument, NULL, 'p' },
+						 { "digest-interval", required_argument, NULL,
+						   'd' },
+						 { "verbose", no_argument, NULL, 'v' },
+						 { "help", no_argument, NULL, 'h' },
+						 { NULL, 0, NULL, 0 } };
+	struct record_options opt = { .predict = DJ_PREDICT_SHADOW };
+	struct dj_error err = { 0 };
 	int c;
 	opterr = 0;
 	while ((c = getopt_long(argc, argv, "+:o:vh", options, NULL)) != -1) {
@@ -165,11 +176,16 @@ int cmd_record(int argc, char **argv)
 			else if (!strcmp(optarg, "none"))
 				opt.predict = DJ_PREDICT_NONE;
 			else
-				return cli_usage("record", "--predict is shadow, last or none, not %s", optarg);
+				return cli_usage("record",
+						 "--predict is shadow, last or none, not %s",
+						 optarg);
 			break;
 		case 'd':
 			if (!cli_number(optarg, &opt.digest_interval) || !opt.digest_interval)
-				return cli_usage("record", "--digest-interval takes a number of instructions, not %s", optarg);
+				return cli_usage(
+					"record",
+					"--digest-interval takes a number of instructions, not %s",
+					optarg);
 			break;
 		case 'v':
 			opt.verbose = true;

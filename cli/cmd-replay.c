@@ -57,7 +57,7 @@ static char *shell_word(const char *text)
 static char *target_command(const char *trace, struct dj_error *err)
 {
 	char self[4096];
-	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 	if (n < 0) {
 		dj_fail_errno(err, 1, "cannot find the deja program");
 		return NULL;
@@ -82,8 +82,8 @@ static char *target_command(const char *trace, struct dj_error *err)
 static int make_script(const char *files, char *path, size_t size, struct dj_error *err)
 {
 	int fd = memfd_create("deja-gdb", 0);
-	bool good = fd >= 0 && dprintf(fd, "set sysroot %s\n%s", files ? files : "target:",
-				       settings) > 0;
+	bool good = fd >= 0 &&
+		    dprintf(fd, "set sysroot %s\n%s", files ? files : "target:", settings) > 0;
 	if (good && files)
 		good = dprintf(fd, "add-auto-load-scripts-directory %s/%s\n", files,
 			       REPLAY_SCRIPTS) > 0;
@@ -99,13 +99,13 @@ static int run_gdb(const char *trace, const char *files, char **gdb_options, str
 	size_t n = 0, extra = 0;
 	while (gdb_options[extra])
 		extra++;
-	char **argv = calloc(extra + 8, sizeof *argv);
+	char **argv = calloc(extra + 8, sizeof(*argv));
 	char *target = target_command(trace, err);
 	if (!argv || !target) {
 		free(argv);
 		return target ? dj_fail(err, 1, "out of memory") : -1;
 	}
-	if (make_script(files, script, sizeof script, err) != 0)
+	if (make_script(files, script, sizeof(script), err) != 0)
 		return -1;
 	argv[n++] = "gdb";
 	argv[n++] = "-l";
@@ -114,11 +114,12 @@ static int run_gdb(const char *trace, const char *files, char **gdb_options, str
 	argv[n++] = script;
 	argv[n++] = "-ex";
 	argv[n++] = target;
-	memcpy(argv + n, gdb_options, extra * sizeof *argv);
+	memcpy(argv + n, gdb_options, extra * sizeof(*argv));
 	execvp("gdb", argv);
 	if (errno == ENOENT)
-		dj_fail(err, 1, "gdb is not installed; install it, or use another client with "
-				"deja serve");
+		dj_fail(err, 1,
+			"gdb is not installed; install it, or use another client with "
+			"deja serve");
 	else
 		dj_fail_errno(err, 1, "cannot run gdb");
 	free(target);

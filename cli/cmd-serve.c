@@ -55,7 +55,7 @@ static int bind_one(const struct addrinfo *ai)
 	int fd = socket(ai->ai_family, ai->ai_socktype | SOCK_CLOEXEC, ai->ai_protocol);
 	if (fd < 0)
 		return -1;
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	if (bind(fd, ai->ai_addr, ai->ai_addrlen) == 0 && listen(fd, 1) == 0)
 		return fd;
 	int saved = errno;
@@ -96,13 +96,15 @@ static int listen_on(const char *address, struct dj_error *err)
 static void announce(int fd)
 {
 	struct sockaddr_storage sa;
-	socklen_t len = sizeof sa;
+	socklen_t len = sizeof(sa);
 	char host[NI_MAXHOST], port[NI_MAXSERV];
 	if (getsockname(fd, (struct sockaddr *)&sa, &len) == 0 &&
-	    getnameinfo((struct sockaddr *)&sa, len, host, sizeof host, port, sizeof port,
+	    getnameinfo((struct sockaddr *)&sa, len, host, sizeof(host), port, sizeof(port),
 			NI_NUMERICHOST | NI_NUMERICSERV) == 0)
-		fprintf(stderr, sa.ss_family == AF_INET6 ? "Listening on [%s]:%s\n"
-							 : "Listening on %s:%s\n", host, port);
+		fprintf(stderr,
+			sa.ss_family == AF_INET6 ? "Listening on [%s]:%s\n"
+						 : "Listening on %s:%s\n",
+			host, port);
 }
 
 static int serve_tcp(struct replay *r, const char *address, struct dj_error *err)
@@ -118,7 +120,7 @@ static int serve_tcp(struct replay *r, const char *address, struct dj_error *err
 	close(fd);
 	if (client < 0)
 		return dj_fail_errno(err, 1, "cannot accept a connection");
-	setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+	setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	int result = gdbstub_serve(r, client, client, err);
 	close(client);
 	return result;

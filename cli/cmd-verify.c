@@ -55,7 +55,8 @@ int cmd_verify(int argc, char **argv)
 		if (c != 'h')
 			return cli_bad_option("verify", argc, argv, c);
 		puts("Usage: deja verify [FILE]\n"
-		     "Replay everything in FILE and compare all digests. Exit status: 0 if all match,\n"
+		     "Replay everything in FILE and compare all digests. Exit status: 0 if all "
+		     "match,\n"
 		     "1 at the first divergence, which is printed, 2 if FILE is not a good trace.");
 		return cli_finish(CLI_GOOD);
 	}

@@ -44,6 +44,7 @@ static int utf8_length(const unsigned char *s)
 {
 	static const struct {
 		unsigned char first, last, lo, hi, length; /* lo..hi: the second byte */
+							   /* clang-format off */
 	} forms[] = {
 		{ 0x20, 0x7f, 0, 0, 1 },       { 0xc2, 0xdf, 0x80, 0xbf, 2 },
 		{ 0xe0, 0xe0, 0xa0, 0xbf, 3 }, { 0xe1, 0xec, 0x80, 0xbf, 3 },
@@ -51,6 +52,7 @@ static int utf8_length(const unsigned char *s)
 		{ 0xf0, 0xf0, 0x90, 0xbf, 4 }, { 0xf1, 0xf3, 0x80, 0xbf, 4 },
 		{ 0xf4, 0xf4, 0x80, 0x8f, 4 },
 	};
+	/* clang-format on */
 
 	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
 		if (*s < forms[i].first || *s > forms[i].last)

@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 /* Where Debian's packages put gdb's scripts for their libraries, and where these find theirs. */
-#define SHARED	     "/usr/share"
-#define GDB_SCRIPTS  SHARED "/gdb/auto-load"
+#define SHARED	    "/usr/share"
+#define GDB_SCRIPTS SHARED "/gdb/auto-load"
 
 /* ---- the end ------------------------------------------------------------------------------ */
 
@@ -79,7 +79,8 @@ static bool harmless(const char *path)
 {
 	const char *last = strrchr(path, '/');
 
-	return path[0] == '/' && strncmp(path + 1, REPLAY_SCRIPTS, strlen(REPLAY_SCRIPTS)) != 0 && last[1] && !strstr(path, "/../") && strcmp(last, "/..") != 0 &&
+	return path[0] == '/' && strncmp(path + 1, REPLAY_SCRIPTS, strlen(REPLAY_SCRIPTS)) != 0 &&
+	       last[1] && !strstr(path, "/../") && strcmp(last, "/..") != 0 &&
 	       strcmp(last, "/.") != 0;
 }
 
@@ -107,7 +108,7 @@ static bool copy_module(struct dj_trace *t, size_t i, const char *dir)
 	const char *path = dj_trace_module(t, i)->path;
 	const uint8_t *bytes = dj_trace_module_bytes(t, i, &size, NULL);
 
-	if (!bytes || !harmless(path) || !place(full, sizeof full, dir, path))
+	if (!bytes || !harmless(path) || !place(full, sizeof(full), dir, path))
 		return false;
 	int fd = open(full, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0500);
 	if (fd < 0)
@@ -128,7 +129,7 @@ static void put_link(const char *dir, const char *path, const char *target)
 {
 	char full[PATH_MAX];
 
-	if (place(full, sizeof full, dir, path) && symlink(target, full) != 0)
+	if (place(full, sizeof(full), dir, path) && symlink(target, full) != 0)
 		return; /* something is there already */
 }
 
@@ -138,13 +139,13 @@ static const char *interpreter(const uint8_t *bytes, size_t size)
 	Elf64_Ehdr eh;
 	Elf64_Phdr ph;
 
-	if (size < sizeof eh || memcmp(bytes, ELFMAG, SELFMAG) != 0)
+	if (size < sizeof(eh) || memcmp(bytes, ELFMAG, SELFMAG) != 0)
 		return NULL;
-	memcpy(&eh, bytes, sizeof eh);
-	if (eh.e_phentsize != sizeof ph || eh.e_phoff > size)
+	memcpy(&eh, bytes, sizeof(eh));
+	if (eh.e_phentsize != sizeof(ph) || eh.e_phoff > size)
 		return NULL;
-	for (size_t i = 0; i < eh.e_phnum && (i + 1) * sizeof ph <= size - eh.e_phoff; i++) {
-		memcpy(&ph, bytes + eh.e_phoff + i * sizeof ph, sizeof ph);
+	for (size_t i = 0; i < eh.e_phnum && (i + 1) * sizeof(ph) <= size - eh.e_phoff; i++) {
+		memcpy(&ph, bytes + eh.e_phoff + i * sizeof(ph), sizeof(ph));
 		if (ph.p_type == PT_INTERP && ph.p_filesz && ph.p_offset < size &&
 		    ph.p_filesz <= size - ph.p_offset &&
 		    bytes[ph.p_offset + ph.p_filesz - 1] == '\0')
@@ -167,7 +168,7 @@ static void link_interpreter(struct dj_trace *t, size_t i, const char *dir)
 		const char *path = dj_trace_module(t, k)->path, *last = strrchr(path, '/');
 		char target[PATH_MAX];
 		if (last && strcmp(last, strrchr(name, '/')) == 0 &&
-		    snprintf(target, sizeof target, "%s%s", dir, path) < (int)sizeof target) {
+		    snprintf(target, sizeof(target), "%s%s", dir, path) < (int)sizeof(target)) {
 			put_link(dir, name, target);
 			return;
 		}
@@ -180,7 +181,7 @@ static void link_scripts(const char *dir)
 	char path[PATH_MAX];
 
 	put_link(dir, SHARED, SHARED);
-	if (snprintf(path, sizeof path, "/%s%s", REPLAY_SCRIPTS, dir) < (int)sizeof path)
+	if (snprintf(path, sizeof(path), "/%s%s", REPLAY_SCRIPTS, dir) < (int)sizeof(path))
 		put_link(dir, path, GDB_SCRIPTS);
 }
 
@@ -189,7 +190,7 @@ char *replay_files(struct dj_trace *t)
 	const char *tmp = getenv("TMPDIR");
 	char name[PATH_MAX];
 	char *real = realpath(tmp && *tmp ? tmp : "/tmp", NULL), *dir = NULL;
-	bool good = real && snprintf(name, sizeof name, "%s/deja-XXXXXX", real) < PATH_MAX &&
+	bool good = real && snprintf(name, sizeof(name), "%s/deja-XXXXXX", real) < PATH_MAX &&
 		    mkdtemp(name);
 
 	free(real);

@@ -19,7 +19,7 @@ struct summary_thread {
 	uint64_t steps; /* instructions in the trace */
 	bool exited;	/* its last record is EXIT, with: */
 	int32_t status;
-	char *stopped;	/* the reason if its last record is END, else NULL */
+	char *stopped; /* the reason if its last record is END, else NULL */
 };
 
 struct summary {

@@ -95,12 +95,12 @@ static size_t page_slot(uint64_t page)
 static void hash_grow(struct emu_core *c)
 {
 	size_t size = c->hash_size * 4;
-	struct block **h = calloc(size, sizeof(*h));
+	struct emu_block **h = calloc(size, sizeof(*h));
 
 	if (!h)
 		return; /* longer chains, that is all */
 	for (size_t i = 0; i < c->hash_size; i++) {
-		for (struct block *b = c->hash[i], *next; b; b = next) {
+		for (struct emu_block *b = c->hash[i], *next; b; b = next) {
 			size_t s = hash_rip(b->rip) & (size - 1);
 			next = b->hash_next;
 			b->hash_next = h[s];
@@ -112,7 +112,7 @@ static void hash_grow(struct emu_core *c)
 	c->hash_size = size;
 }
 
-static void block_insert(struct emu_core *c, struct block *b)
+static void block_insert(struct emu_core *c, struct emu_block *b)
 {
 	if (c->nblocks > c->hash_size)
 		hash_grow(c);
@@ -124,25 +124,25 @@ static void block_insert(struct emu_core *c, struct block *b)
 	c->nblocks++;
 }
 
-static void block_remove(struct emu_core *c, struct block *b)
+static void block_remove(struct emu_core *c, struct emu_block *b)
 {
-	struct block **p = &c->hash[hash_rip(b->rip) & (c->hash_size - 1)];
+	struct emu_block **p = &c->hash[hash_rip(b->rip) & (c->hash_size - 1)];
 
 	while (*p != b)
 		p = &(*p)->hash_next;
 	*p = b->hash_next;
 	if (c->jump_cache[jump_slot(b->rip)] == b)
 		c->jump_cache[jump_slot(b->rip)] = NULL;
-	c->dead_bytes += sizeof(*b) + b->n * (sizeof(struct uop) + sizeof(struct insn));
+	c->dead_bytes += sizeof(*b) + b->n * (sizeof(struct emu_uop) + sizeof(struct insn));
 	c->nblocks--;
 	b->rip = BLOCK_DEAD;
 }
 
 /* Remove the blocks in one chain of `pages` that overlap [addr, last]. */
-static void forget_chain(struct emu_core *c, struct block **p, uint64_t addr, uint64_t last)
+static void forget_chain(struct emu_core *c, struct emu_block **p, uint64_t addr, uint64_t last)
 {
 	while (*p) {
-		struct block *b = *p;
+		struct emu_block *b = *p;
 		if (b->rip <= last && b->end > addr) {
 			*p = b->page_next;
 			block_remove(c, b);
@@ -189,11 +189,13 @@ static uint8_t opnd_reg(const struct insn *in, unsigned i)
 /* LOCK is for these, with memory as destination; on others it raises #UD (SDM vol. 2A, LOCK). */
 static bool lock_is_valid(const struct insn *in)
 {
+	/* clang-format off */
 	static const uint16_t lockable[] = {
 		INSN_ADD, INSN_ADC, INSN_AND, INSN_BTC, INSN_BTR, INSN_BTS, INSN_CMPXCHG,
 		INSN_CMPXCHG8B, INSN_CMPXCHG16B, INSN_DEC, INSN_INC, INSN_NEG, INSN_NOT,
 		INSN_OR, INSN_SBB, INSN_SUB, INSN_XOR, INSN_XADD, INSN_XCHG,
 	};
+	/* clang-format on */
 
 	if (!in->nopnd || in->opnd[0].kind != OPND_MEM)
 		return false;
@@ -203,9 +205,9 @@ static bool lock_is_valid(const struct insn *in)
 	return false;
 }
 
-bool emu_bind(const struct insn *in, struct uop *u)
+bool emu_bind(const struct insn *in, struct emu_uop *u)
 {
-	static emu_fn *(*const binders[])(const struct insn *, struct uop *) = {
+	static emu_fn *(*const binders[])(const struct insn *, struct emu_uop *) = {
 		emu_bind_int, emu_bind_string, emu_bind_vec, emu_bind_fp, emu_bind_x87,
 	};
 
@@ -245,7 +247,7 @@ bool emu_bind(const struct insn *in, struct uop *u)
 		u->flags |= EMU_UOP_REP;
 	if (in->attr & (INSN_A_ATOMIC | INSN_A_FENCE))
 		u->flags |= EMU_UOP_FENCE;
-	const struct uop preset = *u;
+	const struct emu_uop preset = *u;
 	for (size_t i = 0; i < sizeof(binders) / sizeof(binders[0]); i++) {
 		u->fn = binders[i](in, u);
 		if (u->fn)
@@ -278,7 +280,7 @@ static int decode_at(struct emu *e, struct window *w, uint64_t rip, struct insn 
 
 /* Decode and bind the instruction at rip. */
 static bool bind_at(struct emu *e, struct window *w, uint64_t rip, struct insn *in,
-		    struct uop *u, enum emu_stop *why)
+		    struct emu_uop *u, enum emu_stop *why)
 {
 	int n = decode_at(e, w, rip, in);
 
@@ -286,7 +288,8 @@ static bool bind_at(struct emu *e, struct window *w, uint64_t rip, struct insn *
 		return true;
 	if (n == 0) {
 		*why = EMU_STOP_FETCH;
-		snprintf(e->why, sizeof(e->why), "no code known at 0x%llx", (unsigned long long)rip);
+		snprintf(e->why, sizeof(e->why), "no code known at 0x%llx",
+			 (unsigned long long)rip);
 	} else {
 		*why = EMU_STOP_UNKNOWN;
 		snprintf(e->why, sizeof(e->why), "%s at 0x%llx cannot be emulated",
@@ -296,12 +299,12 @@ static bool bind_at(struct emu *e, struct window *w, uint64_t rip, struct insn *
 	return false;
 }
 
-static struct block *block_make(struct emu *e, uint64_t rip, enum emu_stop *why)
+static struct emu_block *block_make(struct emu *e, uint64_t rip, enum emu_stop *why)
 {
 	struct emu_core *c = emu_core(e);
-	struct window w = {.len = 0};
+	struct window w = { .len = 0 };
 	struct insn insns[BLOCK_MAX];
-	struct uop uops[BLOCK_MAX];
+	struct emu_uop uops[BLOCK_MAX];
 	unsigned n = 0, fences = 0;
 	bool branches = false;
 	uint64_t at = rip;
@@ -323,8 +326,8 @@ static struct block *block_make(struct emu *e, uint64_t rip, enum emu_stop *why)
 		return NULL;
 	}
 
-	struct block *b = arena_alloc(c, sizeof(*b));
-	struct uop *bu = arena_alloc(c, n * sizeof(*bu));
+	struct emu_block *b = arena_alloc(c, sizeof(*b));
+	struct emu_uop *bu = arena_alloc(c, n * sizeof(*bu));
 	struct insn *bi = arena_alloc(c, n * sizeof(*bi));
 	if (!b || !bu || !bi) {
 		*why = EMU_STOP_UNKNOWN;
@@ -335,17 +338,21 @@ static struct block *block_make(struct emu *e, uint64_t rip, enum emu_stop *why)
 	memcpy(bi, insns, n * sizeof(*bi));
 	for (unsigned i = 0; i < n; i++)
 		bu[i].insn = &bi[i];
-	*b = (struct block){.rip = rip, .end = at, .n = (uint16_t)n,
-			    .fences = (uint16_t)fences, .branches = branches, .uops = bu};
+	*b = (struct emu_block){ .rip = rip,
+				 .end = at,
+				 .n = (uint16_t)n,
+				 .fences = (uint16_t)fences,
+				 .branches = branches,
+				 .uops = bu };
 	block_insert(c, b);
 	return b;
 }
 
-struct block *emu_block_at(struct emu *e, uint64_t rip, enum emu_stop *why)
+struct emu_block *emu_block_at(struct emu *e, uint64_t rip, enum emu_stop *why)
 {
 	struct emu_core *c = emu_core(e);
-	struct block **slot = &c->jump_cache[jump_slot(rip)];
-	struct block *b = *slot;
+	struct emu_block **slot = &c->jump_cache[jump_slot(rip)];
+	struct emu_block *b = *slot;
 
 	if (b && b->rip == rip)
 		return b;
@@ -361,7 +368,7 @@ struct block *emu_block_at(struct emu *e, uint64_t rip, enum emu_stop *why)
 
 bool emu_peek(struct emu *e, struct insn *out)
 {
-	struct window w = {.len = 0};
+	struct window w = { .len = 0 };
 
 	return decode_at(e, &w, e->cpu.rip, out) > 0;
 }

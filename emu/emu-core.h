@@ -15,28 +15,28 @@
 #define BLOCK_MAX  64
 #define BLOCK_DEAD 0x8000dead8000deadULL /* not canonical: no program can be there */
 
-struct block {
+struct emu_block {
 	uint64_t rip;
-	uint64_t end;		/* address after the last instruction */
-	struct block *link[2];	/* blocks that followed this one lately */
-	struct block *hash_next;
-	struct block *page_next;
+	uint64_t end;		   /* address after the last instruction */
+	struct emu_block *link[2]; /* blocks that followed this one lately */
+	struct emu_block *hash_next;
+	struct emu_block *page_next;
 	uint16_t n;
-	uint16_t fences;	/* EMU_UOP_FENCE instructions in it */
-	uint8_t next_link;	/* the link to overwrite next */
-	bool branches;		/* the last instruction sets rip */
-	bool stops;		/* stop_within()'s answer ... */
-	uint32_t stops_asked;	/* ... in this generation */
-	struct uop *uops;
+	uint16_t fences;      /* EMU_UOP_FENCE instructions in it */
+	uint8_t next_link;    /* the link to overwrite next */
+	bool branches;	      /* the last instruction sets rip */
+	bool stops;	      /* stop_within()'s answer ... */
+	uint32_t stops_asked; /* ... in this generation */
+	struct emu_uop *uops;
 };
 
 #define JUMP_CACHE_BITS 12
 #define PAGE_HASH_BITS	12
 
 struct emu_core {
-	const struct uop *cur;	/* the instruction being executed */
+	const struct emu_uop *cur; /* the instruction being executed */
 	/* where the next instruction was last seen; block NULL if not known */
-	struct block *at;
+	struct emu_block *at;
 	unsigned at_index;
 
 	/* REP string instructions: how many iterations the handler may do, and its answers */
@@ -46,9 +46,9 @@ struct emu_core {
 
 	enum emu_stop why; /* what emu_raise() brings */
 
-	struct block *jump_cache[1 << JUMP_CACHE_BITS];
-	struct block *pages[1 << PAGE_HASH_BITS];
-	struct block **hash;
+	struct emu_block *jump_cache[1 << JUMP_CACHE_BITS];
+	struct emu_block *pages[1 << PAGE_HASH_BITS];
+	struct emu_block **hash;
 	size_t hash_size, nblocks; /* a power of two; how many live */
 	struct arena *arenas;
 	size_t arena_bytes, dead_bytes;
@@ -64,7 +64,7 @@ void emu_core_free(struct emu_core *c);
 
 /* The block that starts at `rip`, made if need be. NULL if not even one instruction can be
  * executed there: *why and e->why then tell the reason. */
-struct block *emu_block_at(struct emu *e, uint64_t rip, enum emu_stop *why);
+struct emu_block *emu_block_at(struct emu *e, uint64_t rip, enum emu_stop *why);
 /* Whether so much code, or dead code, has gathered that it is better to start afresh. */
 bool emu_blocks_full(const struct emu_core *c);
 /* Drop every block. Not while one is running. */
@@ -72,6 +72,6 @@ void emu_blocks_flush(struct emu_core *c);
 void emu_blocks_forget(struct emu_core *c, uint64_t addr, uint64_t len);
 
 /* Bind a decoded instruction; false if no handler knows it. u->insn is set to `in`. */
-bool emu_bind(const struct insn *in, struct uop *u);
+bool emu_bind(const struct insn *in, struct emu_uop *u);
 
 #endif

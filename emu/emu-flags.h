@@ -31,7 +31,7 @@ enum emu_lazy_kind {
 };
 #define EMU_LAZY(kind, lg) ((uint32_t)(kind) << 2 | (lg))
 #define EMU_LAZY_KIND(op)  ((op) >> 2)
-#define EMU_LAZY_LG(op)	   ((op) & 3)
+#define EMU_LAZY_LG(op)	   ((op)&3)
 
 static inline void emu_lazy_set(struct emu *e, uint32_t op, uint64_t a, uint64_t b, uint64_t r)
 {

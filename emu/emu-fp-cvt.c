@@ -8,12 +8,12 @@
 
 /* Float to float and integer to float: `x` is the source of WI bits, CALL the result of WO. */
 #define TO_XMM1(NAME, WI, WO, CALL, VEX, FORM, SOURCE)                                             \
-	static void NAME##_##FORM(struct emu *e, const struct uop *u)                              \
+	static void NAME##_##FORM(struct emu *e, const struct emu_uop *u)                          \
 	{                                                                                          \
 		uint##WI##_t x = SOURCE;                                                           \
-		struct sfp s = fp_begin(e);                                                        \
+		struct sfp s = emu_fp_begin(e);                                                    \
 		uint##WO##_t r = CALL;                                                             \
-		fp_commit(e, &s);                                                                  \
+		emu_fp_commit(e, &s);                                                              \
 		FP_PUT_SCALAR(WO, e, u, VEX, r);                                                   \
 	}
 #define TO_XMM(NAME, WI, WO, CALL, REGISTER)                                                       \
@@ -30,12 +30,12 @@ TO_XMM(cvtsq2sd, 64, 64, sfp_i64_to_f64((int64_t)x, &s), e->cpu.gpr[u->c])
 
 /* Float to integer register; writing 32 bits clears the upper half. */
 #define TO_GPR1(NAME, WI, WO, RM, FORM, SOURCE)                                                    \
-	static void NAME##_##FORM(struct emu *e, const struct uop *u)                              \
+	static void NAME##_##FORM(struct emu *e, const struct emu_uop *u)                          \
 	{                                                                                          \
 		uint##WI##_t x = SOURCE;                                                           \
-		struct sfp s = fp_begin(e);                                                        \
+		struct sfp s = emu_fp_begin(e);                                                    \
 		uint64_t r = sfp_f##WI##_to_i##WO(x, RM, &s);                                      \
-		fp_commit(e, &s);                                                                  \
+		emu_fp_commit(e, &s);                                                              \
 		e->cpu.gpr[u->a] = r;                                                              \
 	}
 #define TO_GPR(NAME, WI, WO, RM)                                                                   \
@@ -58,20 +58,20 @@ TO_GPR(cvttsd2sq, 64, 64, SFP_ZERO)
  */
 #define WIDER(WI, WO) ((WI) > (WO) ? (WI) : (WO))
 #define PACKED1(NAME, WI, WO, CALL, FORM, SOURCE)                                                  \
-	static void NAME##_##FORM(struct emu *e, const struct uop *u)                              \
+	static void NAME##_##FORM(struct emu *e, const struct emu_uop *u)                          \
 	{                                                                                          \
 		unsigned n = u->size * 8u / WIDER(WI, WO);                                         \
 		const union emu_vec *y;                                                            \
-		union emu_vec r = {0}, mem;                                                        \
+		union emu_vec r = { 0 }, mem;                                                      \
 		(void)mem;                                                                         \
 		SOURCE;                                                                            \
-		struct sfp s = fp_begin(e);                                                        \
+		struct sfp s = emu_fp_begin(e);                                                    \
 		for (unsigned i = 0; i < n; i++) {                                                 \
 			uint##WI##_t x = V##WI(y, i);                                              \
 			V##WO(&r, i) = CALL;                                                       \
 		}                                                                                  \
-		fp_commit(e, &s);                                                                  \
-		fp_put_packed(e, u, &r, n *WO / 8 == 32 ? 32 : 16);                                \
+		emu_fp_commit(e, &s);                                                              \
+		emu_fp_put_packed(e, u, &r, n *WO / 8 == 32 ? 32 : 16);                            \
 	}
 #define PACKED(NAME, WI, WO, CALL)                                                                 \
 	PACKED1(NAME, WI, WO, CALL, r, y = &e->cpu.v[u->c])                                        \
@@ -87,21 +87,21 @@ PACKED(cvttpd2dq, 64, 32, sfp_f64_to_i32(x, SFP_ZERO, &s))
 PACKED(cvtph2ps, 16, 32, sfp_f16_to_f32(x, &s))
 
 /* VCVTPS2PH stores its result; bit 2 of the immediate chooses MXCSR's rounding. */
-static void cvtps2ph(struct emu *e, const struct uop *u)
+static void cvtps2ph(struct emu *e, const struct emu_uop *u)
 {
-	struct sfp s = fp_begin(e);
+	struct sfp s = emu_fp_begin(e);
 	unsigned n = u->size / 4u, rm = u->imm & 4 ? sfp_rm(&s) : u->imm & 3;
-	union emu_vec r = {0};
+	union emu_vec r = { 0 };
 
 	for (unsigned i = 0; i < n; i++)
 		VW(&r, i) = u->insn->cpu == DJ_CPU_AMD
 				    ? sfp_f32_to_f16(VD(&e->cpu.v[u->c], i), rm, &s)
 				    : sfp_f32_to_f16_intel(VD(&e->cpu.v[u->c], i), rm, &s);
-	fp_commit(e, &s);
+	emu_fp_commit(e, &s);
 	if (u->insn->has_mem)
 		emu_store_vec(e, emu_ea(e, u), &r, n * 2);
 	else
-		fp_put_packed(e, u, &r, 16);
+		emu_fp_put_packed(e, u, &r, 16);
 }
 
 /* ---- binding ---------------------------------------------------------------------------- */
@@ -119,6 +119,7 @@ struct row {
 		NAME##_r, NAME##_m, NAME##_vr, NAME##_vm                                           \
 	}
 #define FIRST INSN_CVTSI2SS
+/* clang-format off */
 static const struct row rows[] = {
     [INSN_CVTSI2SS - FIRST] = {S(cvtsl2ss), S(cvtsq2ss)},
     [INSN_CVTSI2SD - FIRST] = {S(cvtsl2sd), S(cvtsq2sd)},
@@ -139,8 +140,9 @@ static const struct row rows[] = {
     [INSN_VCVTPH2PS - FIRST] = {P(cvtph2ps), {0}},
     [INSN_VCVTPS2PH - FIRST] = {{cvtps2ph, cvtps2ph, cvtps2ph, cvtps2ph}, {0}},
 };
+/* clang-format on */
 
-emu_fn *fp_bind_cvt(const struct insn *in, struct uop *u)
+emu_fn *emu_fp_bind_cvt(const struct insn *in, struct emu_uop *u)
 {
 	unsigned form = (in->vex ? 2 : 0) + (in->has_mem ? 1 : 0);
 	const struct row *row;
@@ -149,7 +151,7 @@ emu_fn *fp_bind_cvt(const struct insn *in, struct uop *u)
 	if (in->id < FIRST || in->id > INSN_VCVTPS2PH || in->nopnd < 2)
 		return NULL;
 	row = &rows[in->id - FIRST];
-	fp_operands(in, u);
+	emu_fp_operands(in, u);
 	if (row->wide[0]) {
 		/* the operand that is not a vector register or a float in memory */
 		bool from_int = in->id == INSN_CVTSI2SS || in->id == INSN_CVTSI2SD;

@@ -9,7 +9,7 @@
 
 #include "emu/emu-flags.h"
 
-void fp_raise(struct emu *e, uint32_t flags)
+void emu_fp_raise(struct emu *e, uint32_t flags)
 {
 	const uint32_t before = SFP_IE | SFP_DE | SFP_ZE; /* found before computing */
 	uint32_t unmasked = flags & ~(e->cpu.mxcsr >> SFP_MASK_SHIFT);
@@ -24,6 +24,7 @@ void fp_raise(struct emu *e, uint32_t flags)
 /* ---- elements --------------------------------------------------------------------- */
 
 /* What a predicate accepts: quiet sets of outcomes for imm 0..15; 16..31 repeat them. */
+/* clang-format off */
 static const uint8_t cmp_set[16] = {
     SFP_EQ,		      /* EQ */
     SFP_LT,		      /* LT */
@@ -42,6 +43,7 @@ static const uint8_t cmp_set[16] = {
     SFP_GT,		      /* GT */
     15,			      /* TRUE */
 };
+/* clang-format on */
 
 /* Whether predicate `p` (0..31) signals on quiet NaNs: those with an order, and the upper half
  * the other way round (SDM vol. 2, CMPPD, table 3-1). */
@@ -51,20 +53,23 @@ static inline bool cmp_signals(unsigned p)
 }
 
 #define DEFINE_ELEMENTS(W)                                                                         \
-	static inline uint##W##_t fp_min##W(struct sfp *s, enum fp_mode m, const struct uop *u,    \
-					    unsigned i, uint##W##_t a, uint##W##_t b)              \
+	static inline uint##W##_t fp_min##W(struct sfp *s, enum emu_fp_mode m,                     \
+					    const struct emu_uop *u, unsigned i, uint##W##_t a,    \
+					    uint##W##_t b)                                         \
 	{                                                                                          \
 		(void)u, (void)i, (void)m;                                                         \
 		return sfp_min##W(a, b, s);                                                        \
 	}                                                                                          \
-	static inline uint##W##_t fp_max##W(struct sfp *s, enum fp_mode m, const struct uop *u,    \
-					    unsigned i, uint##W##_t a, uint##W##_t b)              \
+	static inline uint##W##_t fp_max##W(struct sfp *s, enum emu_fp_mode m,                     \
+					    const struct emu_uop *u, unsigned i, uint##W##_t a,    \
+					    uint##W##_t b)                                         \
 	{                                                                                          \
 		(void)u, (void)i, (void)m;                                                         \
 		return sfp_max##W(a, b, s);                                                        \
 	}                                                                                          \
-	static inline uint##W##_t fp_sqrt##W(struct sfp *s, enum fp_mode m, const struct uop *u,   \
-					     unsigned i, uint##W##_t a, uint##W##_t b)             \
+	static inline uint##W##_t fp_sqrt##W(struct sfp *s, enum emu_fp_mode m,                    \
+					     const struct emu_uop *u, unsigned i, uint##W##_t a,   \
+					     uint##W##_t b)                                        \
 	{                                                                                          \
 		uint##W##_t r = 0;                                                                 \
 		(void)u, (void)i, (void)a;                                                         \
@@ -72,8 +77,9 @@ static inline bool cmp_signals(unsigned p)
 			return r;                                                                  \
 		return sfp_sqrt##W(b, s);                                                          \
 	}                                                                                          \
-	static inline uint##W##_t fp_cmp##W(struct sfp *s, enum fp_mode m, const struct uop *u,    \
-					    unsigned i, uint##W##_t a, uint##W##_t b)              \
+	static inline uint##W##_t fp_cmp##W(struct sfp *s, enum emu_fp_mode m,                     \
+					    const struct emu_uop *u, unsigned i, uint##W##_t a,    \
+					    uint##W##_t b)                                         \
 	{                                                                                          \
 		unsigned p = u->imm & 31;                                                          \
 		(void)i, (void)m;                                                                  \
@@ -81,17 +87,19 @@ static inline bool cmp_signals(unsigned p)
 									     : 0;                  \
 	}                                                                                          \
 	/* bits of the immediate: 1..0 rounding, 2 MXCSR's instead, 3 never inexact */             \
-	static inline uint##W##_t fp_round##W(struct sfp *s, enum fp_mode m, const struct uop *u,  \
-					      unsigned i, uint##W##_t a, uint##W##_t b)            \
+	static inline uint##W##_t fp_round##W(struct sfp *s, enum emu_fp_mode m,                   \
+					      const struct emu_uop *u, unsigned i, uint##W##_t a,  \
+					      uint##W##_t b)                                       \
 	{                                                                                          \
-		struct sfp q = {.csr = s->csr};                                                    \
+		struct sfp q = { .csr = s->csr };                                                  \
 		uint##W##_t r = sfp_rint##W(b, u->imm & 4 ? sfp_rm(&q) : u->imm & 3, &q);          \
 		(void)i, (void)a, (void)m;                                                         \
 		s->flags |= u->imm & 8 ? q.flags & ~SFP_PE : q.flags;                              \
 		return r;                                                                          \
 	}                                                                                          \
-	static inline uint##W##_t fp_addsub##W(struct sfp *s, enum fp_mode m, const struct uop *u, \
-					       unsigned i, uint##W##_t a, uint##W##_t b)           \
+	static inline uint##W##_t fp_addsub##W(struct sfp *s, enum emu_fp_mode m,                  \
+					       const struct emu_uop *u, unsigned i, uint##W##_t a, \
+					       uint##W##_t b)                                      \
 	{                                                                                          \
 		return i & 1 ? fp_add##W(s, m, u, i, a, b) : fp_sub##W(s, m, u, i, a, b);          \
 	}
@@ -102,11 +110,11 @@ DEFINE_ELEMENTS(64)
 
 /* The second operand of a packed instruction: `do_` gets it as a vector. */
 #define FROM_BOTH(NAME)                                                                            \
-	static void NAME##_r(struct emu *e, const struct uop *u)                                   \
+	static void NAME##_r(struct emu *e, const struct emu_uop *u)                               \
 	{                                                                                          \
 		NAME##_do(e, u, &e->cpu.v[u->c]);                                                  \
 	}                                                                                          \
-	static void NAME##_m(struct emu *e, const struct uop *u)                                   \
+	static void NAME##_m(struct emu *e, const struct emu_uop *u)                               \
 	{                                                                                          \
 		union emu_vec t;                                                                   \
 		emu_load_vec(e, emu_ea(e, u), &t, u->size);                                        \
@@ -114,51 +122,53 @@ DEFINE_ELEMENTS(64)
 	}
 
 #define PACKED(NAME, W, EL, VEC)                                                                   \
-	static inline void NAME##_do(struct emu *e, const struct uop *u, const union emu_vec *y)   \
+	static inline void NAME##_do(struct emu *e, const struct emu_uop *u,                       \
+				     const union emu_vec *y)                                       \
 	{                                                                                          \
 		const union emu_vec *x = &e->cpu.v[u->b];                                          \
-		struct sfp s = fp_begin(e);                                                        \
-		enum fp_mode m = fp_mode(e);                                                       \
+		struct sfp s = emu_fp_begin(e);                                                    \
+		enum emu_fp_mode m = emu_fp_mode(e);                                               \
 		unsigned size = u->size;                                                           \
-		union emu_vec r = {0};                                                             \
+		union emu_vec r = { 0 };                                                           \
 		for (unsigned k = 0; k < size / 16; k++) {                                         \
 			if (m == FP_HOST && VEC##W(&x->q[2 * k], &y->q[2 * k], &r.q[2 * k]))       \
 				continue;                                                          \
 			for (unsigned i = k * (128 / W); i < (k + 1) * (128 / W); i++)             \
 				V##W(&r, i) = EL##W(&s, m, u, i, V##W(x, i), V##W(y, i));          \
 		}                                                                                  \
-		fp_commit(e, &s);                                                                  \
-		fp_put_packed(e, u, &r, size);                                                     \
+		emu_fp_commit(e, &s);                                                              \
+		emu_fp_put_packed(e, u, &r, size);                                                 \
 	}                                                                                          \
 	FROM_BOTH(NAME)
 
 /* Pairs of neighbours, of the first source then of the second, within each 16 bytes. */
 #define HORIZONTAL(NAME, W, EL)                                                                    \
-	static inline void NAME##_do(struct emu *e, const struct uop *u, const union emu_vec *y)   \
+	static inline void NAME##_do(struct emu *e, const struct emu_uop *u,                       \
+				     const union emu_vec *y)                                       \
 	{                                                                                          \
 		const union emu_vec *x = &e->cpu.v[u->b];                                          \
 		const unsigned n = 128 / W;                                                        \
-		struct sfp s = fp_begin(e);                                                        \
-		enum fp_mode m = fp_mode(e);                                                       \
+		struct sfp s = emu_fp_begin(e);                                                    \
+		enum emu_fp_mode m = emu_fp_mode(e);                                               \
 		union emu_vec r;                                                                   \
 		for (unsigned i = 0; i < u->size * 8u / W; i++) {                                  \
 			const union emu_vec *v = i % n < n / 2 ? x : y;                            \
 			unsigned k = i / n * n + i % (n / 2) * 2;                                  \
 			V##W(&r, i) = EL##W(&s, m, u, i, V##W(v, k), V##W(v, k + 1));              \
 		}                                                                                  \
-		fp_commit(e, &s);                                                                  \
-		fp_put_packed(e, u, &r, u->size);                                                  \
+		emu_fp_commit(e, &s);                                                              \
+		emu_fp_put_packed(e, u, &r, u->size);                                              \
 	}                                                                                          \
 	FROM_BOTH(NAME)
 
 #define SCALAR1(NAME, W, EL, VEX, FORM, SOURCE)                                                    \
-	static void NAME##_##FORM(struct emu *e, const struct uop *u)                              \
+	static void NAME##_##FORM(struct emu *e, const struct emu_uop *u)                          \
 	{                                                                                          \
 		uint##W##_t y = SOURCE, r;                                                         \
-		struct sfp s = fp_begin(e);                                                        \
-		enum fp_mode m = fp_mode(e);                                                       \
+		struct sfp s = emu_fp_begin(e);                                                    \
+		enum emu_fp_mode m = emu_fp_mode(e);                                               \
 		r = EL##W(&s, m, u, 0, V##W(&e->cpu.v[u->b], 0), y);                               \
-		fp_commit(e, &s);                                                                  \
+		emu_fp_commit(e, &s);                                                              \
 		FP_PUT_SCALAR(W, e, u, VEX, r);                                                    \
 	}
 #define SCALAR(NAME, W, EL)                                                                        \
@@ -197,12 +207,12 @@ static inline void put_comparison(struct emu *e, unsigned r)
 				       : DJ_FLAG_ZF);
 }
 #define COMPARE1(NAME, W, SIGNAL, FORM, SOURCE)                                                    \
-	static void NAME##_##FORM(struct emu *e, const struct uop *u)                              \
+	static void NAME##_##FORM(struct emu *e, const struct emu_uop *u)                          \
 	{                                                                                          \
 		uint##W##_t y = SOURCE;                                                            \
-		struct sfp s = fp_begin(e);                                                        \
+		struct sfp s = emu_fp_begin(e);                                                    \
 		unsigned r = sfp_cmp##W(V##W(&e->cpu.v[u->a], 0), y, SIGNAL, &s);                  \
-		fp_commit(e, &s);                                                                  \
+		emu_fp_commit(e, &s);                                                              \
 		put_comparison(e, r);                                                              \
 	}
 #define COMPARE(NAME, W, SIGNAL)                                                                   \
@@ -216,22 +226,23 @@ COMPARE(ucomisd, 64, false)
 /*
  * Dot products: bits 7..4 of the immediate choose products (others count as +0), bits 3..0 where
  * the sum goes. In which order they are added shows when there are several NaNs: which one wins
- * was found out on the CPUs, the manual leaves it open. On Intel's each element of the result is a sum
- * of its own; on AMD's all are the same sum, of the products in their order.
+ * was found out on the CPUs, the manual leaves it open. On Intel's each element of the result is a
+ * sum of its own; on AMD's all are the same sum, of the products in their order.
  */
-static inline void dpps_sum(struct emu *e, const struct uop *u, const union emu_vec *y, bool amd)
+static inline void dpps_sum(struct emu *e, const struct emu_uop *u, const union emu_vec *y,
+			    bool amd)
 {
 	const union emu_vec *x = &e->cpu.v[u->b];
-	struct sfp s = fp_begin(e);
-	enum fp_mode m = fp_mode(e);
+	struct sfp s = emu_fp_begin(e);
+	enum emu_fp_mode m = emu_fp_mode(e);
 	union emu_vec r;
 
 	for (unsigned k = 0; k < u->size / 4u; k += 4) {
 		uint32_t p[4], t[4];
 		for (unsigned i = 0; i < 4; i++)
 			p[i] = u->imm >> (4 + i) & 1
-				   ? fp_mul32(&s, m, u, i, VD(x, k + i), VD(y, k + i))
-				   : 0;
+				       ? fp_mul32(&s, m, u, i, VD(x, k + i), VD(y, k + i))
+				       : 0;
 		for (unsigned i = 0; i < 4; i++)
 			t[i] = amd ? fp_add32(&s, m, u, i, p[i & 2], p[i | 1])
 				   : fp_add32(&s, m, u, i, p[i ^ 1], p[i]);
@@ -241,25 +252,26 @@ static inline void dpps_sum(struct emu *e, const struct uop *u, const union emu_
 			VD(&r, k + i) = u->imm >> i & 1 ? sum : 0;
 		}
 	}
-	fp_commit(e, &s);
-	fp_put_packed(e, u, &r, u->size);
+	emu_fp_commit(e, &s);
+	emu_fp_put_packed(e, u, &r, u->size);
 }
-static inline void dpps_do(struct emu *e, const struct uop *u, const union emu_vec *y)
+static inline void dpps_do(struct emu *e, const struct emu_uop *u, const union emu_vec *y)
 {
 	dpps_sum(e, u, y, false);
 }
-static inline void dpps_amd_do(struct emu *e, const struct uop *u, const union emu_vec *y)
+static inline void dpps_amd_do(struct emu *e, const struct emu_uop *u, const union emu_vec *y)
 {
 	dpps_sum(e, u, y, true);
 }
 FROM_BOTH(dpps)
 FROM_BOTH(dpps_amd)
 
-static inline void dppd_sum(struct emu *e, const struct uop *u, const union emu_vec *y, bool amd)
+static inline void dppd_sum(struct emu *e, const struct emu_uop *u, const union emu_vec *y,
+			    bool amd)
 {
 	const union emu_vec *x = &e->cpu.v[u->b];
-	struct sfp s = fp_begin(e);
-	enum fp_mode m = fp_mode(e);
+	struct sfp s = emu_fp_begin(e);
+	enum emu_fp_mode m = emu_fp_mode(e);
 	union emu_vec r;
 	uint64_t p[2];
 
@@ -270,14 +282,14 @@ static inline void dppd_sum(struct emu *e, const struct uop *u, const union emu_
 				   : fp_add64(&s, m, u, i, p[i], p[i ^ 1]);
 		VQ(&r, i) = u->imm >> i & 1 ? sum : 0;
 	}
-	fp_commit(e, &s);
-	fp_put_packed(e, u, &r, 16);
+	emu_fp_commit(e, &s);
+	emu_fp_put_packed(e, u, &r, 16);
 }
-static inline void dppd_do(struct emu *e, const struct uop *u, const union emu_vec *y)
+static inline void dppd_do(struct emu *e, const struct emu_uop *u, const union emu_vec *y)
 {
 	dppd_sum(e, u, y, false);
 }
-static inline void dppd_amd_do(struct emu *e, const struct uop *u, const union emu_vec *y)
+static inline void dppd_amd_do(struct emu *e, const struct emu_uop *u, const union emu_vec *y)
 {
 	dppd_sum(e, u, y, true);
 }
@@ -290,12 +302,13 @@ FROM_BOTH(dppd_amd)
 struct row {
 	emu_fn *fn[4];
 };
-#define ROW_P(ID, NAME) [INSN_##ID - INSN_ADDPS] = {{NAME##_r, NAME##_m, NAME##_r, NAME##_m}}
-#define ROW_S(ID, NAME) [INSN_##ID - INSN_ADDPS] = {{NAME##_r, NAME##_m, NAME##_vr, NAME##_vm}}
+#define ROW_P(ID, NAME) [INSN_##ID - INSN_ADDPS] = { { NAME##_r, NAME##_m, NAME##_r, NAME##_m } }
+#define ROW_S(ID, NAME) [INSN_##ID - INSN_ADDPS] = { { NAME##_r, NAME##_m, NAME##_vr, NAME##_vm } }
 #define ROW_4(ID, NAME)                                                                            \
 	ROW_P(ID##PS, NAME##ps), ROW_P(ID##PD, NAME##pd), ROW_S(ID##SS, NAME##ss),                 \
-	    ROW_S(ID##SD, NAME##sd)
+		ROW_S(ID##SD, NAME##sd)
 
+/* clang-format off */
 static const struct row rows[] = {
     ROW_4(ADD, add),	     ROW_4(SUB, sub),		ROW_4(MUL, mul),
     ROW_4(DIV, div),	     ROW_4(MIN, min),		ROW_4(MAX, max),
@@ -306,9 +319,10 @@ static const struct row rows[] = {
     ROW_P(HADDPS, haddps),   ROW_P(HADDPD, haddpd),	ROW_P(HSUBPS, hsubps),
     ROW_P(HSUBPD, hsubpd),   ROW_P(DPPS, dpps),		ROW_P(DPPD, dppd),
 };
-static const struct row rows_amd[] = {ROW_P(DPPS, dpps_amd), ROW_P(DPPD, dppd_amd)};
+/* clang-format on */
+static const struct row rows_amd[] = { ROW_P(DPPS, dpps_amd), ROW_P(DPPD, dppd_amd) };
 
-void fp_operands(const struct insn *in, struct uop *u)
+void emu_fp_operands(const struct insn *in, struct emu_uop *u)
 {
 	unsigned n = in->nopnd;
 
@@ -322,13 +336,13 @@ void fp_operands(const struct insn *in, struct uop *u)
 }
 
 /* RCPxx and RSQRTxx have no row: their results differ between CPUs, so they are recorded. */
-emu_fn *emu_bind_fp(const struct insn *in, struct uop *u)
+emu_fn *emu_bind_fp(const struct insn *in, struct emu_uop *u)
 {
 	if (in->id < INSN_ADDPS || in->id > INSN_VFMSUBADDPD)
 		return NULL;
 	unsigned k = in->id - INSN_ADDPS;
 	if (k < sizeof(rows) / sizeof(rows[0]) && rows[k].fn[0]) {
-		fp_operands(in, u);
+		emu_fp_operands(in, u);
 		/* legacy compares know eight predicates */
 		if (!in->vex && (in->id == INSN_CMPPS || in->id == INSN_CMPPD ||
 				 in->id == INSN_CMPSS || in->id == INSN_CMPSDX))
@@ -336,6 +350,6 @@ emu_fn *emu_bind_fp(const struct insn *in, struct uop *u)
 		bool own = in->cpu == DJ_CPU_AMD && (in->id == INSN_DPPS || in->id == INSN_DPPD);
 		return (own ? rows_amd : rows)[k].fn[(in->vex ? 2 : 0) + (in->has_mem ? 1 : 0)];
 	}
-	emu_fn *fn = fp_bind_cvt(in, u);
-	return fn ? fn : fp_bind_fma(in, u);
+	emu_fn *fn = emu_fp_bind_cvt(in, u);
+	return fn ? fn : emu_fp_bind_fma(in, u);
 }

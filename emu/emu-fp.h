@@ -1,6 +1,6 @@
 /*
  * What the floating-point handlers (emu-fp*.c) share: one instruction's state, the arithmetic on
- * elements, and writing results. Handlers compute into temporaries, then fp_commit()
+ * elements, and writing results. Handlers compute into temporaries, then emu_fp_commit()
  * flags or raises, and only then registers change.
  *
  * As the binders leave them: u->a destination, u->b first source, u->c second source; u->d
@@ -23,18 +23,18 @@
  * mode that stays in a register. When hostfp.h does the work nothing is read back from
  * memory, and no flag needs to be added.
  */
-enum fp_mode {
+enum emu_fp_mode {
 	FP_SOFT,  /* no use of hostfp.h */
 	FP_EXACT, /* only for exact results: inexactness would have to be flagged */
 	FP_HOST,  /* round to nearest, the inexact flag is set and masked */
 };
 
-static inline struct sfp fp_begin(const struct emu *e)
+static inline struct sfp emu_fp_begin(const struct emu *e)
 {
-	return (struct sfp){.csr = e->cpu.mxcsr};
+	return (struct sfp){ .csr = e->cpu.mxcsr };
 }
 
-static inline enum fp_mode fp_mode(const struct emu *e)
+static inline enum emu_fp_mode emu_fp_mode(const struct emu *e)
 {
 	const uint32_t quiet = SFP_PE | SFP_PE << SFP_MASK_SHIFT;
 	uint32_t csr = e->cpu.mxcsr & (SFP_RC | quiet);
@@ -44,14 +44,14 @@ static inline enum fp_mode fp_mode(const struct emu *e)
 }
 
 /* An exception is unmasked: set the flags that a program finds in its SIGFPE handler and stop. */
-_Noreturn void fp_raise(struct emu *e, uint32_t flags);
+_Noreturn void emu_fp_raise(struct emu *e, uint32_t flags);
 
-static inline void fp_commit(struct emu *e, const struct sfp *s)
+static inline void emu_fp_commit(struct emu *e, const struct sfp *s)
 {
 	uint32_t flags = s->flags;
 	if (__builtin_expect(flags != 0, 0)) {
 		if (flags & ~(s->csr >> SFP_MASK_SHIFT))
-			fp_raise(e, flags);
+			emu_fp_raise(e, flags);
 		e->cpu.mxcsr |= flags;
 	}
 }
@@ -59,8 +59,9 @@ static inline void fp_commit(struct emu *e, const struct sfp *s)
 /* ---- elements: (state, mode, instruction, index, sources) --------------------- */
 
 #define FP_DEFINE_HOSTED(OP, W)                                                                    \
-	static inline uint##W##_t fp_##OP##W(struct sfp *s, enum fp_mode m, const struct uop *u,   \
-					     unsigned i, uint##W##_t a, uint##W##_t b)             \
+	static inline uint##W##_t fp_##OP##W(struct sfp *s, enum emu_fp_mode m,                    \
+					     const struct emu_uop *u, unsigned i, uint##W##_t a,   \
+					     uint##W##_t b)                                        \
 	{                                                                                          \
 		uint##W##_t r = 0;                                                                 \
 		(void)u, (void)i;                                                                  \
@@ -78,7 +79,7 @@ FP_DEFINE_HOSTED(div, 32)
 FP_DEFINE_HOSTED(div, 64)
 
 #define FP_DEFINE_FMA(W)                                                                           \
-	static inline uint##W##_t fp_fma##W(struct sfp *s, enum fp_mode m, unsigned neg,           \
+	static inline uint##W##_t fp_fma##W(struct sfp *s, enum emu_fp_mode m, unsigned neg,       \
 					    uint##W##_t a, uint##W##_t b, uint##W##_t c)           \
 	{                                                                                          \
 		const uint##W##_t sign = (uint##W##_t)1 << (W - 1);                                \
@@ -95,8 +96,8 @@ FP_DEFINE_FMA(64)
 /* ---- writing ---------------------------------------------------------------------- */
 
 /* The whole destination from the first `n` bytes of r, 16 or 32. */
-static inline void fp_put_packed(struct emu *e, const struct uop *u, const union emu_vec *r,
-				 unsigned n)
+static inline void emu_fp_put_packed(struct emu *e, const struct emu_uop *u, const union emu_vec *r,
+				     unsigned n)
 {
 	union emu_vec *d = &e->cpu.v[u->a];
 	d->q[0] = r->q[0];
@@ -125,9 +126,9 @@ static inline void fp_put_packed(struct emu *e, const struct uop *u, const union
 /* ---- binding ---------------------------------------------------------------------- */
 
 /* Fill in a, b, c, d, size as described at the top. */
-void fp_operands(const struct insn *in, struct uop *u);
+void emu_fp_operands(const struct insn *in, struct emu_uop *u);
 
-emu_fn *fp_bind_cvt(const struct insn *in, struct uop *u); /* emu-fp-cvt.c */
-emu_fn *fp_bind_fma(const struct insn *in, struct uop *u); /* emu-fp-fma.c */
+emu_fn *emu_fp_bind_cvt(const struct insn *in, struct emu_uop *u); /* emu-fp-cvt.c */
+emu_fn *emu_fp_bind_fma(const struct insn *in, struct emu_uop *u); /* emu-fp-fma.c */
 
 #endif

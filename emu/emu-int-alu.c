@@ -3,14 +3,24 @@
  * and division, and the compare-and-exchange group.
  *
  * Flags the SDM leaves undefined have the values that the recording's processor gives them (found
- * by running it; tests/unit/test-emu-int.c compares). AF is clear after logic. Intel's: MUL and IMUL set
- * SF and PF by the low half and clear ZF and AF, DIV and IDIV change no flag. AMD's: MUL and IMUL
- * leave ZF, SF, PF and AF alone, DIV and IDIV set AF and clear ZF, SF and PF.
+ * by running it; tests/unit/test-emu-int.c compares). AF is clear after logic. Intel's: MUL and
+ * IMUL set SF and PF by the low half and clear ZF and AF, DIV and IDIV change no flag. AMD's: MUL
+ * and IMUL leave ZF, SF, PF and AF alone, DIV and IDIV set AF and clear ZF, SF and PF.
  */
 #include "emu/emu-int.h"
 
-enum alu_op { ALU_ADD, ALU_OR, ALU_ADC, ALU_SBB, ALU_AND, ALU_SUB, ALU_XOR, ALU_CMP, ALU_TEST,
-	      ALU_MOV };
+enum alu_op {
+	ALU_ADD,
+	ALU_OR,
+	ALU_ADC,
+	ALU_SBB,
+	ALU_AND,
+	ALU_SUB,
+	ALU_XOR,
+	ALU_CMP,
+	ALU_TEST,
+	ALU_MOV
+};
 
 /* The result, zero-extended or with rubbish above the width; sets the flags. */
 ALWAYS_INLINE uint64_t alu(struct emu *e, enum alu_op op, unsigned lg, uint64_t a, uint64_t b)
@@ -52,8 +62,8 @@ ALWAYS_INLINE uint64_t alu(struct emu *e, enum alu_op op, unsigned lg, uint64_t 
 	return r;
 }
 
-ALWAYS_INLINE void binary(struct emu *e, const struct uop *u, enum alu_op op, unsigned lg,
-			  enum form form)
+ALWAYS_INLINE void binary(struct emu *e, const struct emu_uop *u, enum alu_op op, unsigned lg,
+			  enum emu_form form)
 {
 	bool to_mem = form == FORM_MR || form == FORM_MI;
 	bool writes = op != ALU_CMP && op != ALU_TEST;
@@ -78,19 +88,22 @@ ALWAYS_INLINE void binary(struct emu *e, const struct uop *u, enum alu_op op, un
 }
 
 #define BINARY(op, lg, form)                                                                       \
-	static void op##_##lg##_##form(struct emu *e, const struct uop *u)                         \
+	static void op##_##lg##_##form(struct emu *e, const struct emu_uop *u)                     \
 	{                                                                                          \
 		binary(e, u, ALU_##op, lg, FORM_##form);                                           \
 	}
-#define BINARY_WIDTHS(op) \
-	FOR_FORMS(BINARY, op, 0) FOR_FORMS(BINARY, op, 1) FOR_FORMS(BINARY, op, 2) \
-	FOR_FORMS(BINARY, op, 3)
+#define BINARY_WIDTHS(op)                                                                          \
+	FOR_FORMS(BINARY, op, 0)                                                                   \
+	FOR_FORMS(BINARY, op, 1) FOR_FORMS(BINARY, op, 2) FOR_FORMS(BINARY, op, 3)
 #define FOR_ALU(X) X(ADD) X(OR) X(ADC) X(SBB) X(AND) X(SUB) X(XOR) X(CMP) X(TEST) X(MOV)
 FOR_ALU(BINARY_WIDTHS)
 
 #define NAME(op, lg, form) op##_##lg##_##form,
-#define ROW(op, lg)	   { FOR_FORMS(NAME, op, lg) }
-#define ROWS(op)	   [ALU_##op] = { ROW(op, 0), ROW(op, 1), ROW(op, 2), ROW(op, 3) },
+#define ROW(op, lg)                                                                                \
+	{                                                                                          \
+		FOR_FORMS(NAME, op, lg)                                                            \
+	}
+#define ROWS(op) [ALU_##op] = { ROW(op, 0), ROW(op, 1), ROW(op, 2), ROW(op, 3) },
 static emu_fn *const binary_fns[][4][5] = { FOR_ALU(ROWS) };
 #undef NAME
 #undef ROW
@@ -100,7 +113,7 @@ static emu_fn *const binary_fns[][4][5] = { FOR_ALU(ROWS) };
 
 enum unary_op { UN_INC, UN_DEC, UN_NEG, UN_NOT };
 
-ALWAYS_INLINE void unary(struct emu *e, const struct uop *u, enum unary_op op, unsigned lg,
+ALWAYS_INLINE void unary(struct emu *e, const struct emu_uop *u, enum unary_op op, unsigned lg,
 			 bool mem)
 {
 	uint64_t ea = mem ? emu_ea(e, u) : 0, r = 0;
@@ -131,24 +144,33 @@ ALWAYS_INLINE void unary(struct emu *e, const struct uop *u, enum unary_op op, u
 
 /* Handlers of (op, width, register or memory) and their table. */
 #define RM_PAIR(op, lg)                                                                            \
-	static void op##_##lg##_R(struct emu *e, const struct uop *u)                              \
+	static void op##_##lg##_R(struct emu *e, const struct emu_uop *u)                          \
 	{                                                                                          \
 		OP_BODY(e, u, op, lg, false);                                                      \
 	}                                                                                          \
-	static void op##_##lg##_M(struct emu *e, const struct uop *u)                              \
+	static void op##_##lg##_M(struct emu *e, const struct emu_uop *u)                          \
 	{                                                                                          \
 		OP_BODY(e, u, op, lg, true);                                                       \
 	}
-#define RM_ALL(op)  RM_PAIR(op, 0) RM_PAIR(op, 1) RM_PAIR(op, 2) RM_PAIR(op, 3)
+#define RM_ALL(op) RM_PAIR(op, 0) RM_PAIR(op, 1) RM_PAIR(op, 2) RM_PAIR(op, 3)
 #define RM_ROW(op)                                                                                 \
-	{ { op##_0_R, op##_0_M }, { op##_1_R, op##_1_M }, { op##_2_R, op##_2_M },                  \
-	  { op##_3_R, op##_3_M } }
+	{                                                                                          \
+		{ op##_0_R, op##_0_M }, { op##_1_R, op##_1_M }, { op##_2_R, op##_2_M },            \
+		{                                                                                  \
+			op##_3_R, op##_3_M                                                         \
+		}                                                                                  \
+	}
 
 #define OP_BODY(e, u, op, lg, mem) unary(e, u, UN_##op, lg, mem)
-RM_ALL(INC) RM_ALL(DEC) RM_ALL(NEG) RM_ALL(NOT)
+RM_ALL(INC)
+RM_ALL(DEC)
+RM_ALL(NEG)
+RM_ALL(NOT)
 #undef OP_BODY
 static emu_fn *const unary_fns[][4][2] = {
-	[UN_INC] = RM_ROW(INC), [UN_DEC] = RM_ROW(DEC), [UN_NEG] = RM_ROW(NEG),
+	[UN_INC] = RM_ROW(INC),
+	[UN_DEC] = RM_ROW(DEC),
+	[UN_NEG] = RM_ROW(NEG),
 	[UN_NOT] = RM_ROW(NOT),
 };
 
@@ -200,7 +222,7 @@ static _Noreturn void divide_error(struct emu *e)
 	emu_raise(e, EMU_STOP_FAULT, "divide error");
 }
 
-ALWAYS_INLINE void muldiv(struct emu *e, const struct uop *u, enum mul_op op, unsigned lg,
+ALWAYS_INLINE void muldiv(struct emu *e, const struct emu_uop *u, enum mul_op op, unsigned lg,
 			  bool mem, bool amd)
 {
 	uint64_t x = mem ? get_mem(e, lg, emu_ea(e, u)) : get_reg(e, lg, u->a, u->c);
@@ -253,24 +275,32 @@ ALWAYS_INLINE void muldiv(struct emu *e, const struct uop *u, enum mul_op op, un
 }
 
 #define OP_BODY(e, u, op, lg, mem) muldiv(e, u, MUL_##op, lg, mem, false)
-RM_ALL(MUL) RM_ALL(IMUL1) RM_ALL(DIV) RM_ALL(IDIV)
+RM_ALL(MUL)
+RM_ALL(IMUL1)
+RM_ALL(DIV)
+RM_ALL(IDIV)
 #undef OP_BODY
-#define MUL_MUL_AMD   MUL_MUL
-#define MUL_IMUL1_AMD MUL_IMUL1
-#define MUL_DIV_AMD   MUL_DIV
-#define MUL_IDIV_AMD  MUL_IDIV
+#define MUL_MUL_AMD		   MUL_MUL
+#define MUL_IMUL1_AMD		   MUL_IMUL1
+#define MUL_DIV_AMD		   MUL_DIV
+#define MUL_IDIV_AMD		   MUL_IDIV
 #define OP_BODY(e, u, op, lg, mem) muldiv(e, u, MUL_##op, lg, mem, true)
-RM_ALL(MUL_AMD) RM_ALL(IMUL1_AMD) RM_ALL(DIV_AMD) RM_ALL(IDIV_AMD)
+RM_ALL(MUL_AMD)
+RM_ALL(IMUL1_AMD)
+RM_ALL(DIV_AMD)
+RM_ALL(IDIV_AMD)
 #undef OP_BODY
+/* clang-format off */
 static emu_fn *const muldiv_fns[2][MUL_OPS][4][2] = {
 	[DJ_CPU_INTEL] = { [MUL_MUL] = RM_ROW(MUL), [MUL_IMUL1] = RM_ROW(IMUL1),
 			   [MUL_DIV] = RM_ROW(DIV), [MUL_IDIV] = RM_ROW(IDIV) },
 	[DJ_CPU_AMD] = { [MUL_MUL] = RM_ROW(MUL_AMD), [MUL_IMUL1] = RM_ROW(IMUL1_AMD),
 			 [MUL_DIV] = RM_ROW(DIV_AMD), [MUL_IDIV] = RM_ROW(IDIV_AMD) },
 };
+/* clang-format on */
 
 /* IMUL with two and three operands. */
-ALWAYS_INLINE void imul(struct emu *e, const struct uop *u, unsigned lg, bool mem, bool imm,
+ALWAYS_INLINE void imul(struct emu *e, const struct emu_uop *u, unsigned lg, bool mem, bool imm,
 			bool amd)
 {
 	uint64_t x = mem ? get_mem(e, lg, emu_ea(e, u)) : get_reg(e, lg, u->b, 0);
@@ -286,13 +316,26 @@ ALWAYS_INLINE void imul(struct emu *e, const struct uop *u, unsigned lg, bool me
 #define IMUL3_AMD(e, u, lg, mem) imul(e, u, lg, mem, true, true)
 
 #define OP_BODY(e, u, op, lg, mem) op(e, u, lg, mem)
-RM_PAIR(IMUL2, 1) RM_PAIR(IMUL2, 2) RM_PAIR(IMUL2, 3)
-RM_PAIR(IMUL3, 1) RM_PAIR(IMUL3, 2) RM_PAIR(IMUL3, 3)
-RM_PAIR(IMUL2_AMD, 1) RM_PAIR(IMUL2_AMD, 2) RM_PAIR(IMUL2_AMD, 3)
-RM_PAIR(IMUL3_AMD, 1) RM_PAIR(IMUL3_AMD, 2) RM_PAIR(IMUL3_AMD, 3)
+RM_PAIR(IMUL2, 1)
+RM_PAIR(IMUL2, 2)
+RM_PAIR(IMUL2, 3)
+RM_PAIR(IMUL3, 1)
+RM_PAIR(IMUL3, 2)
+RM_PAIR(IMUL3, 3)
+RM_PAIR(IMUL2_AMD, 1)
+RM_PAIR(IMUL2_AMD, 2)
+RM_PAIR(IMUL2_AMD, 3)
+RM_PAIR(IMUL3_AMD, 1)
+RM_PAIR(IMUL3_AMD, 2)
+RM_PAIR(IMUL3_AMD, 3)
 #undef OP_BODY
-#define IMUL_ROW(op) \
-	{ { NULL }, { op##_1_R, op##_1_M }, { op##_2_R, op##_2_M }, { op##_3_R, op##_3_M } }
+#define IMUL_ROW(op)                                                                               \
+	{                                                                                          \
+		{ NULL }, { op##_1_R, op##_1_M }, { op##_2_R, op##_2_M },                          \
+		{                                                                                  \
+			op##_3_R, op##_3_M                                                         \
+		}                                                                                  \
+	}
 static emu_fn *const imul_fns[2][2][4][2] = {
 	[DJ_CPU_INTEL] = { IMUL_ROW(IMUL2), IMUL_ROW(IMUL3) },
 	[DJ_CPU_AMD] = { IMUL_ROW(IMUL2_AMD), IMUL_ROW(IMUL3_AMD) },
@@ -301,7 +344,7 @@ static emu_fn *const imul_fns[2][2][4][2] = {
 /* ---- XCHG, XADD, CMPXCHG ------------------------------------------------------------- */
 
 /* xchg [mem], r and xchg r, r; the memory operand is the first. */
-ALWAYS_INLINE void xchg(struct emu *e, const struct uop *u, unsigned lg, bool mem)
+ALWAYS_INLINE void xchg(struct emu *e, const struct emu_uop *u, unsigned lg, bool mem)
 {
 	uint64_t ea = mem ? emu_ea(e, u) : 0;
 	uint64_t x = mem ? get_mem(e, lg, ea) : get_reg(e, lg, u->a, u->c);
@@ -314,7 +357,7 @@ ALWAYS_INLINE void xchg(struct emu *e, const struct uop *u, unsigned lg, bool me
 	set_reg(e, lg, u->b, u->d, x);
 }
 
-ALWAYS_INLINE void xadd(struct emu *e, const struct uop *u, unsigned lg, bool mem)
+ALWAYS_INLINE void xadd(struct emu *e, const struct emu_uop *u, unsigned lg, bool mem)
 {
 	uint64_t ea = mem ? emu_ea(e, u) : 0;
 	uint64_t x = mem ? get_mem(e, lg, ea) : get_reg(e, lg, u->a, u->c);
@@ -328,7 +371,7 @@ ALWAYS_INLINE void xadd(struct emu *e, const struct uop *u, unsigned lg, bool me
 		set_reg(e, lg, u->a, u->c, r);
 }
 
-ALWAYS_INLINE void cmpxchg(struct emu *e, const struct uop *u, unsigned lg, bool mem)
+ALWAYS_INLINE void cmpxchg(struct emu *e, const struct emu_uop *u, unsigned lg, bool mem)
 {
 	uint64_t ea = mem ? emu_ea(e, u) : 0;
 	uint64_t x = mem ? get_mem(e, lg, ea) : get_reg(e, lg, u->a, u->c);
@@ -349,11 +392,13 @@ ALWAYS_INLINE void cmpxchg(struct emu *e, const struct uop *u, unsigned lg, bool
 #define CMPXCHG(e, u, lg, mem) cmpxchg(e, u, lg, mem)
 
 #define OP_BODY(e, u, op, lg, mem) op(e, u, lg, mem)
-RM_ALL(XCHG) RM_ALL(XADD) RM_ALL(CMPXCHG)
+RM_ALL(XCHG)
+RM_ALL(XADD)
+RM_ALL(CMPXCHG)
 #undef OP_BODY
 static emu_fn *const exchange_fns[3][4][2] = { RM_ROW(XCHG), RM_ROW(XADD), RM_ROW(CMPXCHG) };
 
-static void cmpxchg8b(struct emu *e, const struct uop *u)
+static void cmpxchg8b(struct emu *e, const struct emu_uop *u)
 {
 	uint64_t *g = e->cpu.gpr, ea = emu_ea(e, u), x = emu_load64(e, ea);
 	bool same = x == (g[DJ_RDX] << 32 | (uint32_t)g[DJ_RAX]);
@@ -366,7 +411,7 @@ static void cmpxchg8b(struct emu *e, const struct uop *u)
 	change_flags(e, DJ_FLAG_ZF, same ? DJ_FLAG_ZF : 0);
 }
 
-static void cmpxchg16b(struct emu *e, const struct uop *u)
+static void cmpxchg16b(struct emu *e, const struct emu_uop *u)
 {
 	uint64_t *g = e->cpu.gpr, ea = emu_ea(e, u), x[2], y[2];
 
@@ -387,10 +432,10 @@ static void cmpxchg16b(struct emu *e, const struct uop *u)
 
 /* ---- binding --------------------------------------------------------------------------- */
 
-static emu_fn *bind_binary(const struct insn *in, struct uop *u, enum alu_op op)
+static emu_fn *bind_binary(const struct insn *in, struct emu_uop *u, enum alu_op op)
 {
 	unsigned lg = lg_of(in->opnd[0].size);
-	enum form form;
+	enum emu_form form;
 
 	if (is_mem(in, 0))
 		form = is_imm(in, 1) ? FORM_MI : FORM_MR;
@@ -405,7 +450,7 @@ static emu_fn *bind_binary(const struct insn *in, struct uop *u, enum alu_op op)
 	return binary_fns[op][lg][form];
 }
 
-emu_fn *emu_bind_int_alu(const struct insn *in, struct uop *u)
+emu_fn *emu_bind_int_alu(const struct insn *in, struct emu_uop *u)
 {
 	unsigned lg = lg_of(in->opnd[0].size);
 	bool mem = is_mem(in, 0);

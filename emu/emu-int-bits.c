@@ -17,13 +17,13 @@ enum bt_op { BT_BT, BT_BTS, BT_BTR, BT_BTC };
  * in the bit string that starts at the operand and is indexed by a signed register. */
 enum bt_form { BT_RR, BT_RI, BT_MI, BT_MR };
 
-ALWAYS_INLINE void bit_test(struct emu *e, const struct uop *u, enum bt_op op, unsigned lg,
+ALWAYS_INLINE void bit_test(struct emu *e, const struct emu_uop *u, enum bt_op op, unsigned lg,
 			    enum bt_form form)
 {
 	const unsigned w = 8u << lg;
 	uint64_t ea = 0, x;
-	uint64_t index = form == BT_RI || form == BT_MI ? (uint64_t)u->imm
-							 : sext(lg, e->cpu.gpr[u->b]);
+	uint64_t index =
+		form == BT_RI || form == BT_MI ? (uint64_t)u->imm : sext(lg, e->cpu.gpr[u->b]);
 
 	if (form == BT_MI) {
 		ea = emu_ea(e, u);
@@ -59,15 +59,18 @@ ALWAYS_INLINE void bit_test(struct emu *e, const struct uop *u, enum bt_op op, u
 }
 
 #define BITOP(op, lg, form)                                                                        \
-	static void op##_##lg##_##form(struct emu *e, const struct uop *u)                         \
+	static void op##_##lg##_##form(struct emu *e, const struct emu_uop *u)                     \
 	{                                                                                          \
 		bit_test(e, u, BT_##op, lg, BT_##form);                                            \
 	}
-#define BITOPS(op, lg) BITOP(op, lg, RR) BITOP(op, lg, RI) BITOP(op, lg, MI) BITOP(op, lg, MR)
+#define BITOPS(op, lg)	 BITOP(op, lg, RR) BITOP(op, lg, RI) BITOP(op, lg, MI) BITOP(op, lg, MR)
 #define BITOP_WIDTHS(op) BITOPS(op, 1) BITOPS(op, 2) BITOPS(op, 3)
-#define FOR_BT(X) X(BT) X(BTS) X(BTR) X(BTC)
+#define FOR_BT(X)	 X(BT) X(BTS) X(BTR) X(BTC)
 FOR_BT(BITOP_WIDTHS)
-#define BITOP_NAMES(op, lg) { op##_##lg##_RR, op##_##lg##_RI, op##_##lg##_MI, op##_##lg##_MR }
+#define BITOP_NAMES(op, lg)                                                                        \
+	{                                                                                          \
+		op##_##lg##_RR, op##_##lg##_RI, op##_##lg##_MI, op##_##lg##_MR                     \
+	}
 #define BITOP_ROW(op)                                                                              \
 	[BT_##op] = { { NULL }, BITOP_NAMES(op, 1), BITOP_NAMES(op, 2), BITOP_NAMES(op, 3) },
 static emu_fn *const bt_fns[][4][4] = { FOR_BT(BITOP_ROW) };
@@ -80,13 +83,13 @@ ALWAYS_INLINE void zs_flags(struct emu *e, uint64_t r, bool cf, bool pf_too)
 		emu_lazy_res(e, r, cf ? DJ_FLAG_CF : 0);
 	else
 		emu_set_flags(e, (r == 0 ? DJ_FLAG_ZF : 0) | ((int64_t)r < 0 ? DJ_FLAG_SF : 0) |
-				     (cf ? DJ_FLAG_CF : 0));
+					 (cf ? DJ_FLAG_CF : 0));
 }
 
 enum scan_op { SC_BSF, SC_BSR, SC_TZCNT, SC_LZCNT, SC_POPCNT };
 
-ALWAYS_INLINE void scan(struct emu *e, const struct uop *u, enum scan_op op, unsigned lg, bool mem,
-			bool amd)
+ALWAYS_INLINE void scan(struct emu *e, const struct emu_uop *u, enum scan_op op, unsigned lg,
+			bool mem, bool amd)
 {
 	const unsigned w = 8u << lg;
 	uint64_t x = mem ? get_mem(e, lg, emu_ea(e, u)) : get_reg(e, lg, u->b, 0), r;
@@ -98,7 +101,8 @@ ALWAYS_INLINE void scan(struct emu *e, const struct uop *u, enum scan_op op, uns
 			emu_set_flags(e, DJ_FLAG_ZF | DJ_FLAG_PF);
 			return;
 		}
-		r = op == SC_BSF ? (unsigned)__builtin_ctzll(x) : 63u - (unsigned)__builtin_clzll(x);
+		r = op == SC_BSF ? (unsigned)__builtin_ctzll(x)
+				 : 63u - (unsigned)__builtin_clzll(x);
 		/* ZF is clear even if the index is 0; 0x100 has the parity of 0 */
 		emu_lazy_res(e, r ? r : 0x100, 0);
 		break;
@@ -121,19 +125,21 @@ ALWAYS_INLINE void scan(struct emu *e, const struct uop *u, enum scan_op op, uns
 }
 
 #define SCAN(op, lg, kind, amd)                                                                    \
-	static void op##_##lg##_R##kind(struct emu *e, const struct uop *u)                        \
+	static void op##_##lg##_R##kind(struct emu *e, const struct emu_uop *u)                    \
 	{                                                                                          \
 		scan(e, u, SC_##op, lg, false, amd);                                               \
 	}                                                                                          \
-	static void op##_##lg##_M##kind(struct emu *e, const struct uop *u)                        \
+	static void op##_##lg##_M##kind(struct emu *e, const struct emu_uop *u)                    \
 	{                                                                                          \
 		scan(e, u, SC_##op, lg, true, amd);                                                \
 	}
-#define SCANS(op) SCAN(op, 1, , false) SCAN(op, 2, , false) SCAN(op, 3, , false)
+#define SCANS(op)   SCAN(op, 1, , false) SCAN(op, 2, , false) SCAN(op, 3, , false)
 #define FOR_SCAN(X) X(BSF) X(BSR) X(TZCNT) X(LZCNT) X(POPCNT)
 FOR_SCAN(SCANS)
 #define SCAN_ROW(op)                                                                               \
-	[SC_##op] = { { NULL, NULL }, { op##_1_R, op##_1_M }, { op##_2_R, op##_2_M },              \
+	[SC_##op] = { { NULL, NULL },                                                              \
+		      { op##_1_R, op##_1_M },                                                      \
+		      { op##_2_R, op##_2_M },                                                      \
 		      { op##_3_R, op##_3_M } },
 static emu_fn *const scan_fns[][4][2] = { FOR_SCAN(SCAN_ROW) };
 
@@ -141,16 +147,29 @@ static emu_fn *const scan_fns[][4][2] = { FOR_SCAN(SCAN_ROW) };
 SCANS_AMD(TZCNT)
 SCANS_AMD(LZCNT)
 #define SCAN_ROW_AMD(op)                                                                           \
-	{ { NULL, NULL }, { op##_1_R_amd, op##_1_M_amd }, { op##_2_R_amd, op##_2_M_amd },          \
-	  { op##_3_R_amd, op##_3_M_amd } }
+	{                                                                                          \
+		{ NULL, NULL }, { op##_1_R_amd, op##_1_M_amd }, { op##_2_R_amd, op##_2_M_amd },    \
+		{                                                                                  \
+			op##_3_R_amd, op##_3_M_amd                                                 \
+		}                                                                                  \
+	}
 static emu_fn *const count_fns_amd[2][4][2] = { SCAN_ROW_AMD(TZCNT), SCAN_ROW_AMD(LZCNT) };
 
 /* ---- BMI ------------------------------------------------------------------------------------ */
 
 /* ANDN, PDEP, PEXT: a = op(b, c or memory). BEXTR, BZHI: a = op(b or memory, c). BLSI, BLSMSK,
  * BLSR: a = op(b or memory). MULX: a:b = rdx * (c or memory). */
-enum bmi_op { BMI_ANDN, BMI_PDEP, BMI_PEXT, BMI_MULX, BMI_BEXTR, BMI_BZHI, BMI_BLSI, BMI_BLSMSK,
-	      BMI_BLSR };
+enum bmi_op {
+	BMI_ANDN,
+	BMI_PDEP,
+	BMI_PEXT,
+	BMI_MULX,
+	BMI_BEXTR,
+	BMI_BZHI,
+	BMI_BLSI,
+	BMI_BLSMSK,
+	BMI_BLSR
+};
 
 static uint64_t deposit(uint64_t x, uint64_t mask)
 {
@@ -172,8 +191,8 @@ static uint64_t extract(uint64_t x, uint64_t mask)
 	return r;
 }
 
-ALWAYS_INLINE void bmi(struct emu *e, const struct uop *u, enum bmi_op op, unsigned lg, bool mem,
-		       bool amd)
+ALWAYS_INLINE void bmi(struct emu *e, const struct emu_uop *u, enum bmi_op op, unsigned lg,
+		       bool mem, bool amd)
 {
 	const unsigned w = 8u << lg;
 	bool last = op <= BMI_MULX; /* the register-or-memory operand is the last */
@@ -232,26 +251,27 @@ ALWAYS_INLINE void bmi(struct emu *e, const struct uop *u, enum bmi_op op, unsig
 }
 
 #define BMI(op, lg, kind, amd)                                                                     \
-	static void op##_##lg##_R##kind(struct emu *e, const struct uop *u)                        \
+	static void op##_##lg##_R##kind(struct emu *e, const struct emu_uop *u)                    \
 	{                                                                                          \
 		bmi(e, u, BMI_##op, lg, false, amd);                                               \
 	}                                                                                          \
-	static void op##_##lg##_M##kind(struct emu *e, const struct uop *u)                        \
+	static void op##_##lg##_M##kind(struct emu *e, const struct emu_uop *u)                    \
 	{                                                                                          \
 		bmi(e, u, BMI_##op, lg, true, amd);                                                \
 	}
-#define BMIS(op) BMI(op, 2, , false) BMI(op, 3, , false) BMI(op, 2, _amd, true) BMI(op, 3, _amd, true)
-#define FOR_BMI(X) \
-	X(ANDN) X(PDEP) X(PEXT) X(MULX) X(BEXTR) X(BZHI) X(BLSI) X(BLSMSK) X(BLSR)
+#define BMIS(op)                                                                                   \
+	BMI(op, 2, , false) BMI(op, 3, , false) BMI(op, 2, _amd, true) BMI(op, 3, _amd, true)
+#define FOR_BMI(X) X(ANDN) X(PDEP) X(PEXT) X(MULX) X(BEXTR) X(BZHI) X(BLSI) X(BLSMSK) X(BLSR)
 FOR_BMI(BMIS)
 #define BMI_ROW(op)                                                                                \
 	[BMI_##op] = { { { op##_2_R, op##_2_M }, { op##_3_R, op##_3_M } },                         \
 		       { { op##_2_R_amd, op##_2_M_amd }, { op##_3_R_amd, op##_3_M_amd } } },
 static emu_fn *const bmi_fns[][2][2][2] = { FOR_BMI(BMI_ROW) };
 
-/* ---- ADCX ADOX -------------------------------------------------------------------------------- */
+/* ---- ADCX ADOX --------------------------------------------------------------------------------
+ */
 
-ALWAYS_INLINE void add_through(struct emu *e, const struct uop *u, uint32_t flag, unsigned lg,
+ALWAYS_INLINE void add_through(struct emu *e, const struct emu_uop *u, uint32_t flag, unsigned lg,
 			       bool mem)
 {
 	uint64_t b = mem ? get_mem(e, lg, emu_ea(e, u)) : get_reg(e, lg, u->b, 0);
@@ -264,25 +284,28 @@ ALWAYS_INLINE void add_through(struct emu *e, const struct uop *u, uint32_t flag
 }
 
 #define THROUGH(op, flag, lg)                                                                      \
-	static void op##_##lg##_R(struct emu *e, const struct uop *u)                              \
+	static void op##_##lg##_R(struct emu *e, const struct emu_uop *u)                          \
 	{                                                                                          \
 		add_through(e, u, flag, lg, false);                                                \
 	}                                                                                          \
-	static void op##_##lg##_M(struct emu *e, const struct uop *u)                              \
+	static void op##_##lg##_M(struct emu *e, const struct emu_uop *u)                          \
 	{                                                                                          \
 		add_through(e, u, flag, lg, true);                                                 \
 	}
-THROUGH(ADCX, DJ_FLAG_CF, 2) THROUGH(ADCX, DJ_FLAG_CF, 3)
-THROUGH(ADOX, DJ_FLAG_OF, 2) THROUGH(ADOX, DJ_FLAG_OF, 3)
+THROUGH(ADCX, DJ_FLAG_CF, 2)
+THROUGH(ADCX, DJ_FLAG_CF, 3)
+THROUGH(ADOX, DJ_FLAG_OF, 2)
+THROUGH(ADOX, DJ_FLAG_OF, 3)
 static emu_fn *const through_fns[2][2][2] = {
 	{ { ADCX_2_R, ADCX_2_M }, { ADCX_3_R, ADCX_3_M } },
 	{ { ADOX_2_R, ADOX_2_M }, { ADOX_3_R, ADOX_3_M } },
 };
 
-/* ---- CRC32 ------------------------------------------------------------------------------------- */
+/* ---- CRC32 -------------------------------------------------------------------------------------
+ */
 
 /* CRC-32C, reflected polynomial 0x82f63b78 (SDM vol. 2A, CRC32), four bits at a time. */
-#define CRC_BIT(x)    ((x) >> 1 ^ ((x) & 1 ? 0x82f63b78u : 0))
+#define CRC_BIT(x)    ((x) >> 1 ^ ((x)&1 ? 0x82f63b78u : 0))
 #define CRC_NIBBLE(x) CRC_BIT(CRC_BIT(CRC_BIT(CRC_BIT((uint32_t)(x)))))
 static const uint32_t crc_nibbles[16] = {
 	CRC_NIBBLE(0),	CRC_NIBBLE(1),	CRC_NIBBLE(2),	CRC_NIBBLE(3),
@@ -291,7 +314,7 @@ static const uint32_t crc_nibbles[16] = {
 	CRC_NIBBLE(12), CRC_NIBBLE(13), CRC_NIBBLE(14), CRC_NIBBLE(15),
 };
 
-ALWAYS_INLINE void crc32_form(struct emu *e, const struct uop *u, unsigned lg, bool mem)
+ALWAYS_INLINE void crc32_form(struct emu *e, const struct emu_uop *u, unsigned lg, bool mem)
 {
 	uint64_t x = mem ? get_mem(e, lg, emu_ea(e, u)) : get_reg(e, lg, u->b, u->d);
 	uint32_t crc = (uint32_t)e->cpu.gpr[u->a];
@@ -302,23 +325,29 @@ ALWAYS_INLINE void crc32_form(struct emu *e, const struct uop *u, unsigned lg, b
 }
 
 #define CRC(lg)                                                                                    \
-	static void crc32_##lg##_R(struct emu *e, const struct uop *u)                             \
+	static void crc32_##lg##_R(struct emu *e, const struct emu_uop *u)                         \
 	{                                                                                          \
 		crc32_form(e, u, lg, false);                                                       \
 	}                                                                                          \
-	static void crc32_##lg##_M(struct emu *e, const struct uop *u)                             \
+	static void crc32_##lg##_M(struct emu *e, const struct emu_uop *u)                         \
 	{                                                                                          \
 		crc32_form(e, u, lg, true);                                                        \
 	}
-CRC(0) CRC(1) CRC(2) CRC(3)
+CRC(0)
+CRC(1)
+CRC(2)
+CRC(3)
 static emu_fn *const crc_fns[4][2] = {
-	{ crc32_0_R, crc32_0_M }, { crc32_1_R, crc32_1_M }, { crc32_2_R, crc32_2_M },
+	{ crc32_0_R, crc32_0_M },
+	{ crc32_1_R, crc32_1_M },
+	{ crc32_2_R, crc32_2_M },
 	{ crc32_3_R, crc32_3_M },
 };
 
-/* ---- binding ------------------------------------------------------------------------------------- */
+/* ---- binding
+ * ------------------------------------------------------------------------------------- */
 
-emu_fn *emu_bind_int_bits(const struct insn *in, struct uop *u)
+emu_fn *emu_bind_int_bits(const struct insn *in, struct emu_uop *u)
 {
 	unsigned lg = lg_of(in->opnd[0].size);
 	bool mem = is_mem(in, 1);

@@ -5,7 +5,7 @@
 
 /* ---- MOVZX MOVSX MOVSXD -------------------------------------------------------------- */
 
-ALWAYS_INLINE void extend(struct emu *e, const struct uop *u, bool sign, unsigned to,
+ALWAYS_INLINE void extend(struct emu *e, const struct emu_uop *u, bool sign, unsigned to,
 			  unsigned from, bool mem)
 {
 	uint64_t x = mem ? get_mem(e, from, emu_ea(e, u)) : get_reg(e, from, u->b, u->d);
@@ -13,54 +13,56 @@ ALWAYS_INLINE void extend(struct emu *e, const struct uop *u, bool sign, unsigne
 	set_reg(e, to, u->a, 0, sign ? sext(from, x) : x);
 }
 
-#define FOR_EXTENSIONS(X, name) \
-	X(name, 1, 0) X(name, 2, 0) X(name, 3, 0) X(name, 1, 1) X(name, 2, 1) X(name, 3, 1) \
-	X(name, 2, 2) X(name, 3, 2) X(name, 1, 2)
+#define FOR_EXTENSIONS(X, name)                                                                    \
+	X(name, 1, 0)                                                                              \
+	X(name, 2, 0)                                                                              \
+	X(name, 3, 0)                                                                              \
+	X(name, 1, 1) X(name, 2, 1) X(name, 3, 1) X(name, 2, 2) X(name, 3, 2) X(name, 1, 2)
 enum { ZX, SX };
 #define EXTEND(name, to, from)                                                                     \
-	static void name##_##to##from##_R(struct emu *e, const struct uop *u)                      \
+	static void name##_##to##from##_R(struct emu *e, const struct emu_uop *u)                  \
 	{                                                                                          \
 		extend(e, u, name == SX, to, from, false);                                         \
 	}                                                                                          \
-	static void name##_##to##from##_M(struct emu *e, const struct uop *u)                      \
+	static void name##_##to##from##_M(struct emu *e, const struct emu_uop *u)                  \
 	{                                                                                          \
 		extend(e, u, name == SX, to, from, true);                                          \
 	}
 FOR_EXTENSIONS(EXTEND, ZX)
 FOR_EXTENSIONS(EXTEND, SX)
-#define EXTEND_ENTRY(name, to, from) [name][to][from] = { name##_##to##from##_R, name##_##to##from##_M },
-static emu_fn *const extend_fns[2][4][4][2] = {
-	FOR_EXTENSIONS(EXTEND_ENTRY, ZX) FOR_EXTENSIONS(EXTEND_ENTRY, SX)
-};
+#define EXTEND_ENTRY(name, to, from)                                                               \
+	[name][to][from] = { name##_##to##from##_R, name##_##to##from##_M },
+static emu_fn *const extend_fns[2][4][4][2] = { FOR_EXTENSIONS(EXTEND_ENTRY, ZX)
+							FOR_EXTENSIONS(EXTEND_ENTRY, SX) };
 
 /* ---- LEA ----------------------------------------------------------------------------- */
 
 /* The address without a segment base. */
-ALWAYS_INLINE uint64_t flat_ea(const struct emu *e, const struct uop *u)
+ALWAYS_INLINE uint64_t flat_ea(const struct emu *e, const struct emu_uop *u)
 {
 	uint64_t a = e->cpu.gpr[u->base] + (e->cpu.gpr[u->index] << u->shift) + (uint64_t)u->disp;
 
 	return u->addr32 ? (uint32_t)a : a;
 }
 
-static void lea_2(struct emu *e, const struct uop *u)
+static void lea_2(struct emu *e, const struct emu_uop *u)
 {
 	set_reg(e, 1, u->a, 0, flat_ea(e, u));
 }
-static void lea_4(struct emu *e, const struct uop *u)
+static void lea_4(struct emu *e, const struct emu_uop *u)
 {
 	set_reg(e, 2, u->a, 0, flat_ea(e, u));
 }
-static void lea_8(struct emu *e, const struct uop *u)
+static void lea_8(struct emu *e, const struct emu_uop *u)
 {
 	e->cpu.gpr[u->a] = flat_ea(e, u);
 }
-static void lea_8_simple(struct emu *e, const struct uop *u)
+static void lea_8_simple(struct emu *e, const struct emu_uop *u)
 {
 	e->cpu.gpr[u->a] = e->cpu.gpr[u->base] + (uint64_t)u->disp;
 }
 
-static emu_fn *bind_lea(const struct insn *in, struct uop *u)
+static emu_fn *bind_lea(const struct insn *in, struct emu_uop *u)
 {
 	static emu_fn *const fns[] = { NULL, lea_2, lea_4, lea_8 };
 	unsigned lg = lg_of(in->opnd[0].size);
@@ -73,36 +75,41 @@ static emu_fn *bind_lea(const struct insn *in, struct uop *u)
 /* ---- CMOVcc SETcc --------------------------------------------------------------------- */
 
 /* The load happens, and 32 bits clear the upper half, whether or not the condition holds. */
-ALWAYS_INLINE void cmov(struct emu *e, const struct uop *u, unsigned cond, unsigned lg, bool mem)
+ALWAYS_INLINE void cmov(struct emu *e, const struct emu_uop *u, unsigned cond, unsigned lg,
+			bool mem)
 {
 	uint64_t x = mem ? get_mem(e, lg, emu_ea(e, u)) : e->cpu.gpr[u->b];
 
 	set_reg(e, lg, u->a, 0, emu_cond(e, cond) ? x : e->cpu.gpr[u->a]);
 }
 
-#define FOR_CONDS(X) \
+#define FOR_CONDS(X)                                                                               \
 	X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
 #define CMOV(cond, lg, form, mem)                                                                  \
-	static void cmov_##cond##_##lg##_##form(struct emu *e, const struct uop *u)                \
+	static void cmov_##cond##_##lg##_##form(struct emu *e, const struct emu_uop *u)            \
 	{                                                                                          \
 		cmov(e, u, cond, lg, mem);                                                         \
 	}
 #define COND_HANDLERS(cond)                                                                        \
-	CMOV(cond, 1, R, false) CMOV(cond, 1, M, true)                                             \
-	CMOV(cond, 2, R, false) CMOV(cond, 2, M, true)                                             \
-	CMOV(cond, 3, R, false) CMOV(cond, 3, M, true)                                             \
-	static void set_##cond##_R(struct emu *e, const struct uop *u)                             \
+	CMOV(cond, 1, R, false)                                                                    \
+	CMOV(cond, 1, M, true)                                                                     \
+	CMOV(cond, 2, R, false)                                                                    \
+	CMOV(cond, 2, M, true)                                                                     \
+	CMOV(cond, 3, R, false)                                                                    \
+	CMOV(cond, 3, M, true) static void set_##cond##_R(struct emu *e, const struct emu_uop *u)  \
 	{                                                                                          \
 		set_reg(e, 0, u->a, u->c, emu_cond(e, cond));                                      \
 	}                                                                                          \
-	static void set_##cond##_M(struct emu *e, const struct uop *u)                             \
+	static void set_##cond##_M(struct emu *e, const struct emu_uop *u)                         \
 	{                                                                                          \
 		emu_store8(e, emu_ea(e, u), emu_cond(e, cond));                                    \
 	}
 FOR_CONDS(COND_HANDLERS)
 #define CMOV_ROW(cond)                                                                             \
-	{ { NULL, NULL }, { cmov_##cond##_1_R, cmov_##cond##_1_M },                                \
-	  { cmov_##cond##_2_R, cmov_##cond##_2_M }, { cmov_##cond##_3_R, cmov_##cond##_3_M } },
+	{ { NULL, NULL },                                                                          \
+	  { cmov_##cond##_1_R, cmov_##cond##_1_M },                                                \
+	  { cmov_##cond##_2_R, cmov_##cond##_2_M },                                                \
+	  { cmov_##cond##_3_R, cmov_##cond##_3_M } },
 static emu_fn *const cmov_fns[16][4][2] = { FOR_CONDS(CMOV_ROW) };
 #define SET_ROW(cond) { set_##cond##_R, set_##cond##_M },
 static emu_fn *const set_fns[16][2] = { FOR_CONDS(SET_ROW) };
@@ -126,7 +133,7 @@ ALWAYS_INLINE uint64_t pop(struct emu *e, unsigned lg)
 }
 
 /* POP to memory computes its address with the incremented rsp; the store is second. */
-ALWAYS_INLINE void pop_mem(struct emu *e, const struct uop *u, unsigned lg)
+ALWAYS_INLINE void pop_mem(struct emu *e, const struct emu_uop *u, unsigned lg)
 {
 	uint64_t x = pop(e, lg);
 
@@ -160,7 +167,7 @@ static void leave_frame(struct emu *e, unsigned lg)
 }
 
 /* SDM vol. 2A, ENTER. */
-static void enter_frame(struct emu *e, const struct uop *u, unsigned lg)
+static void enter_frame(struct emu *e, const struct emu_uop *u, unsigned lg)
 {
 	uint64_t *g = e->cpu.gpr, sp = g[DJ_RSP], bp = g[DJ_RBP];
 	unsigned level = (unsigned)u->insn->imm2 & 31, size = 1u << lg;
@@ -183,43 +190,43 @@ static void enter_frame(struct emu *e, const struct uop *u, unsigned lg)
 }
 
 #define STACK_HANDLERS(lg)                                                                         \
-	static void push_##lg##_R(struct emu *e, const struct uop *u)                              \
+	static void push_##lg##_R(struct emu *e, const struct emu_uop *u)                          \
 	{                                                                                          \
 		push(e, lg, e->cpu.gpr[u->a]);                                                     \
 	}                                                                                          \
-	static void push_##lg##_I(struct emu *e, const struct uop *u)                              \
+	static void push_##lg##_I(struct emu *e, const struct emu_uop *u)                          \
 	{                                                                                          \
 		push(e, lg, (uint64_t)u->imm);                                                     \
 	}                                                                                          \
-	static void push_##lg##_M(struct emu *e, const struct uop *u)                              \
+	static void push_##lg##_M(struct emu *e, const struct emu_uop *u)                          \
 	{                                                                                          \
 		push(e, lg, get_mem(e, lg, emu_ea(e, u)));                                         \
 	}                                                                                          \
-	static void pop_##lg##_R(struct emu *e, const struct uop *u)                               \
+	static void pop_##lg##_R(struct emu *e, const struct emu_uop *u)                           \
 	{                                                                                          \
 		uint64_t x = pop(e, lg);                                                           \
 		set_reg(e, lg, u->a, 0, x);                                                        \
 	}                                                                                          \
-	static void pop_##lg##_M(struct emu *e, const struct uop *u)                               \
+	static void pop_##lg##_M(struct emu *e, const struct emu_uop *u)                           \
 	{                                                                                          \
 		pop_mem(e, u, lg);                                                                 \
 	}                                                                                          \
-	static void pushf_##lg(struct emu *e, const struct uop *u)                                 \
+	static void pushf_##lg(struct emu *e, const struct emu_uop *u)                             \
 	{                                                                                          \
 		(void)u;                                                                           \
 		push(e, lg, flags_image(e));                                                       \
 	}                                                                                          \
-	static void popf_##lg(struct emu *e, const struct uop *u)                                  \
+	static void popf_##lg(struct emu *e, const struct emu_uop *u)                              \
 	{                                                                                          \
 		(void)u;                                                                           \
 		set_flags_image(e, pop(e, lg), lg);                                                \
 	}                                                                                          \
-	static void leave_##lg(struct emu *e, const struct uop *u)                                 \
+	static void leave_##lg(struct emu *e, const struct emu_uop *u)                             \
 	{                                                                                          \
 		(void)u;                                                                           \
 		leave_frame(e, lg);                                                                \
 	}                                                                                          \
-	static void enter_##lg(struct emu *e, const struct uop *u)                                 \
+	static void enter_##lg(struct emu *e, const struct emu_uop *u)                             \
 	{                                                                                          \
 		enter_frame(e, u, lg);                                                             \
 	}
@@ -265,17 +272,17 @@ ALWAYS_INLINE uint64_t swap(unsigned lg, uint64_t x)
 }
 
 /* BSWAP of 16 bits is undefined; CPUs leave zero. */
-static void bswap_1(struct emu *e, const struct uop *u)
+static void bswap_1(struct emu *e, const struct emu_uop *u)
 {
 	set_reg(e, 1, u->a, 0, 0);
 }
 
 #define SWAP_HANDLERS(lg)                                                                          \
-	static void movbe_##lg##_load(struct emu *e, const struct uop *u)                          \
+	static void movbe_##lg##_load(struct emu *e, const struct emu_uop *u)                      \
 	{                                                                                          \
 		set_reg(e, lg, u->a, 0, swap(lg, get_mem(e, lg, emu_ea(e, u))));                   \
 	}                                                                                          \
-	static void movbe_##lg##_store(struct emu *e, const struct uop *u)                         \
+	static void movbe_##lg##_store(struct emu *e, const struct emu_uop *u)                     \
 	{                                                                                          \
 		set_mem(e, lg, emu_ea(e, u), swap(lg, e->cpu.gpr[u->b]));                          \
 	}
@@ -283,17 +290,19 @@ SWAP_HANDLERS(1)
 SWAP_HANDLERS(2)
 SWAP_HANDLERS(3)
 static emu_fn *const movbe_fns[4][2] = {
-	{ NULL, NULL }, { movbe_1_load, movbe_1_store }, { movbe_2_load, movbe_2_store },
+	{ NULL, NULL },
+	{ movbe_1_load, movbe_1_store },
+	{ movbe_2_load, movbe_2_store },
 	{ movbe_3_load, movbe_3_store },
 };
 
 #define RAX_HANDLERS(lg)                                                                           \
-	static void widen_##lg(struct emu *e, const struct uop *u)                                 \
+	static void widen_##lg(struct emu *e, const struct emu_uop *u)                             \
 	{                                                                                          \
 		(void)u;                                                                           \
 		set_reg(e, lg, DJ_RAX, 0, sext(lg - 1, e->cpu.gpr[DJ_RAX]));                       \
 	}                                                                                          \
-	static void spread_##lg(struct emu *e, const struct uop *u)                                \
+	static void spread_##lg(struct emu *e, const struct emu_uop *u)                            \
 	{                                                                                          \
 		(void)u;                                                                           \
 		set_reg(e, lg, DJ_RDX, 0, -msb(lg, e->cpu.gpr[DJ_RAX]));                           \
@@ -302,18 +311,18 @@ RAX_HANDLERS(1)
 RAX_HANDLERS(2)
 RAX_HANDLERS(3)
 
-static void bswap_2(struct emu *e, const struct uop *u)
+static void bswap_2(struct emu *e, const struct emu_uop *u)
 {
 	e->cpu.gpr[u->a] = __builtin_bswap32((uint32_t)e->cpu.gpr[u->a]);
 }
-static void bswap_3(struct emu *e, const struct uop *u)
+static void bswap_3(struct emu *e, const struct emu_uop *u)
 {
 	e->cpu.gpr[u->a] = __builtin_bswap64(e->cpu.gpr[u->a]);
 }
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 
-static void xlat(struct emu *e, const struct uop *u)
+static void xlat(struct emu *e, const struct emu_uop *u)
 {
 	uint64_t a = e->cpu.gpr[DJ_RBX] + (uint8_t)e->cpu.gpr[DJ_RAX];
 
@@ -322,16 +331,16 @@ static void xlat(struct emu *e, const struct uop *u)
 	set_reg(e, 0, DJ_RAX, 0, emu_load8(e, a + e->cpu.segbase[u->seg]));
 }
 
-static void movnti_4(struct emu *e, const struct uop *u)
+static void movnti_4(struct emu *e, const struct emu_uop *u)
 {
 	emu_store32(e, emu_ea(e, u), (uint32_t)e->cpu.gpr[u->b]);
 }
-static void movnti_8(struct emu *e, const struct uop *u)
+static void movnti_8(struct emu *e, const struct emu_uop *u)
 {
 	emu_store64(e, emu_ea(e, u), e->cpu.gpr[u->b]);
 }
 
-static emu_fn *bind_extend(const struct insn *in, struct uop *u, bool sign)
+static emu_fn *bind_extend(const struct insn *in, struct emu_uop *u, bool sign)
 {
 	unsigned to = lg_of(in->opnd[0].size), from = lg_of(in->opnd[1].size);
 
@@ -339,7 +348,7 @@ static emu_fn *bind_extend(const struct insn *in, struct uop *u, bool sign)
 	return extend_fns[sign][to][from][is_mem(in, 1)];
 }
 
-emu_fn *emu_bind_int_mov(const struct insn *in, struct uop *u)
+emu_fn *emu_bind_int_mov(const struct insn *in, struct emu_uop *u)
 {
 	unsigned lg = lg_of(in->opnd[0].size);
 

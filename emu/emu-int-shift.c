@@ -123,7 +123,7 @@ ALWAYS_INLINE uint64_t shift(struct emu *e, enum shift_op op, unsigned lg, uint6
 }
 
 /* By an immediate (already masked, in u->imm) or by CL. */
-ALWAYS_INLINE void shift_form(struct emu *e, const struct uop *u, enum shift_op op, unsigned lg,
+ALWAYS_INLINE void shift_form(struct emu *e, const struct emu_uop *u, enum shift_op op, unsigned lg,
 			      bool mem, bool by_cl, bool amd)
 {
 	uint64_t ea = mem ? emu_ea(e, u) : 0;
@@ -139,25 +139,32 @@ ALWAYS_INLINE void shift_form(struct emu *e, const struct uop *u, enum shift_op 
 }
 
 #define SHIFT(op, lg, form, mem, cl)                                                               \
-	static void op##_##lg##_##form(struct emu *e, const struct uop *u)                         \
+	static void op##_##lg##_##form(struct emu *e, const struct emu_uop *u)                     \
 	{                                                                                          \
 		shift_form(e, u, SH_##op, lg, mem, cl, false);                                     \
 	}                                                                                          \
-	static void op##_##lg##_##form##_amd(struct emu *e, const struct uop *u)                   \
+	static void op##_##lg##_##form##_amd(struct emu *e, const struct emu_uop *u)               \
 	{                                                                                          \
 		shift_form(e, u, SH_##op, lg, mem, cl, true);                                      \
 	}
 #define SHIFTS(op, lg)                                                                             \
-	SHIFT(op, lg, RI, false, false) SHIFT(op, lg, RC, false, true)                             \
-	SHIFT(op, lg, MI, true, false) SHIFT(op, lg, MC, true, true)
+	SHIFT(op, lg, RI, false, false)                                                            \
+	SHIFT(op, lg, RC, false, true) SHIFT(op, lg, MI, true, false) SHIFT(op, lg, MC, true, true)
 #define SHIFT_WIDTHS(op) SHIFTS(op, 0) SHIFTS(op, 1) SHIFTS(op, 2) SHIFTS(op, 3)
-#define FOR_SHIFTS(X) X(ROL) X(ROR) X(RCL) X(RCR) X(SHL) X(SHR) X(SAR)
+#define FOR_SHIFTS(X)	 X(ROL) X(ROR) X(RCL) X(RCR) X(SHL) X(SHR) X(SAR)
 FOR_SHIFTS(SHIFT_WIDTHS)
 /* Indexed by operation, width, register or memory, by CL, and kind of processor. */
-#define SHIFT_NAME(op, lg, form) { op##_##lg##_##form, op##_##lg##_##form##_amd }
+#define SHIFT_NAME(op, lg, form)                                                                   \
+	{                                                                                          \
+		op##_##lg##_##form, op##_##lg##_##form##_amd                                       \
+	}
 #define SHIFT_NAMES(op, lg)                                                                        \
-	{ { SHIFT_NAME(op, lg, RI), SHIFT_NAME(op, lg, RC) },                                      \
-	  { SHIFT_NAME(op, lg, MI), SHIFT_NAME(op, lg, MC) } }
+	{                                                                                          \
+		{ SHIFT_NAME(op, lg, RI), SHIFT_NAME(op, lg, RC) },                                \
+		{                                                                                  \
+			SHIFT_NAME(op, lg, MI), SHIFT_NAME(op, lg, MC)                             \
+		}                                                                                  \
+	}
 #define SHIFT_ROW(op)                                                                              \
 	[SH_##op] = { SHIFT_NAMES(op, 0), SHIFT_NAMES(op, 1), SHIFT_NAMES(op, 2),                  \
 		      SHIFT_NAMES(op, 3) },
@@ -193,7 +200,7 @@ ALWAYS_INLINE uint64_t double_shift(struct emu *e, bool left, unsigned lg, uint6
 	return r;
 }
 
-ALWAYS_INLINE void double_form(struct emu *e, const struct uop *u, bool left, unsigned lg,
+ALWAYS_INLINE void double_form(struct emu *e, const struct emu_uop *u, bool left, unsigned lg,
 			       bool mem, bool by_cl, bool amd)
 {
 	uint64_t ea = mem ? emu_ea(e, u) : 0;
@@ -209,20 +216,25 @@ ALWAYS_INLINE void double_form(struct emu *e, const struct uop *u, bool left, un
 }
 
 #define DOUBLE(op, lg, form, mem, cl)                                                              \
-	static void op##_##lg##_##form(struct emu *e, const struct uop *u)                         \
+	static void op##_##lg##_##form(struct emu *e, const struct emu_uop *u)                     \
 	{                                                                                          \
 		double_form(e, u, op, lg, mem, cl, false);                                         \
 	}                                                                                          \
-	static void op##_##lg##_##form##_amd(struct emu *e, const struct uop *u)                   \
+	static void op##_##lg##_##form##_amd(struct emu *e, const struct emu_uop *u)               \
 	{                                                                                          \
 		double_form(e, u, op, lg, mem, cl, true);                                          \
 	}
 #define DOUBLES(op, lg)                                                                            \
-	DOUBLE(op, lg, RI, false, false) DOUBLE(op, lg, RC, false, true)                           \
+	DOUBLE(op, lg, RI, false, false)                                                           \
+	DOUBLE(op, lg, RC, false, true)                                                            \
 	DOUBLE(op, lg, MI, true, false) DOUBLE(op, lg, MC, true, true)
 enum { SHRD, SHLD };
-DOUBLES(SHRD, 1) DOUBLES(SHRD, 2) DOUBLES(SHRD, 3)
-DOUBLES(SHLD, 1) DOUBLES(SHLD, 2) DOUBLES(SHLD, 3)
+DOUBLES(SHRD, 1)
+DOUBLES(SHRD, 2)
+DOUBLES(SHRD, 3)
+DOUBLES(SHLD, 1)
+DOUBLES(SHLD, 2)
+DOUBLES(SHLD, 3)
 static emu_fn *const double_fns[2][4][2][2][2] = {
 	[SHRD] = { [1] = SHIFT_NAMES(SHRD, 1), SHIFT_NAMES(SHRD, 2), SHIFT_NAMES(SHRD, 3) },
 	[SHLD] = { [1] = SHIFT_NAMES(SHLD, 1), SHIFT_NAMES(SHLD, 2), SHIFT_NAMES(SHLD, 3) },
@@ -233,7 +245,7 @@ static emu_fn *const double_fns[2][4][2][2][2] = {
 enum plain_op { P_RORX, P_SARX, P_SHLX, P_SHRX };
 
 /* The value is operand 1, register or memory; the count is operand 2. */
-ALWAYS_INLINE void plain(struct emu *e, const struct uop *u, enum plain_op op, unsigned lg,
+ALWAYS_INLINE void plain(struct emu *e, const struct emu_uop *u, enum plain_op op, unsigned lg,
 			 bool mem)
 {
 	uint64_t x = mem ? get_mem(e, lg, emu_ea(e, u)) : get_reg(e, lg, u->b, 0), r;
@@ -257,20 +269,20 @@ ALWAYS_INLINE void plain(struct emu *e, const struct uop *u, enum plain_op op, u
 }
 
 #define PLAIN(op, lg, form, mem)                                                                   \
-	static void op##_##lg##_##form(struct emu *e, const struct uop *u)                         \
+	static void op##_##lg##_##form(struct emu *e, const struct emu_uop *u)                     \
 	{                                                                                          \
 		plain(e, u, P_##op, lg, mem);                                                      \
 	}
 #define PLAINS(op)                                                                                 \
 	PLAIN(op, 2, R, false) PLAIN(op, 2, M, true) PLAIN(op, 3, R, false) PLAIN(op, 3, M, true)
 #define PLAIN_ROW(op) [P_##op] = { { op##_2_R, op##_2_M }, { op##_3_R, op##_3_M } },
-#define FOR_PLAIN(X) X(RORX) X(SARX) X(SHLX) X(SHRX)
+#define FOR_PLAIN(X)  X(RORX) X(SARX) X(SHLX) X(SHRX)
 FOR_PLAIN(PLAINS)
 static emu_fn *const plain_fns[][2][2] = { FOR_PLAIN(PLAIN_ROW) };
 
 /* ---- binding --------------------------------------------------------------------------------- */
 
-emu_fn *emu_bind_int_shift(const struct insn *in, struct uop *u)
+emu_fn *emu_bind_int_shift(const struct insn *in, struct emu_uop *u)
 {
 	unsigned lg = lg_of(in->opnd[0].size);
 	bool mem = is_mem(in, 0), by_cl = in->nopnd && is_reg(in, in->nopnd - 1u);

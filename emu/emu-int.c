@@ -8,13 +8,13 @@
  */
 #include "emu/emu-int.h"
 
-static void nothing(struct emu *e, const struct uop *u)
+static void nothing(struct emu *e, const struct emu_uop *u)
 {
 	(void)e, (void)u;
 }
 
 #define SIMPLE(name, statement)                                                                    \
-	static void name(struct emu *e, const struct uop *u)                                       \
+	static void name(struct emu *e, const struct emu_uop *u)                                   \
 	{                                                                                          \
 		(void)u;                                                                           \
 		statement;                                                                         \
@@ -27,7 +27,7 @@ SIMPLE(std, e->cpu.other_flags |= DJ_FLAG_DF)
 SIMPLE(lahf, set_reg(e, 0, DJ_RAX, 8, (emu_get_flags(e) & 0xd5) | 2))
 SIMPLE(sahf, change_flags(e, DJ_FLAGS_ARITH & ~DJ_FLAG_OF, (uint8_t)(e->cpu.gpr[DJ_RAX] >> 8)))
 
-static void ldmxcsr(struct emu *e, const struct uop *u)
+static void ldmxcsr(struct emu *e, const struct emu_uop *u)
 {
 	uint32_t x = emu_load32(e, emu_ea(e, u));
 
@@ -37,25 +37,25 @@ static void ldmxcsr(struct emu *e, const struct uop *u)
 		emu_raise(e, EMU_STOP_FAULT, "reserved bits set in mxcsr");
 	e->cpu.mxcsr = x;
 }
-static void stmxcsr(struct emu *e, const struct uop *u)
+static void stmxcsr(struct emu *e, const struct emu_uop *u)
 {
 	emu_store32(e, emu_ea(e, u), e->cpu.mxcsr);
 }
 
 /* fs and gs bases: segbase[1] and [2], the number in u->d. */
-static void rd_base_4(struct emu *e, const struct uop *u)
+static void rd_base_4(struct emu *e, const struct emu_uop *u)
 {
 	e->cpu.gpr[u->a] = (uint32_t)e->cpu.segbase[u->d];
 }
-static void rd_base_8(struct emu *e, const struct uop *u)
+static void rd_base_8(struct emu *e, const struct emu_uop *u)
 {
 	e->cpu.gpr[u->a] = e->cpu.segbase[u->d];
 }
-static void wr_base_4(struct emu *e, const struct uop *u)
+static void wr_base_4(struct emu *e, const struct emu_uop *u)
 {
 	e->cpu.segbase[u->d] = (uint32_t)e->cpu.gpr[u->a];
 }
-static void wr_base_8(struct emu *e, const struct uop *u)
+static void wr_base_8(struct emu *e, const struct emu_uop *u)
 {
 	uint64_t x = e->cpu.gpr[u->a];
 
@@ -65,14 +65,14 @@ static void wr_base_8(struct emu *e, const struct uop *u)
 }
 
 /* mov r, sreg zero-extends into 32 and 64 bits; to memory it is always 16 bits. */
-static void mov_from_seg(struct emu *e, const struct uop *u)
+static void mov_from_seg(struct emu *e, const struct emu_uop *u)
 {
 	if (u->size == 2)
 		set_reg(e, 1, u->a, 0, e->cpu.sel[u->b]);
 	else
 		e->cpu.gpr[u->a] = e->cpu.sel[u->b];
 }
-static void mov_from_seg_mem(struct emu *e, const struct uop *u)
+static void mov_from_seg_mem(struct emu *e, const struct emu_uop *u)
 {
 	emu_store16(e, emu_ea(e, u), e->cpu.sel[u->b]);
 }
@@ -80,6 +80,7 @@ static void mov_from_seg_mem(struct emu *e, const struct uop *u)
 static const struct {
 	uint16_t id;
 	emu_fn *fn;
+	/* clang-format off */
 } simple[] = {
 	{ INSN_RDSSP, nothing },
 	{ INSN_NOP, nothing },	     { INSN_ENDBR, nothing },	 { INSN_PAUSE, nothing },
@@ -92,8 +93,9 @@ static const struct {
 	{ INSN_SAHF, sahf },	     { INSN_LDMXCSR, ldmxcsr },	 { INSN_VLDMXCSR, ldmxcsr },
 	{ INSN_STMXCSR, stmxcsr },   { INSN_VSTMXCSR, stmxcsr },
 };
+/* clang-format on */
 
-static emu_fn *bind_misc(const struct insn *in, struct uop *u)
+static emu_fn *bind_misc(const struct insn *in, struct emu_uop *u)
 {
 	bool wide = in->nopnd && in->opnd[0].size == 8;
 
@@ -118,13 +120,13 @@ static emu_fn *bind_misc(const struct insn *in, struct uop *u)
 	}
 }
 
-emu_fn *emu_bind_int(const struct insn *in, struct uop *u)
+emu_fn *emu_bind_int(const struct insn *in, struct emu_uop *u)
 {
-	static emu_fn *(*const groups[])(const struct insn *, struct uop *) = {
-		emu_bind_int_alu, emu_bind_int_mov, emu_bind_int_flow, emu_bind_int_shift,
-		emu_bind_int_bits, bind_misc,
+	static emu_fn *(*const groups[])(const struct insn *, struct emu_uop *) = {
+		emu_bind_int_alu,   emu_bind_int_mov,  emu_bind_int_flow,
+		emu_bind_int_shift, emu_bind_int_bits, bind_misc,
 	};
-	const struct uop preset = *u;
+	const struct emu_uop preset = *u;
 
 	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
 		emu_fn *fn = groups[i](in, u);

@@ -15,7 +15,7 @@
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 /* Register or memory, and where the source is. */
-enum form {
+enum emu_form {
 	FORM_RR, /* a, b registers */
 	FORM_RI, /* a, imm */
 	FORM_RM, /* a, memory */
@@ -23,8 +23,7 @@ enum form {
 	FORM_MI, /* memory, imm */
 };
 
-#define FOR_FORMS(X, op, lg) \
-	X(op, lg, RR) X(op, lg, RI) X(op, lg, RM) X(op, lg, MR) X(op, lg, MI)
+#define FOR_FORMS(X, op, lg) X(op, lg, RR) X(op, lg, RI) X(op, lg, RM) X(op, lg, MR) X(op, lg, MI)
 
 ALWAYS_INLINE uint64_t cut(unsigned lg, uint64_t x)
 {
@@ -132,8 +131,7 @@ static inline bool is_imm(const struct insn *in, unsigned i)
 
 static inline bool is_reg(const struct insn *in, unsigned i)
 {
-	return i < in->nopnd &&
-	       (in->opnd[i].kind == OPND_GPR || in->opnd[i].kind == OPND_GPR8H);
+	return i < in->nopnd && (in->opnd[i].kind == OPND_GPR || in->opnd[i].kind == OPND_GPR8H);
 }
 
 /* The shift of byte register operand i. */
@@ -143,10 +141,10 @@ static inline uint8_t byte_shift(const struct insn *in, unsigned i)
 }
 
 /* Binders, by group of instructions. */
-emu_fn *emu_bind_int_alu(const struct insn *in, struct uop *u);	  /* emu-int-alu.c */
-emu_fn *emu_bind_int_mov(const struct insn *in, struct uop *u);	  /* emu-int-mov.c */
-emu_fn *emu_bind_int_shift(const struct insn *in, struct uop *u); /* emu-int-shift.c */
-emu_fn *emu_bind_int_bits(const struct insn *in, struct uop *u);  /* emu-int-bits.c */
-emu_fn *emu_bind_int_flow(const struct insn *in, struct uop *u);  /* emu-int-flow.c */
+emu_fn *emu_bind_int_alu(const struct insn *in, struct emu_uop *u);   /* emu-int-alu.c */
+emu_fn *emu_bind_int_mov(const struct insn *in, struct emu_uop *u);   /* emu-int-mov.c */
+emu_fn *emu_bind_int_shift(const struct insn *in, struct emu_uop *u); /* emu-int-shift.c */
+emu_fn *emu_bind_int_bits(const struct insn *in, struct emu_uop *u);  /* emu-int-bits.c */
+emu_fn *emu_bind_int_flow(const struct insn *in, struct emu_uop *u);  /* emu-int-flow.c */
 
 #endif

@@ -15,12 +15,12 @@
 enum str_op { STR_MOVS, STR_STOS, STR_LODS, STR_CMPS, STR_SCAS };
 
 /* rcx, rsi or rdi as the address size has it, and how it is written back. */
-ALWAYS_INLINE uint64_t addr_reg(const struct emu *e, const struct uop *u, unsigned reg)
+ALWAYS_INLINE uint64_t addr_reg(const struct emu *e, const struct emu_uop *u, unsigned reg)
 {
 	return u->addr32 ? (uint32_t)e->cpu.gpr[reg] : e->cpu.gpr[reg];
 }
 
-ALWAYS_INLINE void move_reg(struct emu *e, const struct uop *u, unsigned reg, uint64_t by)
+ALWAYS_INLINE void move_reg(struct emu *e, const struct emu_uop *u, unsigned reg, uint64_t by)
 {
 	uint64_t x = e->cpu.gpr[reg] + by;
 
@@ -28,7 +28,7 @@ ALWAYS_INLINE void move_reg(struct emu *e, const struct uop *u, unsigned reg, ui
 }
 
 /* The source takes a segment override, the destination does not. */
-ALWAYS_INLINE uint64_t source(const struct emu *e, const struct uop *u)
+ALWAYS_INLINE uint64_t source(const struct emu *e, const struct emu_uop *u)
 {
 	return addr_reg(e, u, DJ_RSI) + e->cpu.segbase[u->seg];
 }
@@ -39,7 +39,7 @@ ALWAYS_INLINE void compare_flags(struct emu *e, unsigned lg, uint64_t a, uint64_
 }
 
 /* One element. Returns whether a comparison found the elements equal. */
-ALWAYS_INLINE bool element(struct emu *e, const struct uop *u, enum str_op op, unsigned lg)
+ALWAYS_INLINE bool element(struct emu *e, const struct emu_uop *u, enum str_op op, unsigned lg)
 {
 	uint64_t by = e->cpu.other_flags & DJ_FLAG_DF ? -(uint64_t)(1u << lg) : 1u << lg;
 	uint64_t a = 0, b = 0;
@@ -104,8 +104,8 @@ static void copy_backward(uint8_t *dst, const uint8_t *src, size_t bytes, unsign
 	}
 }
 
-/* One element, which may overlap itself where the shadow begins again: nothing is stored before all is
- * loaded, which memmove() does for ranges that overlap as far as it can see. */
+/* One element, which may overlap itself where the shadow begins again: nothing is stored before all
+ * is loaded, which memmove() does for ranges that overlap as far as it can see. */
 static void copy_element(uint8_t *dst, const uint8_t *src, unsigned lg)
 {
 	uint16_t w;
@@ -131,7 +131,8 @@ static void copy_element(uint8_t *dst, const uint8_t *src, unsigned lg)
 	}
 }
 
-/* How many elements, of at most n, lie in a row in the shadow; one that straddles its end is alone. */
+/* How many elements, of at most n, lie in a row in the shadow; one that straddles its end is alone.
+ */
 static uint64_t stretch(uint32_t index, bool down, unsigned lg, uint64_t n)
 {
 	uint64_t room = 0x100000000ULL - index;
@@ -158,7 +159,8 @@ static void fill(uint8_t *dst, size_t bytes, unsigned lg, uint64_t x)
 
 /* Whether n iterations may be done at once: nobody wants to see each access, and no element
  * that is loaded has been stored on the way if anybody wants to see any. */
-static bool can_bulk(const struct emu *e, const struct uop *u, bool movs, unsigned lg, uint64_t n)
+static bool can_bulk(const struct emu *e, const struct emu_uop *u, bool movs, unsigned lg,
+		     uint64_t n)
 {
 	if (!e->mirror_stores)
 		return false;
@@ -172,7 +174,7 @@ static bool can_bulk(const struct emu *e, const struct uop *u, bool movs, unsign
 }
 
 /* n iterations of REP MOVS or REP STOS at once. */
-static void bulk(struct emu *e, const struct uop *u, bool movs, unsigned lg, uint64_t n)
+static void bulk(struct emu *e, const struct emu_uop *u, bool movs, unsigned lg, uint64_t n)
 {
 	const bool down = e->cpu.other_flags & DJ_FLAG_DF;
 	const uint64_t acc = movs ? 0 : get_reg(e, lg, DJ_RAX, 0);
@@ -211,7 +213,7 @@ static void bulk(struct emu *e, const struct uop *u, bool movs, unsigned lg, uin
 
 /* At most `limit` iterations of REPE/REPNE CMPS/SCAS without hooks; u->a is 1 for REPE.
  * Returns how many were done, *ended tells whether the comparison ended it. */
-ALWAYS_INLINE uint64_t scan(struct emu *e, const struct uop *u, bool cmps, unsigned lg,
+ALWAYS_INLINE uint64_t scan(struct emu *e, const struct emu_uop *u, bool cmps, unsigned lg,
 			    uint64_t limit, bool *ended)
 {
 	const uint64_t by = e->cpu.other_flags & DJ_FLAG_DF ? -(uint64_t)(1u << lg) : 1u << lg;
@@ -239,7 +241,7 @@ ALWAYS_INLINE uint64_t scan(struct emu *e, const struct uop *u, bool cmps, unsig
 	return done;
 }
 
-ALWAYS_INLINE void repeat(struct emu *e, const struct uop *u, enum str_op op, unsigned lg)
+ALWAYS_INLINE void repeat(struct emu *e, const struct emu_uop *u, enum str_op op, unsigned lg)
 {
 	struct emu_core *c = emu_core(e);
 	const bool compares = op == STR_CMPS || op == STR_SCAS;
@@ -247,8 +249,8 @@ ALWAYS_INLINE void repeat(struct emu *e, const struct uop *u, enum str_op op, un
 	bool ended = n == 0;
 
 	if (ended && u->addr32) {
-		/* nothing to do, and AMD's cores do nothing; Intel's clear upper halves even so, but
-		 * not all */
+		/* nothing to do, and AMD's cores do nothing; Intel's clear upper halves even so,
+		 * but not all */
 		if (u->insn->cpu == DJ_CPU_AMD) {
 			if (c) {
 				c->rep_done = 0;
@@ -285,22 +287,24 @@ ALWAYS_INLINE void repeat(struct emu *e, const struct uop *u, enum str_op op, un
 }
 
 #define STRING(op, lg)                                                                             \
-	static void op##_##lg##_once(struct emu *e, const struct uop *u)                           \
+	static void op##_##lg##_once(struct emu *e, const struct emu_uop *u)                       \
 	{                                                                                          \
 		element(e, u, STR_##op, lg);                                                       \
 	}                                                                                          \
-	static void op##_##lg##_rep(struct emu *e, const struct uop *u)                            \
+	static void op##_##lg##_rep(struct emu *e, const struct emu_uop *u)                        \
 	{                                                                                          \
 		repeat(e, u, STR_##op, lg);                                                        \
 	}
 #define STRINGS(op) STRING(op, 0) STRING(op, 1) STRING(op, 2) STRING(op, 3)
 INSN_LIST_STRING(STRINGS)
 #define STRING_ROW(op)                                                                             \
-	[STR_##op] = { { op##_0_once, op##_0_rep }, { op##_1_once, op##_1_rep },                   \
-		       { op##_2_once, op##_2_rep }, { op##_3_once, op##_3_rep } },
+	[STR_##op] = { { op##_0_once, op##_0_rep },                                                \
+		       { op##_1_once, op##_1_rep },                                                \
+		       { op##_2_once, op##_2_rep },                                                \
+		       { op##_3_once, op##_3_rep } },
 static emu_fn *const string_fns[][4][2] = { INSN_LIST_STRING(STRING_ROW) };
 
-emu_fn *emu_bind_string(const struct insn *in, struct uop *u)
+emu_fn *emu_bind_string(const struct insn *in, struct emu_uop *u)
 {
 	/* the opcode's low bit tells bytes from the general operand size */
 	unsigned lg = in->opcode & 1 ? lg_of(in->opsize) : 0;

@@ -104,8 +104,8 @@ static void make_tables(void)
 			r->q[l / 2] = b->q[l / 2] ^ (column_##name(a, l, 0) |                      \
 						     (uint64_t)column_##name(a, l, 1) << 32);      \
 			r->q[l / 2 + 1] =                                                          \
-			    b->q[l / 2 + 1] ^                                                      \
-			    (column_##name(a, l, 2) | (uint64_t)column_##name(a, l, 3) << 32);     \
+				b->q[l / 2 + 1] ^                                                  \
+				(column_##name(a, l, 2) | (uint64_t)column_##name(a, l, 3) << 32); \
 		}                                                                                  \
 	}                                                                                          \
 	VEC_HOT(name)
@@ -223,7 +223,7 @@ AFFINE(GF2P8AFFINEINVQB, gf_inverse[x])
 
 KERNEL(SHA1RNDS4)
 {
-	static const uint32_t constants[] = {0x5a827999, 0x6ed9eba1, 0x8f1bbcdc, 0xca62c1d6};
+	static const uint32_t constants[] = { 0x5a827999, 0x6ed9eba1, 0x8f1bbcdc, 0xca62c1d6 };
 	uint32_t A = VD(a, 3), B = VD(a, 2), C = VD(a, 1), D = VD(a, 0), E = 0;
 
 	UNUSED;
@@ -283,7 +283,7 @@ KERNEL(SHA1MSG2)
 VEC_ANY_X(SHA1MSG2)
 
 /* The round constants plus message words are in xmm0. */
-static void any_SHA256RNDS2(struct emu *e, const struct uop *u)
+static void any_SHA256RNDS2(struct emu *e, const struct emu_uop *u)
 {
 	const V wk = e->cpu.v[0], a = e->cpu.v[u->b];
 	uint32_t A, B, C = VD(&a, 3), D = VD(&a, 2), E, F, G = VD(&a, 1), H = VD(&a, 0);
@@ -298,7 +298,7 @@ static void any_SHA256RNDS2(struct emu *e, const struct uop *u)
 		uint32_t t1 = ((E & F) ^ (~E & G)) + (ror32(E, 6) ^ ror32(E, 11) ^ ror32(E, 25)) +
 			      VD(&wk, i) + H;
 		uint32_t t2 =
-		    ((A & B) ^ (A & C) ^ (B & C)) + (ror32(A, 2) ^ ror32(A, 13) ^ ror32(A, 22));
+			((A & B) ^ (A & C) ^ (B & C)) + (ror32(A, 2) ^ ror32(A, 13) ^ ror32(A, 22));
 
 		H = G;
 		G = F;
@@ -343,7 +343,8 @@ VEC_ANY_X(SHA256MSG2)
 
 static const struct {
 	uint16_t id;
-	struct vec_row row;
+	struct emu_vec_row row;
+	/* clang-format off */
 } rows[] = {
     {INSN_AESENC, VEC_ROW_HOT(AESENC, VEC_BINARY)},
     {INSN_AESENCLAST, VEC_ROW_HOT(AESENCLAST, VEC_BINARY)},
@@ -363,15 +364,16 @@ static const struct {
     {INSN_GF2P8AFFINEQB, VEC_ROW_ANY(GF2P8AFFINEQB, VEC_BINARY)},
     {INSN_GF2P8AFFINEINVQB, VEC_ROW_ANY(GF2P8AFFINEINVQB, VEC_BINARY)},
 };
+/* clang-format on */
 
-emu_fn *emu_bind_vec_crypto(const struct insn *in, struct uop *u)
+emu_fn *emu_bind_vec_crypto(const struct insn *in, struct emu_uop *u)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if (rows[i].id == in->id) {
 			pthread_once(&once, make_tables);
-			return vec_bind_row(&rows[i].row, in, u);
+			return emu_vec_bind_row(&rows[i].row, in, u);
 		}
 	return NULL;
 }

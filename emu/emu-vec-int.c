@@ -285,35 +285,36 @@ VEC_HOT(PSLLDQ)
 
 /* ---- tables --------------------------------------------------------------------------------- */
 
-static const struct vec_row rows[INSN_IDS] = {
+static const struct emu_vec_row rows[INSN_IDS] = {
 #define X(heat, id, el, kind_, expr) [INSN_##id] = VEC_ROW_##heat(id, VEC_##kind_),
-    ELEMENTWISE(X)
+	ELEMENTWISE(X)
 #undef X
 #define X(id, as) [INSN_##id] = VEC_ROW_HOT(as, VEC_BINARY),
-	LOGICAL(X)
+		LOGICAL(X)
 #undef X
-	    [INSN_PHADDW] = VEC_ROW_ANY(PHADDW, VEC_BINARY),
-    [INSN_PHADDD] = VEC_ROW_ANY(PHADDD, VEC_BINARY),
-    [INSN_PHADDSW] = VEC_ROW_ANY(PHADDSW, VEC_BINARY),
-    [INSN_PHSUBW] = VEC_ROW_ANY(PHSUBW, VEC_BINARY),
-    [INSN_PHSUBD] = VEC_ROW_ANY(PHSUBD, VEC_BINARY),
-    [INSN_PHSUBSW] = VEC_ROW_ANY(PHSUBSW, VEC_BINARY),
-    [INSN_MPSADBW] = VEC_ROW_ANY(MPSADBW, VEC_BINARY),
-    [INSN_PHMINPOSUW] = VEC_ROW_ANY(PHMINPOSUW, VEC_UNARY),
-    [INSN_PSLLW] = VEC_ROW_ANY(PSLLW, VEC_BINARY),
-    [INSN_PSLLD] = VEC_ROW_ANY(PSLLD, VEC_BINARY),
-    [INSN_PSLLQ] = VEC_ROW_ANY(PSLLQ, VEC_BINARY),
-    [INSN_PSRLW] = VEC_ROW_ANY(PSRLW, VEC_BINARY),
-    [INSN_PSRLD] = VEC_ROW_ANY(PSRLD, VEC_BINARY),
-    [INSN_PSRLQ] = VEC_ROW_ANY(PSRLQ, VEC_BINARY),
-    [INSN_PSRAW] = VEC_ROW_ANY(PSRAW, VEC_BINARY),
-    [INSN_PSRAD] = VEC_ROW_ANY(PSRAD, VEC_BINARY),
+			[INSN_PHADDW] = VEC_ROW_ANY(PHADDW, VEC_BINARY),
+	[INSN_PHADDD] = VEC_ROW_ANY(PHADDD, VEC_BINARY),
+	[INSN_PHADDSW] = VEC_ROW_ANY(PHADDSW, VEC_BINARY),
+	[INSN_PHSUBW] = VEC_ROW_ANY(PHSUBW, VEC_BINARY),
+	[INSN_PHSUBD] = VEC_ROW_ANY(PHSUBD, VEC_BINARY),
+	[INSN_PHSUBSW] = VEC_ROW_ANY(PHSUBSW, VEC_BINARY),
+	[INSN_MPSADBW] = VEC_ROW_ANY(MPSADBW, VEC_BINARY),
+	[INSN_PHMINPOSUW] = VEC_ROW_ANY(PHMINPOSUW, VEC_UNARY),
+	[INSN_PSLLW] = VEC_ROW_ANY(PSLLW, VEC_BINARY),
+	[INSN_PSLLD] = VEC_ROW_ANY(PSLLD, VEC_BINARY),
+	[INSN_PSLLQ] = VEC_ROW_ANY(PSLLQ, VEC_BINARY),
+	[INSN_PSRLW] = VEC_ROW_ANY(PSRLW, VEC_BINARY),
+	[INSN_PSRLD] = VEC_ROW_ANY(PSRLD, VEC_BINARY),
+	[INSN_PSRLQ] = VEC_ROW_ANY(PSRLQ, VEC_BINARY),
+	[INSN_PSRAW] = VEC_ROW_ANY(PSRAW, VEC_BINARY),
+	[INSN_PSRAD] = VEC_ROW_ANY(PSRAD, VEC_BINARY),
 };
 
 /* Forms with an immediate count. */
 static const struct {
 	uint16_t id;
-	struct vec_row row;
+	struct emu_vec_row row;
+	/* clang-format off */
 } by_immediate[] = {
     {INSN_PSLLW, VEC_ROW_HOT(PSLLWI, VEC_UNARY)},  {INSN_PSLLD, VEC_ROW_HOT(PSLLDI, VEC_UNARY)},
     {INSN_PSLLQ, VEC_ROW_HOT(PSLLQI, VEC_UNARY)},  {INSN_PSRLW, VEC_ROW_HOT(PSRLWI, VEC_UNARY)},
@@ -321,12 +322,13 @@ static const struct {
     {INSN_PSRAW, VEC_ROW_HOT(PSRAWI, VEC_UNARY)},  {INSN_PSRAD, VEC_ROW_HOT(PSRADI, VEC_UNARY)},
     {INSN_PSLLDQ, VEC_ROW_HOT(PSLLDQ, VEC_UNARY)}, {INSN_PSRLDQ, VEC_ROW_HOT(PSRLDQ, VEC_UNARY)},
 };
+/* clang-format on */
 
-emu_fn *emu_bind_vec_int(const struct insn *in, struct uop *u)
+emu_fn *emu_bind_vec_int(const struct insn *in, struct emu_uop *u)
 {
 	if (in->nopnd && in->opnd[in->nopnd - 1].kind == OPND_IMM)
 		for (size_t i = 0; i < sizeof(by_immediate) / sizeof(by_immediate[0]); i++)
 			if (by_immediate[i].id == in->id)
-				return vec_bind_row(&by_immediate[i].row, in, u);
-	return vec_bind_row(&rows[in->id], in, u);
+				return emu_vec_bind_row(&by_immediate[i].row, in, u);
+	return emu_vec_bind_row(&rows[in->id], in, u);
 }

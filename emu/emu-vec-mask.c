@@ -19,7 +19,7 @@ VEC_INLINE unsigned byte_signs(uint64_t x)
 	return (unsigned)((x >> 7 & 0x0101010101010101) * 0x0102040810204080 >> 56);
 }
 
-static void pmovmskb_mmx(struct emu *e, const struct uop *u)
+static void pmovmskb_mmx(struct emu *e, const struct emu_uop *u)
 {
 	uint64_t x = e->cpu.x87_mant[u->b & 7];
 
@@ -27,14 +27,14 @@ static void pmovmskb_mmx(struct emu *e, const struct uop *u)
 	e->cpu.gpr[u->a] = byte_signs(x);
 }
 
-static void pmovmskb_128(struct emu *e, const struct uop *u)
+static void pmovmskb_128(struct emu *e, const struct emu_uop *u)
 {
 	const V *s = &e->cpu.v[u->b];
 
 	e->cpu.gpr[u->a] = byte_signs(s->q[0]) | byte_signs(s->q[1]) << 8;
 }
 
-static void pmovmskb_256(struct emu *e, const struct uop *u)
+static void pmovmskb_256(struct emu *e, const struct emu_uop *u)
 {
 	const V *s = &e->cpu.v[u->b];
 
@@ -43,7 +43,7 @@ static void pmovmskb_256(struct emu *e, const struct uop *u)
 }
 
 /* u->size: bytes of the source */
-static void movmskps(struct emu *e, const struct uop *u)
+static void movmskps(struct emu *e, const struct emu_uop *u)
 {
 	const V *s = &e->cpu.v[u->b];
 	uint64_t m = 0;
@@ -53,7 +53,7 @@ static void movmskps(struct emu *e, const struct uop *u)
 	e->cpu.gpr[u->a] = m;
 }
 
-static void movmskpd(struct emu *e, const struct uop *u)
+static void movmskpd(struct emu *e, const struct emu_uop *u)
 {
 	const V *s = &e->cpu.v[u->b];
 	uint64_t m = 0;
@@ -67,7 +67,7 @@ static void movmskpd(struct emu *e, const struct uop *u)
  */
 
 /* ZF: no bit of b in common with a; CF: no bit of b outside a; among the bits in `mask`. */
-VEC_INLINE void test(struct emu *e, const struct uop *u, uint64_t mask)
+VEC_INLINE void test(struct emu *e, const struct emu_uop *u, uint64_t mask)
 {
 	V b;
 	const V *a = &e->cpu.v[u->b];
@@ -82,24 +82,24 @@ VEC_INLINE void test(struct emu *e, const struct uop *u, uint64_t mask)
 	emu_set_flags(e, (both ? 0 : DJ_FLAG_ZF) | (only ? 0 : DJ_FLAG_CF));
 }
 
-static void ptest(struct emu *e, const struct uop *u)
+static void ptest(struct emu *e, const struct emu_uop *u)
 {
 	test(e, u, ~0ULL);
 }
 
-static void vtestps(struct emu *e, const struct uop *u)
+static void vtestps(struct emu *e, const struct emu_uop *u)
 {
 	test(e, u, 0x8000000080000000);
 }
 
-static void vtestpd(struct emu *e, const struct uop *u)
+static void vtestpd(struct emu *e, const struct emu_uop *u)
 {
 	test(e, u, 0x8000000000000000);
 }
 
 /* ---- masked moves --------------------------------------------------------------------------- */
 
-static void maskmovdqu(struct emu *e, const struct uop *u)
+static void maskmovdqu(struct emu *e, const struct emu_uop *u)
 {
 	const V *s = &e->cpu.v[u->a], *m = &e->cpu.v[u->b];
 	uint64_t at = e->cpu.gpr[DJ_RDI];
@@ -116,18 +116,18 @@ static void maskmovdqu(struct emu *e, const struct uop *u)
 
 /* u->b the mask, u->d the form */
 #define MASKED(bits, macro)                                                                        \
-	static void maskload##bits(struct emu *e, const struct uop *u)                             \
+	static void maskload##bits(struct emu *e, const struct emu_uop *u)                         \
 	{                                                                                          \
 		const V m = e->cpu.v[u->b];                                                        \
 		uint64_t at = emu_ea(e, u);                                                        \
 		unsigned n = ((u->d & VEC_FORM) == VEC_256 ? 256 : 128) / bits;                    \
-		V r = {.q = {0}};                                                                  \
+		V r = { .q = { 0 } };                                                              \
 		for (unsigned i = 0; i < n; i++)                                                   \
 			if (macro(&m, i) >> (bits - 1))                                            \
 				macro(&r, i) = emu_load##bits(e, at + i * (bits / 8));             \
 		vec_put(e, u->a, &r, u->d &VEC_FORM);                                              \
 	}                                                                                          \
-	static void maskstore##bits(struct emu *e, const struct uop *u)                            \
+	static void maskstore##bits(struct emu *e, const struct emu_uop *u)                        \
 	{                                                                                          \
 		const V *m = &e->cpu.v[u->b], *s = &e->cpu.v[u->c];                                \
 		uint64_t at = emu_ea(e, u);                                                        \
@@ -145,11 +145,11 @@ MASKED(64, VQ)
 /* u->a destination, u->b index register, u->c mask; u->size elements are gathered. The
  * base class of addresses is emu_ea() without an index. */
 #define GATHER(name, data_bits, data, index_type, index)                                           \
-	static void name(struct emu *e, const struct uop *u)                                       \
+	static void name(struct emu *e, const struct emu_uop *u)                                   \
 	{                                                                                          \
 		const V idx = e->cpu.v[u->b], m = e->cpu.v[u->c];                                  \
 		uint64_t base = e->cpu.gpr[u->base] + (uint64_t)u->disp;                           \
-		V r = {.q = {0}};                                                                  \
+		V r = { .q = { 0 } };                                                              \
 		for (unsigned i = 0; i < u->size; i++) {                                           \
 			uint64_t at = (uint64_t)(int64_t)(index_type)index(&idx, i);               \
 			at = base + (at << u->shift);                                              \
@@ -160,14 +160,14 @@ MASKED(64, VQ)
 								     : data(&e->cpu.v[u->a], i);   \
 		}                                                                                  \
 		e->cpu.v[u->a] = r;                                                                \
-		e->cpu.v[u->c] = (V){.q = {0}};                                                    \
+		e->cpu.v[u->c] = (V){ .q = { 0 } };                                                \
 	}
 GATHER(gather_dd, 32, VD, int32_t, VD)
 GATHER(gather_dq, 64, VQ, int32_t, VD)
 GATHER(gather_qd, 32, VD, int64_t, VQ)
 GATHER(gather_qq, 64, VQ, int64_t, VQ)
 
-static emu_fn *bind_gather(const struct insn *in, struct uop *u, emu_fn *fn, unsigned n)
+static emu_fn *bind_gather(const struct insn *in, struct emu_uop *u, emu_fn *fn, unsigned n)
 {
 	u->a = in->opnd[0].reg;
 	u->b = in->index;
@@ -177,9 +177,9 @@ static emu_fn *bind_gather(const struct insn *in, struct uop *u, emu_fn *fn, uns
 	return fn;
 }
 
-emu_fn *emu_bind_vec_mask(const struct insn *in, struct uop *u)
+emu_fn *emu_bind_vec_mask(const struct insn *in, struct emu_uop *u)
 {
-	unsigned form = vec_form(in);
+	unsigned form = emu_vec_form(in);
 	bool store = in->opnd[0].kind == OPND_MEM;
 
 	switch (in->id) {
@@ -194,13 +194,13 @@ emu_fn *emu_bind_vec_mask(const struct insn *in, struct uop *u)
 		u->size = form == VEC_256 ? 32 : 16;
 		return movmskpd;
 	case INSN_PTEST:
-		vec_bind_operands(in, u, VEC_BINARY);
+		emu_vec_bind_operands(in, u, VEC_BINARY);
 		return ptest;
 	case INSN_VTESTPS:
-		vec_bind_operands(in, u, VEC_BINARY);
+		emu_vec_bind_operands(in, u, VEC_BINARY);
 		return vtestps;
 	case INSN_VTESTPD:
-		vec_bind_operands(in, u, VEC_BINARY);
+		emu_vec_bind_operands(in, u, VEC_BINARY);
 		return vtestpd;
 	case INSN_MASKMOVDQU:
 		return maskmovdqu;

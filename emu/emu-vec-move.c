@@ -12,14 +12,14 @@
 /* ---- whole registers ------------------------------------------------------------------------ */
 
 #define WHOLE(suffix, form, bytes)                                                                 \
-	static void load_##suffix(struct emu *e, const struct uop *u)                              \
+	static void load_##suffix(struct emu *e, const struct emu_uop *u)                          \
 	{                                                                                          \
 		V *d = &e->cpu.v[u->a];                                                            \
 		emu_load_vec(e, emu_ea(e, u), d, bytes);                                           \
 		if (form == VEC_128)                                                               \
 			d->q[2] = d->q[3] = 0;                                                     \
 	}                                                                                          \
-	static void copy_##suffix(struct emu *e, const struct uop *u)                              \
+	static void copy_##suffix(struct emu *e, const struct emu_uop *u)                          \
 	{                                                                                          \
 		V x;                                                                               \
 		memcpy(&x, &e->cpu.v[u->b], bytes);                                                \
@@ -29,21 +29,21 @@ WHOLE(leg, VEC_LEGACY, 16)
 WHOLE(128, VEC_128, 16)
 WHOLE(256, VEC_256, 32)
 
-static void store_16(struct emu *e, const struct uop *u)
+static void store_16(struct emu *e, const struct emu_uop *u)
 {
 	emu_store_vec(e, emu_ea(e, u), &e->cpu.v[u->b], 16);
 }
 
-static void store_32(struct emu *e, const struct uop *u)
+static void store_32(struct emu *e, const struct emu_uop *u)
 {
 	emu_store_vec(e, emu_ea(e, u), &e->cpu.v[u->b], 32);
 }
 
 static emu_fn *bind_whole(const struct insn *in)
 {
-	static emu_fn *const load[] = {load_leg, load_128, load_256};
-	static emu_fn *const copy[] = {copy_leg, copy_128, copy_256};
-	enum vec_form form = vec_form(in);
+	static emu_fn *const load[] = { load_leg, load_128, load_256 };
+	static emu_fn *const copy[] = { copy_leg, copy_128, copy_256 };
+	enum emu_vec_form form = emu_vec_form(in);
 
 	if (form >= VEC_FORMS)
 		return NULL;
@@ -74,7 +74,7 @@ static emu_fn *bind_whole(const struct insn *in)
 	d->q[2] = d->q[3] = 0
 
 #define LOW(to, from, mmx)                                                                         \
-	static void low_##to##_##from(struct emu *e, const struct uop *u)                          \
+	static void low_##to##_##from(struct emu *e, const struct emu_uop *u)                      \
 	{                                                                                          \
 		uint64_t x = GET_##from;                                                           \
 		if (u->size == 4)                                                                  \
@@ -94,11 +94,12 @@ LOW(MMX, MMX, 1)
 LOW(GPR, MMX, 1)
 LOW(MEM, MMX, 1)
 
-static emu_fn *bind_low(const struct insn *in, struct uop *u)
+static emu_fn *bind_low(const struct insn *in, struct emu_uop *u)
 {
 	static const struct {
 		uint8_t to, from;
 		emu_fn *fn;
+		/* clang-format off */
 	} rows[] = {
 	    {OPND_VEC, OPND_MEM, low_VEC_MEM}, {OPND_MEM, OPND_VEC, low_MEM_VEC},
 	    {OPND_VEC, OPND_GPR, low_VEC_GPR}, {OPND_GPR, OPND_VEC, low_GPR_VEC},
@@ -106,8 +107,9 @@ static emu_fn *bind_low(const struct insn *in, struct uop *u)
 	    {OPND_MMX, OPND_GPR, low_MMX_GPR}, {OPND_GPR, OPND_MMX, low_GPR_MMX},
 	    {OPND_MMX, OPND_MEM, low_MMX_MEM}, {OPND_MEM, OPND_MMX, low_MEM_MMX},
 	};
+	/* clang-format on */
 
-	u->d = (uint8_t)vec_form(in);
+	u->d = (uint8_t)emu_vec_form(in);
 	u->size = in->id == INSN_MOVQ ? 8 : 4;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if (rows[i].to == in->opnd[0].kind && rows[i].from == in->opnd[1].kind)
@@ -119,7 +121,7 @@ static emu_fn *bind_low(const struct insn *in, struct uop *u)
 
 /* movss/movsd from memory clear the rest of the xmm register; u->d is the form. */
 #define SCALAR_LOAD(bits)                                                                          \
-	static void load_scalar##bits(struct emu *e, const struct uop *u)                          \
+	static void load_scalar##bits(struct emu *e, const struct emu_uop *u)                      \
 	{                                                                                          \
 		V *d = &e->cpu.v[u->a];                                                            \
 		d->q[0] = emu_load##bits(e, emu_ea(e, u));                                         \
@@ -130,24 +132,24 @@ static emu_fn *bind_low(const struct insn *in, struct uop *u)
 SCALAR_LOAD(32)
 SCALAR_LOAD(64)
 
-static void store_32bits(struct emu *e, const struct uop *u)
+static void store_32bits(struct emu *e, const struct emu_uop *u)
 {
 	emu_store32(e, emu_ea(e, u), VD(&e->cpu.v[u->b], 0));
 }
 
-static void store_low(struct emu *e, const struct uop *u)
+static void store_low(struct emu *e, const struct emu_uop *u)
 {
 	emu_store64(e, emu_ea(e, u), e->cpu.v[u->b].q[0]);
 }
 
-static void store_high(struct emu *e, const struct uop *u)
+static void store_high(struct emu *e, const struct emu_uop *u)
 {
 	emu_store64(e, emu_ea(e, u), e->cpu.v[u->b].q[1]);
 }
 
 /* The rest make their result out of register A (u->b) and the other operand B. */
 #define MERGE(name, source, low, high)                                                             \
-	static void name(struct emu *e, const struct uop *u)                                       \
+	static void name(struct emu *e, const struct emu_uop *u)                                   \
 	{                                                                                          \
 		const V B = source;                                                                \
 		const V A = e->cpu.v[u->b];                                                        \
@@ -169,11 +171,12 @@ MERGE(movhp_mem, B_MEM, A.q[0], B.q[0])
 MERGE(movhlps, B_REG, B.q[1], A.q[1])
 MERGE(movlhps, B_REG, A.q[0], B.q[0])
 
-static emu_fn *bind_part(const struct insn *in, struct uop *u)
+static emu_fn *bind_part(const struct insn *in, struct emu_uop *u)
 {
 	static const struct {
 		uint16_t id;
 		emu_fn *store, *load, *reg;
+		/* clang-format off */
 	} rows[] = {
 	    {INSN_MOVSS, store_32bits, load_scalar32, movss_reg},
 	    {INSN_MOVSD, store_low, load_scalar64, movsd_reg},
@@ -184,13 +187,14 @@ static emu_fn *bind_part(const struct insn *in, struct uop *u)
 	    {INSN_MOVHLPS, NULL, NULL, movhlps},
 	    {INSN_MOVLHPS, NULL, NULL, movlhps},
 	};
+	/* clang-format on */
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		if (rows[i].id != in->id)
 			continue;
 		if (in->opnd[0].kind == OPND_MEM)
 			return rows[i].store; /* u->b is the source register */
-		vec_bind_operands(in, u, VEC_BINARY);
+		emu_vec_bind_operands(in, u, VEC_BINARY);
 		return u->d & VEC_MEM ? rows[i].load : rows[i].reg;
 	}
 	return NULL;
@@ -199,7 +203,7 @@ static emu_fn *bind_part(const struct insn *in, struct uop *u)
 /* ---- inserts and extracts -------------------------------------------------------------------- */
 
 /* u->size: element bytes; u->imm: its index, already reduced; u->d: form and VEC_MEM */
-static void insert(struct emu *e, const struct uop *u)
+static void insert(struct emu *e, const struct emu_uop *u)
 {
 	V x, r;
 	unsigned i = (unsigned)u->imm, at;
@@ -220,7 +224,7 @@ static void insert(struct emu *e, const struct uop *u)
 }
 
 /* ... and here u->a is the destination register if not memory */
-static void extract(struct emu *e, const struct uop *u)
+static void extract(struct emu *e, const struct emu_uop *u)
 {
 	V s, x;
 	unsigned i = (unsigned)u->imm;
@@ -235,10 +239,10 @@ static void extract(struct emu *e, const struct uop *u)
 		mmx_enter(e);
 }
 
-static void extract_half(struct emu *e, const struct uop *u)
+static void extract_half(struct emu *e, const struct emu_uop *u)
 {
 	const V *s = &e->cpu.v[u->b];
-	V x = {.q = {s->q[(u->imm & 1) * 2], s->q[(u->imm & 1) * 2 + 1]}};
+	V x = { .q = { s->q[(u->imm & 1) * 2], s->q[(u->imm & 1) * 2 + 1] } };
 
 	if (u->d & VEC_MEM)
 		emu_store_vec(e, emu_ea(e, u), &x, 16);
@@ -246,14 +250,14 @@ static void extract_half(struct emu *e, const struct uop *u)
 		vec_put(e, u->a, &x, VEC_128);
 }
 
-static emu_fn *bind_element(const struct insn *in, struct uop *u, unsigned bytes, bool out)
+static emu_fn *bind_element(const struct insn *in, struct emu_uop *u, unsigned bytes, bool out)
 {
 	if (out) {
-		u->d = (uint8_t)vec_form(in);
+		u->d = (uint8_t)emu_vec_form(in);
 		if (in->opnd[0].kind == OPND_MEM)
 			u->d |= VEC_MEM;
 	} else {
-		vec_bind_operands(in, u, VEC_BINARY);
+		emu_vec_bind_operands(in, u, VEC_BINARY);
 	}
 	u->size = (uint8_t)bytes;
 	u->imm &= ((u->d & VEC_FORM) == VEC_MMX ? 8 : 16) / bytes - 1;
@@ -263,20 +267,20 @@ static emu_fn *bind_element(const struct insn *in, struct uop *u, unsigned bytes
 /* ---- clearing ----------------------------------------------------------------------------------
  */
 
-static void vzeroupper(struct emu *e, const struct uop *u)
+static void vzeroupper(struct emu *e, const struct emu_uop *u)
 {
 	(void)u;
 	for (int i = 0; i < 16; i++)
 		e->cpu.v[i].q[2] = e->cpu.v[i].q[3] = 0;
 }
 
-static void vzeroall(struct emu *e, const struct uop *u)
+static void vzeroall(struct emu *e, const struct emu_uop *u)
 {
 	(void)u;
 	memset(e->cpu.v, 0, sizeof(e->cpu.v));
 }
 
-emu_fn *emu_bind_vec_move(const struct insn *in, struct uop *u)
+emu_fn *emu_bind_vec_move(const struct insn *in, struct emu_uop *u)
 {
 	switch (in->id) {
 	case INSN_MOVDQA:

@@ -25,7 +25,7 @@
 		r->q[2] = word_##name(a, b, 2, lane, imm);                                         \
 		r->q[3] = word_##name(a, b, 3, lane, imm);                                         \
 	}
-#define BY_WORDS(name) KERNEL(name){WORDS(name, a, b)} VEC_HOT(name)
+#define BY_WORDS(name) KERNEL(name){ WORDS(name, a, b) } VEC_HOT(name)
 #define WORD(name)                                                                                 \
 	VEC_INLINE uint64_t word_##name(const V *a, const V *b, unsigned q, unsigned lane,         \
 					unsigned imm)
@@ -280,7 +280,7 @@ WIDENING(WIDEN)
 
 /* The mask, register u->cond, selects b by the top bit of each element. */
 #define BLENDV(name, macro, count, sign)                                                           \
-	static void any_##name(struct emu *e, const struct uop *u)                                 \
+	static void any_##name(struct emu *e, const struct emu_uop *u)                             \
 	{                                                                                          \
 		V a, b, r, m;                                                                      \
 		vec_source(e, u, &b);                                                              \
@@ -296,7 +296,7 @@ BLENDV(BLENDVPD, VQ, 4, 1ULL << 63)
 
 /* ---- INSERTPS -------------------------------------------------------------------------------- */
 
-static void any_INSERTPS(struct emu *e, const struct uop *u)
+static void any_INSERTPS(struct emu *e, const struct emu_uop *u)
 {
 	V a, b;
 	unsigned imm = (unsigned)u->imm;
@@ -319,78 +319,78 @@ static void any_INSERTPS(struct emu *e, const struct uop *u)
 #define BIN_HOT(id) [INSN_##id] = VEC_ROW_HOT(id, VEC_BINARY)
 #define UN(id)	    [INSN_##id] = VEC_ROW_ANY(id, VEC_UNARY)
 
-static const struct vec_row rows[INSN_IDS] = {
+static const struct emu_vec_row rows[INSN_IDS] = {
 #define X(id, to, to_bytes, from, type) UN(id),
-    WIDENING(X)
+	WIDENING(X)
 #undef X
-	BIN_HOT(PSHUFB),
-    BIN_HOT(PALIGNR),
-    [INSN_PSHUFD] = VEC_ROW_HOT(PSHUFD, VEC_UNARY),
-    [INSN_PSHUFLW] = VEC_ROW_HOT(PSHUFLW, VEC_UNARY),
-    [INSN_PSHUFHW] = VEC_ROW_HOT(PSHUFHW, VEC_UNARY),
-    BIN_HOT(SHUFPS),
-    BIN_HOT(SHUFPD),
-    BIN(VPERMILPS),
-    BIN(VPERMILPD),
-    BIN(PBLENDW),
-    BIN(BLENDPS),
-    BIN(BLENDPD),
-    [INSN_VPBLENDD] = VEC_ROW_ANY(BLENDPS, VEC_BINARY),
-    BIN(PBLENDVB),
-    BIN(BLENDVPS),
-    BIN(BLENDVPD),
-    UN(MOVDDUP),
-    UN(MOVSLDUP),
-    UN(MOVSHDUP),
-    BIN(VPERMD),
-    [INSN_VPERMPS] = VEC_ROW_ANY(VPERMD, VEC_BINARY),
-    UN(VPERMQ),
-    [INSN_VPERMPD] = VEC_ROW_ANY(VPERMQ, VEC_UNARY),
-    BIN(VPERM2I128),
-    [INSN_VPERM2F128] = VEC_ROW_ANY(VPERM2I128, VEC_BINARY),
-    UN(VPBROADCASTB),
-    UN(VPBROADCASTW),
-    UN(VPBROADCASTD),
-    UN(VPBROADCASTQ),
-    [INSN_VBROADCASTSS] = VEC_ROW_ANY(VPBROADCASTD, VEC_UNARY),
-    [INSN_VBROADCASTSD] = VEC_ROW_ANY(VPBROADCASTQ, VEC_UNARY),
-    UN(VBROADCASTI128),
-    [INSN_VBROADCASTF128] = VEC_ROW_ANY(VBROADCASTI128, VEC_UNARY),
-    BIN(VINSERTI128),
-    [INSN_VINSERTF128] = VEC_ROW_ANY(VINSERTI128, VEC_BINARY),
-    BIN_HOT(PUNPCKLBW),
-    BIN_HOT(PUNPCKLWD),
-    BIN_HOT(PUNPCKLDQ),
-    BIN_HOT(PUNPCKLQDQ),
-    BIN_HOT(PUNPCKHBW),
-    BIN_HOT(PUNPCKHWD),
-    BIN_HOT(PUNPCKHDQ),
-    BIN_HOT(PUNPCKHQDQ),
-    [INSN_UNPCKLPS] = VEC_ROW_HOT(PUNPCKLDQ, VEC_BINARY),
-    [INSN_UNPCKHPS] = VEC_ROW_HOT(PUNPCKHDQ, VEC_BINARY),
-    [INSN_UNPCKLPD] = VEC_ROW_HOT(PUNPCKLQDQ, VEC_BINARY),
-    [INSN_UNPCKHPD] = VEC_ROW_HOT(PUNPCKHQDQ, VEC_BINARY),
-    BIN_HOT(PACKSSWB),
-    BIN_HOT(PACKSSDW),
-    BIN_HOT(PACKUSWB),
-    BIN_HOT(PACKUSDW),
-    BIN(INSERTPS),
+		BIN_HOT(PSHUFB),
+	BIN_HOT(PALIGNR),
+	[INSN_PSHUFD] = VEC_ROW_HOT(PSHUFD, VEC_UNARY),
+	[INSN_PSHUFLW] = VEC_ROW_HOT(PSHUFLW, VEC_UNARY),
+	[INSN_PSHUFHW] = VEC_ROW_HOT(PSHUFHW, VEC_UNARY),
+	BIN_HOT(SHUFPS),
+	BIN_HOT(SHUFPD),
+	BIN(VPERMILPS),
+	BIN(VPERMILPD),
+	BIN(PBLENDW),
+	BIN(BLENDPS),
+	BIN(BLENDPD),
+	[INSN_VPBLENDD] = VEC_ROW_ANY(BLENDPS, VEC_BINARY),
+	BIN(PBLENDVB),
+	BIN(BLENDVPS),
+	BIN(BLENDVPD),
+	UN(MOVDDUP),
+	UN(MOVSLDUP),
+	UN(MOVSHDUP),
+	BIN(VPERMD),
+	[INSN_VPERMPS] = VEC_ROW_ANY(VPERMD, VEC_BINARY),
+	UN(VPERMQ),
+	[INSN_VPERMPD] = VEC_ROW_ANY(VPERMQ, VEC_UNARY),
+	BIN(VPERM2I128),
+	[INSN_VPERM2F128] = VEC_ROW_ANY(VPERM2I128, VEC_BINARY),
+	UN(VPBROADCASTB),
+	UN(VPBROADCASTW),
+	UN(VPBROADCASTD),
+	UN(VPBROADCASTQ),
+	[INSN_VBROADCASTSS] = VEC_ROW_ANY(VPBROADCASTD, VEC_UNARY),
+	[INSN_VBROADCASTSD] = VEC_ROW_ANY(VPBROADCASTQ, VEC_UNARY),
+	UN(VBROADCASTI128),
+	[INSN_VBROADCASTF128] = VEC_ROW_ANY(VBROADCASTI128, VEC_UNARY),
+	BIN(VINSERTI128),
+	[INSN_VINSERTF128] = VEC_ROW_ANY(VINSERTI128, VEC_BINARY),
+	BIN_HOT(PUNPCKLBW),
+	BIN_HOT(PUNPCKLWD),
+	BIN_HOT(PUNPCKLDQ),
+	BIN_HOT(PUNPCKLQDQ),
+	BIN_HOT(PUNPCKHBW),
+	BIN_HOT(PUNPCKHWD),
+	BIN_HOT(PUNPCKHDQ),
+	BIN_HOT(PUNPCKHQDQ),
+	[INSN_UNPCKLPS] = VEC_ROW_HOT(PUNPCKLDQ, VEC_BINARY),
+	[INSN_UNPCKHPS] = VEC_ROW_HOT(PUNPCKHDQ, VEC_BINARY),
+	[INSN_UNPCKLPD] = VEC_ROW_HOT(PUNPCKLQDQ, VEC_BINARY),
+	[INSN_UNPCKHPD] = VEC_ROW_HOT(PUNPCKHQDQ, VEC_BINARY),
+	BIN_HOT(PACKSSWB),
+	BIN_HOT(PACKSSDW),
+	BIN_HOT(PACKUSWB),
+	BIN_HOT(PACKUSDW),
+	BIN(INSERTPS),
 };
 
-static const struct vec_row permil_ps_imm = VEC_ROW_ANY(VPERMILPSI, VEC_UNARY);
-static const struct vec_row permil_pd_imm = VEC_ROW_ANY(VPERMILPDI, VEC_UNARY);
+static const struct emu_vec_row permil_ps_imm = VEC_ROW_ANY(VPERMILPSI, VEC_UNARY);
+static const struct emu_vec_row permil_pd_imm = VEC_ROW_ANY(VPERMILPDI, VEC_UNARY);
 
-emu_fn *emu_bind_vec_shuffle(const struct insn *in, struct uop *u)
+emu_fn *emu_bind_vec_shuffle(const struct insn *in, struct emu_uop *u)
 {
 	bool by_imm = in->nopnd && in->opnd[in->nopnd - 1].kind == OPND_IMM;
 
 	if (in->id == INSN_VPERMILPS && by_imm)
-		return vec_bind_row(&permil_ps_imm, in, u);
+		return emu_vec_bind_row(&permil_ps_imm, in, u);
 	if (in->id == INSN_VPERMILPD && by_imm)
-		return vec_bind_row(&permil_pd_imm, in, u);
+		return emu_vec_bind_row(&permil_pd_imm, in, u);
 	if (in->id == INSN_PBLENDVB || in->id == INSN_BLENDVPS || in->id == INSN_BLENDVPD) {
 		/* VEX: the fourth operand; legacy: xmm0 */
 		u->cond = in->vex ? in->opnd[3].reg : 0;
 	}
-	return vec_bind_row(&rows[in->id], in, u);
+	return emu_vec_bind_row(&rows[in->id], in, u);
 }

@@ -75,7 +75,7 @@ static unsigned aggregate(const struct text *a, const struct text *b, unsigned m
 }
 
 /* u->cond: bit 0, lengths are in rax and rdx; bit 1, all 64 bits of them. */
-VEC_INLINE unsigned compare(struct emu *e, const struct uop *u)
+VEC_INLINE unsigned compare(struct emu *e, const struct emu_uop *u)
 {
 	unsigned imm = (unsigned)u->imm, max = imm & 1 ? 8 : 16, all = (1u << max) - 1, res;
 	struct text a, b;
@@ -95,11 +95,11 @@ VEC_INLINE unsigned compare(struct emu *e, const struct uop *u)
 	if (imm & 0x10)
 		res ^= imm & 0x20 ? (1u << b.n) - 1 : all;
 	emu_set_flags(e, (res ? DJ_FLAG_CF : 0) | (b.n < max ? DJ_FLAG_ZF : 0) |
-			     (a.n < max ? DJ_FLAG_SF : 0) | (res & 1 ? DJ_FLAG_OF : 0));
+				 (a.n < max ? DJ_FLAG_SF : 0) | (res & 1 ? DJ_FLAG_OF : 0));
 	return res;
 }
 
-static void pcmpstri(struct emu *e, const struct uop *u)
+static void pcmpstri(struct emu *e, const struct emu_uop *u)
 {
 	unsigned res = compare(e, u);
 
@@ -108,10 +108,10 @@ static void pcmpstri(struct emu *e, const struct uop *u)
 					     : (unsigned)__builtin_ctz(res);
 }
 
-static void pcmpstrm(struct emu *e, const struct uop *u)
+static void pcmpstrm(struct emu *e, const struct emu_uop *u)
 {
 	unsigned res = compare(e, u);
-	V r = {.q = {0}};
+	V r = { .q = { 0 } };
 
 	if (!(u->imm & 0x40))
 		r.q[0] = res;
@@ -124,7 +124,7 @@ static void pcmpstrm(struct emu *e, const struct uop *u)
 	vec_put_x(e, 0, &r, u->d & VEC_FORM);
 }
 
-emu_fn *emu_bind_vec_string(const struct insn *in, struct uop *u)
+emu_fn *emu_bind_vec_string(const struct insn *in, struct emu_uop *u)
 {
 	bool explicit = in->id == INSN_PCMPESTRI || in->id == INSN_PCMPESTRM;
 	bool wide = in->vex ? in->vex_w : in->rex & 8;
@@ -132,7 +132,7 @@ emu_fn *emu_bind_vec_string(const struct insn *in, struct uop *u)
 	if (!explicit && in->id != INSN_PCMPISTRI && in->id != INSN_PCMPISTRM)
 		return NULL;
 	/* both operands are sources, the first always a register */
-	vec_bind_operands(in, u, VEC_UNARY);
+	emu_vec_bind_operands(in, u, VEC_UNARY);
 	u->cond = (uint8_t)(explicit | wide << 1);
 	return in->id == INSN_PCMPESTRI || in->id == INSN_PCMPISTRI ? pcmpstri : pcmpstrm;
 }

@@ -6,7 +6,7 @@
  */
 #include "emu/emu-vec.h"
 
-enum vec_form vec_form(const struct insn *in)
+enum emu_vec_form emu_vec_form(const struct insn *in)
 {
 	for (int i = 0; i < in->nopnd; i++)
 		if (in->opnd[i].kind == OPND_MMX)
@@ -16,7 +16,7 @@ enum vec_form vec_form(const struct insn *in)
 	return in->vex_l ? VEC_256 : VEC_128;
 }
 
-void vec_bind_operands(const struct insn *in, struct uop *u, enum vec_kind kind)
+void emu_vec_bind_operands(const struct insn *in, struct emu_uop *u, enum emu_vec_kind kind)
 {
 	int n = in->nopnd, src2 = 1;
 
@@ -27,7 +27,7 @@ void vec_bind_operands(const struct insn *in, struct uop *u, enum vec_kind kind)
 	u->a = in->opnd[0].reg;
 	u->b = in->opnd[src2 - 1].reg;
 	u->c = n > src2 ? in->opnd[src2].reg : u->a;
-	u->d = (uint8_t)vec_form(in);
+	u->d = (uint8_t)emu_vec_form(in);
 	if (n > src2 && in->opnd[src2].kind == OPND_MEM) {
 		u->c = 0;
 		u->d |= VEC_MEM;
@@ -38,14 +38,14 @@ void vec_bind_operands(const struct insn *in, struct uop *u, enum vec_kind kind)
 		u->b = u->c = u->a;
 }
 
-emu_fn *vec_bind_row(const struct vec_row *row, const struct insn *in, struct uop *u)
+emu_fn *emu_vec_bind_row(const struct emu_vec_row *row, const struct insn *in, struct emu_uop *u)
 {
 	unsigned form, bytes;
 	bool mem;
 
 	if (!row->any)
 		return NULL;
-	vec_bind_operands(in, u, row->kind);
+	emu_vec_bind_operands(in, u, row->kind);
 	form = u->d & VEC_FORM;
 	mem = u->d & VEC_MEM;
 	bytes = form == VEC_256 ? 32 : 16;
@@ -54,11 +54,11 @@ emu_fn *vec_bind_row(const struct vec_row *row, const struct insn *in, struct uo
 	return row->any;
 }
 
-emu_fn *emu_bind_vec(const struct insn *in, struct uop *u)
+emu_fn *emu_bind_vec(const struct insn *in, struct emu_uop *u)
 {
-	static emu_fn *(*const parts[])(const struct insn *, struct uop *) = {
-	    emu_bind_vec_move, emu_bind_vec_int,    emu_bind_vec_shuffle,
-	    emu_bind_vec_mask, emu_bind_vec_string, emu_bind_vec_crypto,
+	static emu_fn *(*const parts[])(const struct insn *, struct emu_uop *) = {
+		emu_bind_vec_move, emu_bind_vec_int,	emu_bind_vec_shuffle,
+		emu_bind_vec_mask, emu_bind_vec_string, emu_bind_vec_crypto,
 	};
 
 	if (in->id < INSN_MOVD || in->id > INSN_VZEROALL || in->vex == 4)

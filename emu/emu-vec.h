@@ -10,12 +10,12 @@
  * treats on its own (16, or 8 for MMX), and all but r and imm are constants after
  * inlining. r never aliases a or b. Bytes of r beyond n are not looked at.
  *
- * An instruction comes in seven forms (enum vec_form), with b in a register or in memory.
+ * An instruction comes in seven forms (enum emu_vec_form), with b in a register or in memory.
  * VEC_ANY makes one handler that serves all forms: it computes 32 bytes and keeps what the
  * form keeps. That works because all lanes are computed alike. VEC_HOT adds one
  * handler each for the xmm and ymm forms, for instructions that replay meets often.
  *
- * The binder (vec_bind_operands) leaves u->a the destination, u->b the first source (the
+ * The binder (emu_vec_bind_operands) leaves u->a the destination, u->b the first source (the
  * destination itself in legacy forms), u->c the second source, u->d the form, and
  * u->size the bytes of the memory operand. The handlers load memory before they change
  * any register, with one load of that size.
@@ -25,7 +25,7 @@
 
 #include "emu/emu.h"
 
-enum vec_form {
+enum emu_vec_form {
 	VEC_LEGACY, /* xmm, upper half of the ymm register stays */
 	VEC_128,    /* VEX.128: upper half becomes zero */
 	VEC_256,
@@ -40,13 +40,13 @@ enum vec_form {
 typedef union emu_vec V;
 
 /* The handlers of one instruction: any form, and [form][is memory]. */
-struct vec_row {
+struct emu_vec_row {
 	emu_fn *any;
 	emu_fn *hot[VEC_FORMS][2];
-	uint8_t kind; /* enum vec_kind */
+	uint8_t kind; /* enum emu_vec_kind */
 };
 
-enum vec_kind {
+enum emu_vec_kind {
 	VEC_BINARY = 0, /* dst, (src1,) src2 */
 	VEC_UNARY,	/* dst, src */
 };
@@ -99,7 +99,7 @@ VEC_INLINE void vec_store(struct emu *e, uint64_t addr, const V *v, unsigned siz
 }
 
 /* The operand that may be memory. */
-VEC_INLINE void vec_source(struct emu *e, const struct uop *u, V *v)
+VEC_INLINE void vec_source(struct emu *e, const struct emu_uop *u, V *v)
 {
 	if (u->d & VEC_MEM) {
 		vec_load(e, emu_ea(e, u), v, u->size);
@@ -112,7 +112,7 @@ VEC_INLINE void vec_source(struct emu *e, const struct uop *u, V *v)
 }
 
 /* The first source. */
-VEC_INLINE void vec_source1(struct emu *e, const struct uop *u, V *v)
+VEC_INLINE void vec_source1(struct emu *e, const struct emu_uop *u, V *v)
 {
 	if ((u->d & VEC_FORM) == VEC_MMX) {
 		v->q[0] = e->cpu.x87_mant[u->b & 7];
@@ -149,7 +149,7 @@ VEC_INLINE void vec_put_x(struct emu *e, unsigned reg, const V *r, unsigned form
 }
 
 /* The result of an instruction of any form. */
-VEC_INLINE void vec_result(struct emu *e, const struct uop *u, const V *r)
+VEC_INLINE void vec_result(struct emu *e, const struct emu_uop *u, const V *r)
 {
 	if ((u->d & VEC_FORM) == VEC_MMX) {
 		mmx_enter(e);
@@ -162,7 +162,7 @@ VEC_INLINE void vec_result(struct emu *e, const struct uop *u, const V *r)
 /* ---- handlers from kernels -------------------------------------------------------------- */
 
 #define VEC_ANY(name)                                                                              \
-	static void any_##name(struct emu *e, const struct uop *u)                                 \
+	static void any_##name(struct emu *e, const struct emu_uop *u)                             \
 	{                                                                                          \
 		V a, b, r;                                                                         \
 		vec_source(e, u, &b);                                                              \
@@ -176,7 +176,7 @@ VEC_INLINE void vec_result(struct emu *e, const struct uop *u, const V *r)
 
 /* For kernels that have no MMX form. */
 #define VEC_ANY_XY(name)                                                                           \
-	static void any_##name(struct emu *e, const struct uop *u)                                 \
+	static void any_##name(struct emu *e, const struct emu_uop *u)                             \
 	{                                                                                          \
 		V a, b, r;                                                                         \
 		vec_source(e, u, &b);                                                              \
@@ -187,7 +187,7 @@ VEC_INLINE void vec_result(struct emu *e, const struct uop *u, const V *r)
 
 /* For kernels of instructions that have xmm forms only. */
 #define VEC_ANY_X(name)                                                                            \
-	static void any_##name(struct emu *e, const struct uop *u)                                 \
+	static void any_##name(struct emu *e, const struct emu_uop *u)                             \
 	{                                                                                          \
 		V a, b, r;                                                                         \
 		vec_source(e, u, &b);                                                              \
@@ -197,7 +197,7 @@ VEC_INLINE void vec_result(struct emu *e, const struct uop *u, const V *r)
 	}
 
 #define VEC_HOT_ONE(name, suffix, form, bytes)                                                     \
-	static void name##_##suffix##_r(struct emu *e, const struct uop *u)                        \
+	static void name##_##suffix##_r(struct emu *e, const struct emu_uop *u)                    \
 	{                                                                                          \
 		V a, b, r;                                                                         \
 		memcpy(&a, &e->cpu.v[u->b], bytes);                                                \
@@ -205,7 +205,7 @@ VEC_INLINE void vec_result(struct emu *e, const struct uop *u, const V *r)
 		k_##name(&r, &a, &b, bytes, 16, (unsigned)u->imm & 0xff);                          \
 		vec_put(e, u->a, &r, form);                                                        \
 	}                                                                                          \
-	static void name##_##suffix##_m(struct emu *e, const struct uop *u)                        \
+	static void name##_##suffix##_m(struct emu *e, const struct emu_uop *u)                    \
 	{                                                                                          \
 		V a, b, r;                                                                         \
 		emu_load_vec(e, emu_ea(e, u), &b, bytes);                                          \
@@ -227,26 +227,26 @@ VEC_INLINE void vec_result(struct emu *e, const struct uop *u, const V *r)
 #define VEC_ROW_HOT(name, kind_)                                                                   \
 	{                                                                                          \
 		.any = any_##name,                                                                 \
-		.hot = {{name##_leg_r, name##_leg_m},                                              \
-			{name##_128_r, name##_128_m},                                              \
-			{name##_256_r, name##_256_m}},                                             \
+		.hot = { { name##_leg_r, name##_leg_m },                                           \
+			 { name##_128_r, name##_128_m },                                           \
+			 { name##_256_r, name##_256_m } },                                         \
 		.kind = kind_                                                                      \
 	}
 
 /* Fill in a, b, c, d and size as said above, for an instruction whose operands are
  * dst, (src1,) src2 (, imm). */
-void vec_bind_operands(const struct insn *in, struct uop *u, enum vec_kind kind);
+void emu_vec_bind_operands(const struct insn *in, struct emu_uop *u, enum emu_vec_kind kind);
 /* The form of an instruction, by prefix and operand kind. */
-enum vec_form vec_form(const struct insn *in);
+enum emu_vec_form emu_vec_form(const struct insn *in);
 /* The handler for this form out of a row, operands bound; NULL if the row is empty. */
-emu_fn *vec_bind_row(const struct vec_row *row, const struct insn *in, struct uop *u);
+emu_fn *emu_vec_bind_row(const struct emu_vec_row *row, const struct insn *in, struct emu_uop *u);
 
 /* The parts of the family, asked in turn by emu_bind_vec(). */
-emu_fn *emu_bind_vec_move(const struct insn *in, struct uop *u);
-emu_fn *emu_bind_vec_int(const struct insn *in, struct uop *u);
-emu_fn *emu_bind_vec_shuffle(const struct insn *in, struct uop *u);
-emu_fn *emu_bind_vec_mask(const struct insn *in, struct uop *u);
-emu_fn *emu_bind_vec_string(const struct insn *in, struct uop *u);
-emu_fn *emu_bind_vec_crypto(const struct insn *in, struct uop *u);
+emu_fn *emu_bind_vec_move(const struct insn *in, struct emu_uop *u);
+emu_fn *emu_bind_vec_int(const struct insn *in, struct emu_uop *u);
+emu_fn *emu_bind_vec_shuffle(const struct insn *in, struct emu_uop *u);
+emu_fn *emu_bind_vec_mask(const struct insn *in, struct emu_uop *u);
+emu_fn *emu_bind_vec_string(const struct insn *in, struct emu_uop *u);
+emu_fn *emu_bind_vec_crypto(const struct insn *in, struct emu_uop *u);
 
 #endif

@@ -27,19 +27,19 @@ static inline __attribute__((always_inline)) void registers(struct emu *e, binar
 							    unsigned dst, unsigned src, bool pop)
 {
 	struct emu_cpu *cpu = &e->cpu;
-	struct s80_ctx c = x87_ctx(cpu);
+	struct s80_ctx c = emu_x87_ctx(cpu);
 	struct s80 r = S80_INDEFINITE;
 
-	x87_wait(e);
-	if (__builtin_expect(x87_empty(cpu, dst) || x87_empty(cpu, src), 0))
+	emu_x87_wait(e);
+	if (__builtin_expect(emu_x87_empty(cpu, dst) || emu_x87_empty(cpu, src), 0))
 		c.fl = X87_UNDERFLOW;
 	else
-		r = op(&c, x87_get(cpu, dst), x87_get(cpu, src));
-	if (!x87_done(cpu, c.fl))
+		r = op(&c, emu_x87_get(cpu, dst), emu_x87_get(cpu, src));
+	if (!emu_x87_done(cpu, c.fl))
 		return;
-	x87_put(cpu, dst, r);
+	emu_x87_put(cpu, dst, r);
 	if (pop)
-		x87_pop(cpu);
+		emu_x87_pop(cpu);
 }
 
 /* ST(0) = ST(0) op v, a loaded memory operand. */
@@ -49,12 +49,12 @@ static inline __attribute__((always_inline)) void memory(struct emu *e, binary_f
 	struct emu_cpu *cpu = &e->cpu;
 	struct s80 r = S80_INDEFINITE;
 
-	if (__builtin_expect(x87_empty(cpu, 0), 0))
+	if (__builtin_expect(emu_x87_empty(cpu, 0), 0))
 		c->fl = X87_UNDERFLOW;
 	else
-		r = op(c, x87_get(cpu, 0), v);
-	if (x87_done(cpu, c->fl))
-		x87_put(cpu, 0, r);
+		r = op(c, emu_x87_get(cpu, 0), v);
+	if (emu_x87_done(cpu, c->fl))
+		emu_x87_put(cpu, 0, r);
 }
 
 /* What follows needs `c`, a context, and takes its operand from memory. */
@@ -64,24 +64,24 @@ static inline __attribute__((always_inline)) void memory(struct emu *e, binary_f
 #define LOAD_m32i(c) s80_from_int((int32_t)emu_load32(e, emu_ea(e, u)))
 
 #define MEMORY(name, op, kind)                                                                     \
-	static void name##_##kind(struct emu *e, const struct uop *u)                              \
+	static void name##_##kind(struct emu *e, const struct emu_uop *u)                          \
 	{                                                                                          \
-		struct s80_ctx c = x87_ctx(&e->cpu);                                               \
-		x87_wait(e);                                                                       \
+		struct s80_ctx c = emu_x87_ctx(&e->cpu);                                           \
+		emu_x87_wait(e);                                                                   \
 		struct s80 v = LOAD_##kind(&c);                                                    \
 		memory(e, op, &c, v);                                                              \
 	}
 
 #define BINARY(name, op)                                                                           \
-	static void name##_st0_sti(struct emu *e, const struct uop *u)                             \
+	static void name##_st0_sti(struct emu *e, const struct emu_uop *u)                         \
 	{                                                                                          \
 		registers(e, op, 0, u->a, false);                                                  \
 	}                                                                                          \
-	static void name##_sti_st0(struct emu *e, const struct uop *u)                             \
+	static void name##_sti_st0(struct emu *e, const struct emu_uop *u)                         \
 	{                                                                                          \
 		registers(e, op, u->a, 0, false);                                                  \
 	}                                                                                          \
-	static void name##_pop(struct emu *e, const struct uop *u)                                 \
+	static void name##_pop(struct emu *e, const struct emu_uop *u)                             \
 	{                                                                                          \
 		registers(e, op, u->a, 0, true);                                                   \
 	}                                                                                          \
@@ -102,7 +102,7 @@ BINARY(fdivr, divr)
 static inline void pops(struct emu_cpu *cpu, unsigned n)
 {
 	while (n--)
-		x87_pop(cpu);
+		emu_x87_pop(cpu);
 }
 
 /* Set C3, C2, C0. */
@@ -117,30 +117,30 @@ static inline void compare(struct emu *e, struct s80_ctx *c, bool empty, struct 
 	struct emu_cpu *cpu = &e->cpu;
 	unsigned cc = S80_C3 | S80_C2 | S80_C0;
 
-	if (__builtin_expect(empty || x87_empty(cpu, 0), 0))
+	if (__builtin_expect(empty || emu_x87_empty(cpu, 0), 0))
 		c->fl = X87_UNDERFLOW;
 	else
-		cc = s80_compare(c, x87_get(cpu, 0), v, quiet);
+		cc = s80_compare(c, emu_x87_get(cpu, 0), v, quiet);
 	/* The condition codes are set even if an unmasked exception keeps it from popping. */
-	bool good = x87_done(cpu, c->fl);
+	bool good = emu_x87_done(cpu, c->fl);
 	set_cc(cpu, cc);
 	if (good)
 		pops(cpu, npop);
 }
 
 /* u->a: register, u->b: how many to pop, u->c: quiet */
-static void compare_reg(struct emu *e, const struct uop *u)
+static void compare_reg(struct emu *e, const struct emu_uop *u)
 {
-	struct s80_ctx c = x87_ctx(&e->cpu);
-	x87_wait(e);
-	compare(e, &c, x87_empty(&e->cpu, u->a), x87_get(&e->cpu, u->a), u->c, u->b);
+	struct s80_ctx c = emu_x87_ctx(&e->cpu);
+	emu_x87_wait(e);
+	compare(e, &c, emu_x87_empty(&e->cpu, u->a), emu_x87_get(&e->cpu, u->a), u->c, u->b);
 }
 
 #define COMPARE_MEMORY(kind)                                                                       \
-	static void compare_##kind(struct emu *e, const struct uop *u)                             \
+	static void compare_##kind(struct emu *e, const struct emu_uop *u)                         \
 	{                                                                                          \
-		struct s80_ctx c = x87_ctx(&e->cpu);                                               \
-		x87_wait(e);                                                                       \
+		struct s80_ctx c = emu_x87_ctx(&e->cpu);                                           \
+		emu_x87_wait(e);                                                                   \
 		struct s80 v = LOAD_##kind(&c);                                                    \
 		compare(e, &c, false, v, false, u->b);                                             \
 	}
@@ -149,45 +149,45 @@ COMPARE_MEMORY(m64)
 COMPARE_MEMORY(m16i)
 COMPARE_MEMORY(m32i)
 
-static void ftst(struct emu *e, const struct uop *u)
+static void ftst(struct emu *e, const struct emu_uop *u)
 {
-	struct s80_ctx c = x87_ctx(&e->cpu);
+	struct s80_ctx c = emu_x87_ctx(&e->cpu);
 	(void)u;
-	x87_wait(e);
+	emu_x87_wait(e);
 	compare(e, &c, false, s80_make(false, 0, 0), false, 0);
 }
 
 /* FCOMI, FUCOMI: the result goes to ZF, PF, CF; the other arithmetic flags become 0. C1 is
  * left alone but for a stack fault (measured). */
-static void compare_flags(struct emu *e, const struct uop *u)
+static void compare_flags(struct emu *e, const struct emu_uop *u)
 {
 	struct emu_cpu *cpu = &e->cpu;
-	struct s80_ctx c = x87_ctx(cpu);
+	struct s80_ctx c = emu_x87_ctx(cpu);
 	unsigned cc = S80_C3 | S80_C2 | S80_C0;
 
-	x87_wait(e);
-	if (__builtin_expect(x87_empty(cpu, 0) || x87_empty(cpu, u->a), 0))
+	emu_x87_wait(e);
+	if (__builtin_expect(emu_x87_empty(cpu, 0) || emu_x87_empty(cpu, u->a), 0))
 		c.fl = X87_UNDERFLOW;
 	else
-		cc = s80_compare(&c, x87_get(cpu, 0), x87_get(cpu, u->a), u->c);
+		cc = s80_compare(&c, emu_x87_get(cpu, 0), emu_x87_get(cpu, u->a), u->c);
 	if (!(c.fl & S80_SF))
 		c.fl |= cpu->fsw & S80_C1;
-	bool good = x87_done(cpu, c.fl);
+	bool good = emu_x87_done(cpu, c.fl);
 	emu_set_flags(e, (cc & S80_C3 ? DJ_FLAG_ZF : 0) | (cc & S80_C2 ? DJ_FLAG_PF : 0) |
 				 (cc & S80_C0 ? DJ_FLAG_CF : 0));
 	if (good)
 		pops(cpu, u->b);
 }
 
-static void fxam(struct emu *e, const struct uop *u)
+static void fxam(struct emu *e, const struct emu_uop *u)
 {
 	struct emu_cpu *cpu = &e->cpu;
-	struct s80 v = x87_get(cpu, 0);
+	struct s80 v = emu_x87_get(cpu, 0);
 	unsigned cc;
 
 	(void)u;
-	x87_wait(e);
-	if (x87_empty(cpu, 0)) /* the sign is told all the same */
+	emu_x87_wait(e);
+	if (emu_x87_empty(cpu, 0)) /* the sign is told all the same */
 		cc = S80_C3 | S80_C0 | (v.se >> 15 ? S80_C1 : 0);
 	else
 		cc = s80_examine(v);
@@ -201,16 +201,16 @@ typedef struct s80 unary_fn(struct s80_ctx *c, struct s80 a);
 static inline void unary(struct emu *e, unary_fn *op)
 {
 	struct emu_cpu *cpu = &e->cpu;
-	struct s80_ctx c = x87_ctx(cpu);
+	struct s80_ctx c = emu_x87_ctx(cpu);
 	struct s80 r = S80_INDEFINITE;
 
-	x87_wait(e);
-	if (__builtin_expect(x87_empty(cpu, 0), 0))
+	emu_x87_wait(e);
+	if (__builtin_expect(emu_x87_empty(cpu, 0), 0))
 		c.fl = X87_UNDERFLOW;
 	else
-		r = op(&c, x87_get(cpu, 0));
-	if (x87_done(cpu, c.fl))
-		x87_put(cpu, 0, r);
+		r = op(&c, emu_x87_get(cpu, 0));
+	if (emu_x87_done(cpu, c.fl))
+		emu_x87_put(cpu, 0, r);
 }
 
 static struct s80 change_sign(struct s80_ctx *c, struct s80 a)
@@ -228,7 +228,7 @@ static struct s80 absolute(struct s80_ctx *c, struct s80 a)
 }
 
 #define UNARY(name, op)                                                                            \
-	static void name(struct emu *e, const struct uop *u)                                       \
+	static void name(struct emu *e, const struct emu_uop *u)                                   \
 	{                                                                                          \
 		(void)u;                                                                           \
 		unary(e, op);                                                                      \
@@ -238,7 +238,7 @@ UNARY(fabs_st0, absolute)
 UNARY(fsqrt, s80_sqrt)
 UNARY(frndint, s80_round_int)
 
-static void fscale(struct emu *e, const struct uop *u)
+static void fscale(struct emu *e, const struct emu_uop *u)
 {
 	(void)u;
 	registers(e, s80_scale, 0, 1, false);
@@ -247,50 +247,50 @@ static void fscale(struct emu *e, const struct uop *u)
 static inline void remainder_of(struct emu *e, bool nearest)
 {
 	struct emu_cpu *cpu = &e->cpu;
-	struct s80_ctx c = x87_ctx(cpu);
+	struct s80_ctx c = emu_x87_ctx(cpu);
 	struct s80 r = S80_INDEFINITE;
 	unsigned cc = cpu->fsw & (S80_C0 | S80_C3); /* kept if there is no quotient (measured) */
 
-	x87_wait(e);
-	if (__builtin_expect(x87_empty(cpu, 0) || x87_empty(cpu, 1), 0))
+	emu_x87_wait(e);
+	if (__builtin_expect(emu_x87_empty(cpu, 0) || emu_x87_empty(cpu, 1), 0))
 		c.fl = X87_UNDERFLOW;
 	else
-		r = s80_remainder(&c, x87_get(cpu, 0), x87_get(cpu, 1), nearest, &cc);
-	bool good = x87_done(cpu, c.fl);
+		r = s80_remainder(&c, emu_x87_get(cpu, 0), emu_x87_get(cpu, 1), nearest, &cc);
+	bool good = emu_x87_done(cpu, c.fl);
 	cpu->fsw = (uint16_t)((cpu->fsw & ~X87_CC) | cc);
 	if (good)
-		x87_put(cpu, 0, r);
+		emu_x87_put(cpu, 0, r);
 }
 
-static void fprem(struct emu *e, const struct uop *u)
+static void fprem(struct emu *e, const struct emu_uop *u)
 {
 	(void)u;
 	remainder_of(e, false);
 }
 
-static void fprem1(struct emu *e, const struct uop *u)
+static void fprem1(struct emu *e, const struct emu_uop *u)
 {
 	(void)u;
 	remainder_of(e, true);
 }
 
-static void fxtract(struct emu *e, const struct uop *u)
+static void fxtract(struct emu *e, const struct emu_uop *u)
 {
 	struct emu_cpu *cpu = &e->cpu;
-	struct s80_ctx c = x87_ctx(cpu);
+	struct s80_ctx c = emu_x87_ctx(cpu);
 	struct s80 r = S80_INDEFINITE, exponent = S80_INDEFINITE;
 
 	(void)u;
-	x87_wait(e);
-	if (x87_empty(cpu, 0))
+	emu_x87_wait(e);
+	if (emu_x87_empty(cpu, 0))
 		c.fl = X87_UNDERFLOW;
-	else if (!x87_empty(cpu, 7))
+	else if (!emu_x87_empty(cpu, 7))
 		c.fl = X87_OVERFLOW;
 	else
-		r = s80_extract(&c, x87_get(cpu, 0), &exponent);
-	if (x87_done(cpu, c.fl)) {
-		x87_put(cpu, 0, exponent);
-		x87_push(cpu, r);
+		r = s80_extract(&c, emu_x87_get(cpu, 0), &exponent);
+	if (emu_x87_done(cpu, c.fl)) {
+		emu_x87_put(cpu, 0, exponent);
+		emu_x87_push(cpu, r);
 	}
 }
 
@@ -320,6 +320,7 @@ static const struct {
 	uint8_t pops;
 	bool quiet;
 	emu_fn *fn;
+	/* clang-format off */
 } compares[] = {
 	{ INSN_FCOM, 0, false, compare_reg },	 { INSN_FCOMP, 1, false, compare_reg },
 	{ INSN_FCOMPP, 2, false, compare_reg },	 { INSN_FUCOM, 0, true, compare_reg },
@@ -327,20 +328,23 @@ static const struct {
 	{ INSN_FCOMI, 0, false, compare_flags }, { INSN_FCOMIP, 1, false, compare_flags },
 	{ INSN_FUCOMI, 0, true, compare_flags }, { INSN_FUCOMIP, 1, true, compare_flags },
 };
+/* clang-format on */
 
 static const struct {
 	uint16_t id;
 	emu_fn *fn;
+	/* clang-format off */
 } plain[] = {
 	{ INSN_FTST, ftst },	   { INSN_FXAM, fxam },	    { INSN_FCHS, fchs },
 	{ INSN_FABS, fabs_st0 },   { INSN_FSQRT, fsqrt },   { INSN_FRNDINT, frndint },
 	{ INSN_FSCALE, fscale },   { INSN_FPREM, fprem },   { INSN_FPREM1, fprem1 },
 	{ INSN_FXTRACT, fxtract },
 };
+/* clang-format on */
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-emu_fn *x87_bind_arith(const struct insn *in, struct uop *u)
+emu_fn *emu_x87_bind_arith(const struct insn *in, struct emu_uop *u)
 {
 	unsigned op = in->opcode & 7, reg = in->modrm >> 3 & 7;
 

@@ -21,28 +21,28 @@ static inline void put_mm(struct emu *e, unsigned i, uint64_t v)
 	e->cpu.x87_exp[i] = 0xffff;
 }
 
-static void emms(struct emu *e, const struct uop *u)
+static void emms(struct emu *e, const struct emu_uop *u)
 {
 	(void)u;
-	x87_wait(e);
+	emu_x87_wait(e);
 	e->cpu.x87_ftw = 0;
 	e->cpu.x87_top = 0;
 }
 
-static void movntq(struct emu *e, const struct uop *u)
+static void movntq(struct emu *e, const struct emu_uop *u)
 {
-	x87_wait(e);
+	emu_x87_wait(e);
 	to_mmx(e);
 	emu_store64(e, emu_ea(e, u), e->cpu.x87_mant[u->a]);
 }
 
 /* Bytes of mm(a) whose mask byte in mm(b) has its top bit set go to memory at rdi. */
-static void maskmovq(struct emu *e, const struct uop *u)
+static void maskmovq(struct emu *e, const struct emu_uop *u)
 {
 	uint64_t v = e->cpu.x87_mant[u->a], mask = e->cpu.x87_mant[u->b];
 	uint64_t addr = e->cpu.gpr[DJ_RDI];
 
-	x87_wait(e);
+	emu_x87_wait(e);
 	to_mmx(e);
 	if (u->addr32)
 		addr = (uint32_t)addr;
@@ -52,21 +52,21 @@ static void maskmovq(struct emu *e, const struct uop *u)
 			emu_store8(e, addr + i, (uint8_t)(v >> 8 * i));
 }
 
-static void movdq2q(struct emu *e, const struct uop *u)
+static void movdq2q(struct emu *e, const struct emu_uop *u)
 {
-	x87_wait(e);
+	emu_x87_wait(e);
 	put_mm(e, u->a, VQ(&e->cpu.v[u->b], 0));
 }
 
-static void movq2dq(struct emu *e, const struct uop *u)
+static void movq2dq(struct emu *e, const struct emu_uop *u)
 {
-	x87_wait(e);
+	emu_x87_wait(e);
 	to_mmx(e);
 	VQ(&e->cpu.v[u->a], 0) = e->cpu.x87_mant[u->b];
 	VQ(&e->cpu.v[u->a], 1) = 0;
 }
 
-static inline void shuffle(struct emu *e, const struct uop *u, uint64_t v)
+static inline void shuffle(struct emu *e, const struct emu_uop *u, uint64_t v)
 {
 	uint64_t r = 0;
 	for (unsigned i = 0; i < 4; i++)
@@ -74,15 +74,15 @@ static inline void shuffle(struct emu *e, const struct uop *u, uint64_t v)
 	put_mm(e, u->a, r);
 }
 
-static void pshufw_mm(struct emu *e, const struct uop *u)
+static void pshufw_mm(struct emu *e, const struct emu_uop *u)
 {
-	x87_wait(e);
+	emu_x87_wait(e);
 	shuffle(e, u, e->cpu.x87_mant[u->b]);
 }
 
-static void pshufw_m64(struct emu *e, const struct uop *u)
+static void pshufw_m64(struct emu *e, const struct emu_uop *u)
 {
-	x87_wait(e);
+	emu_x87_wait(e);
 	shuffle(e, u, emu_load64(e, emu_ea(e, u)));
 }
 
@@ -97,11 +97,11 @@ static inline struct sfp sse(const struct emu *e)
 static inline void sse_done(struct emu *e, const struct sfp *s)
 {
 	if (s->flags & ~(s->csr >> SFP_MASK_SHIFT))
-		fp_raise(e, s->flags);
+		emu_fp_raise(e, s->flags);
 	e->cpu.mxcsr |= s->flags;
 }
 
-static inline void pi2ps(struct emu *e, const struct uop *u, uint64_t v)
+static inline void pi2ps(struct emu *e, const struct emu_uop *u, uint64_t v)
 {
 	struct sfp s = sse(e);
 	uint32_t lo = sfp_i32_to_f32((int32_t)v, &s);
@@ -110,46 +110,46 @@ static inline void pi2ps(struct emu *e, const struct uop *u, uint64_t v)
 	VQ(&e->cpu.v[u->a], 0) = (uint64_t)hi << 32 | lo;
 }
 
-static inline void pi2pd(struct emu *e, const struct uop *u, uint64_t v)
+static inline void pi2pd(struct emu *e, const struct emu_uop *u, uint64_t v)
 {
 	struct sfp s = sse(e);
 	VQ(&e->cpu.v[u->a], 0) = sfp_i32_to_f64((int32_t)v, &s);
 	VQ(&e->cpu.v[u->a], 1) = sfp_i32_to_f64((int32_t)(v >> 32), &s);
 }
 
-static void cvtpi2ps_mm(struct emu *e, const struct uop *u)
+static void cvtpi2ps_mm(struct emu *e, const struct emu_uop *u)
 {
-	x87_wait(e);
+	emu_x87_wait(e);
 	pi2ps(e, u, e->cpu.x87_mant[u->b]);
 	to_mmx(e);
 }
 
-static void cvtpi2pd_mm(struct emu *e, const struct uop *u)
+static void cvtpi2pd_mm(struct emu *e, const struct emu_uop *u)
 {
-	x87_wait(e);
+	emu_x87_wait(e);
 	to_mmx(e);
 	pi2pd(e, u, e->cpu.x87_mant[u->b]);
 }
 
 /* From memory no MMX register takes part, and the x87 state is left alone. The SDM says so of
  * CVTPI2PD only, the CPU does it with both. */
-static void cvtpi2ps_m64(struct emu *e, const struct uop *u)
+static void cvtpi2ps_m64(struct emu *e, const struct emu_uop *u)
 {
 	pi2ps(e, u, emu_load64(e, emu_ea(e, u)));
 }
 
-static void cvtpi2pd_m64(struct emu *e, const struct uop *u)
+static void cvtpi2pd_m64(struct emu *e, const struct emu_uop *u)
 {
 	pi2pd(e, u, emu_load64(e, emu_ea(e, u)));
 }
 
 /* u->c: truncate whatever the rounding mode */
-static inline unsigned rounding(const struct sfp *s, const struct uop *u)
+static inline unsigned rounding(const struct sfp *s, const struct emu_uop *u)
 {
 	return u->c ? SFP_ZERO : sfp_rm(s);
 }
 
-static inline void ps2pi(struct emu *e, const struct uop *u, uint64_t v)
+static inline void ps2pi(struct emu *e, const struct emu_uop *u, uint64_t v)
 {
 	struct sfp s = sse(e);
 	uint32_t lo = sfp_f32_to_i32((uint32_t)v, rounding(&s, u), &s);
@@ -158,7 +158,7 @@ static inline void ps2pi(struct emu *e, const struct uop *u, uint64_t v)
 	put_mm(e, u->a, (uint64_t)hi << 32 | lo);
 }
 
-static inline void pd2pi(struct emu *e, const struct uop *u, const union emu_vec *v)
+static inline void pd2pi(struct emu *e, const struct emu_uop *u, const union emu_vec *v)
 {
 	struct sfp s = sse(e);
 	uint32_t lo = sfp_f64_to_i32(VQ(v, 0), rounding(&s, u), &s);
@@ -167,28 +167,28 @@ static inline void pd2pi(struct emu *e, const struct uop *u, const union emu_vec
 	put_mm(e, u->a, (uint64_t)hi << 32 | lo);
 }
 
-static void cvtps2pi_xmm(struct emu *e, const struct uop *u)
+static void cvtps2pi_xmm(struct emu *e, const struct emu_uop *u)
 {
-	x87_wait(e);
+	emu_x87_wait(e);
 	ps2pi(e, u, VQ(&e->cpu.v[u->b], 0));
 }
 
-static void cvtps2pi_m64(struct emu *e, const struct uop *u)
+static void cvtps2pi_m64(struct emu *e, const struct emu_uop *u)
 {
-	x87_wait(e);
+	emu_x87_wait(e);
 	ps2pi(e, u, emu_load64(e, emu_ea(e, u)));
 }
 
-static void cvtpd2pi_xmm(struct emu *e, const struct uop *u)
+static void cvtpd2pi_xmm(struct emu *e, const struct emu_uop *u)
 {
-	x87_wait(e);
+	emu_x87_wait(e);
 	pd2pi(e, u, &e->cpu.v[u->b]);
 }
 
-static void cvtpd2pi_m128(struct emu *e, const struct uop *u)
+static void cvtpd2pi_m128(struct emu *e, const struct emu_uop *u)
 {
 	union emu_vec v;
-	x87_wait(e);
+	emu_x87_wait(e);
 	emu_load_vec(e, emu_ea(e, u), &v, 16);
 	pd2pi(e, u, &v);
 }
@@ -201,6 +201,7 @@ static const struct {
 	uint16_t id;
 	uint8_t mm, truncate;
 	emu_fn *reg, *mem;
+	/* clang-format off */
 } table[] = {
 	{ INSN_EMMS, 0, 0, emms, NULL },
 	{ INSN_MOVNTQ, REG_MM, 0, NULL, movntq },
@@ -215,8 +216,9 @@ static const struct {
 	{ INSN_CVTTPS2PI, REG_MM, 1, cvtps2pi_xmm, cvtps2pi_m64 },
 	{ INSN_CVTTPD2PI, REG_MM, 1, cvtpd2pi_xmm, cvtpd2pi_m128 },
 };
+/* clang-format on */
 
-emu_fn *x87_bind_mmx(const struct insn *in, struct uop *u)
+emu_fn *emu_x87_bind_mmx(const struct insn *in, struct emu_uop *u)
 {
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
 		if (table[i].id != in->id)

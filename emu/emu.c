@@ -6,8 +6,8 @@
  * nothing but handlers called in a row (run_fast): rip, steps and fences are brought up to
  * date when it ends, by what is known of the block. So it goes when hooks only want to know of
  * accesses, and where stop_within() promises that stop_at() has nothing to say. Otherwise
- * run_careful keeps them exact at every instruction. Both leave core->cur at the instruction being executed, so that
- * emu_raise(), which jumps out of a handler to emu_run(), can settle the account.
+ * run_careful keeps them exact at every instruction. Both leave core->cur at the instruction being
+ * executed, so that emu_raise(), which jumps out of a handler to emu_run(), can settle the account.
  */
 #include "emu/emu-core.h"
 #include "emu/emu-flags.h"
@@ -24,19 +24,22 @@
 #define SHADOW_BYTES ((size_t)(1ULL << 32))
 #define SHADOW_SIZE  (SHADOW_BYTES + SHADOW_AGAIN)
 
-/* Map a shadow, all zeros: at `at`, in place of what is there, or anywhere if that is NULL. Its first
- * SHADOW_AGAIN bytes also lie behind its end (a shared mapping, given a second address as mremap(2)
- * says under old_size 0). MAP_FAILED with errno if it cannot be had; `at` is then still mapped. */
+/* Map a shadow, all zeros: at `at`, in place of what is there, or anywhere if that is NULL. Its
+ * first SHADOW_AGAIN bytes also lie behind its end (a shared mapping, given a second address as
+ * mremap(2) says under old_size 0). MAP_FAILED with errno if it cannot be had; `at` is then still
+ * mapped. */
 static uint8_t *map_shadow(uint8_t *at)
 {
 	const int prot = PROT_READ | PROT_WRITE, fixed = MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED;
-	uint8_t *p = mmap(at, SHADOW_SIZE, prot,
-			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at ? MAP_FIXED : 0), -1, 0);
+	uint8_t *p =
+		mmap(at, SHADOW_SIZE, prot,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at ? MAP_FIXED : 0), -1, 0);
 
 	if (p == MAP_FAILED)
 		return p;
 	if (mmap(p, SHADOW_AGAIN, prot, fixed, -1, 0) != MAP_FAILED &&
-	    mremap(p, 0, SHADOW_AGAIN, MREMAP_MAYMOVE | MREMAP_FIXED, p + SHADOW_BYTES) != MAP_FAILED)
+	    mremap(p, 0, SHADOW_AGAIN, MREMAP_MAYMOVE | MREMAP_FIXED, p + SHADOW_BYTES) !=
+		    MAP_FAILED)
 		return p;
 	if (!at)
 		munmap(p, SHADOW_SIZE);
@@ -106,7 +109,7 @@ void emu_store_hooked(struct emu *e, uint64_t addr, const uint8_t *bytes, unsign
 		e->after_store(e->ctx, e, addr, size, bytes);
 }
 
-static unsigned count_fences(const struct uop *from, const struct uop *to)
+static unsigned count_fences(const struct emu_uop *from, const struct emu_uop *to)
 {
 	unsigned n = 0;
 
@@ -116,16 +119,15 @@ static unsigned count_fences(const struct uop *from, const struct uop *to)
 }
 
 /* Put the account in order: uops [from, to) of `b` have been executed. */
-static void settle(struct emu *e, const struct block *b, unsigned from, unsigned to)
+static void settle(struct emu *e, const struct emu_block *b, unsigned from, unsigned to)
 {
 	struct emu_core *c = emu_core(e);
 
 	e->steps += to - from;
 	if (b->fences) {
 		unsigned last = to;
-		e->fences += from == 0 && to == b->n
-				     ? b->fences
-				     : count_fences(b->uops + from, b->uops + to);
+		e->fences += from == 0 && to == b->n ? b->fences
+						     : count_fences(b->uops + from, b->uops + to);
 		while (last > from && !(b->uops[last - 1].flags & EMU_UOP_FENCE))
 			last--;
 		if (last > from)
@@ -135,12 +137,12 @@ static void settle(struct emu *e, const struct block *b, unsigned from, unsigned
 		e->cpu.rip = b->uops[to].insn->addr;
 	else if (!b->branches)
 		e->cpu.rip = b->end;
-	c->at = to < b->n ? (struct block *)b : NULL;
+	c->at = to < b->n ? (struct emu_block *)b : NULL;
 	c->at_index = to;
 }
 
-static inline void run_fast(struct emu *e, struct emu_core *c, const struct uop *u,
-			    const struct uop *end)
+static inline void run_fast(struct emu *e, struct emu_core *c, const struct emu_uop *u,
+			    const struct emu_uop *end)
 {
 	do {
 		c->cur = u;
@@ -149,11 +151,11 @@ static inline void run_fast(struct emu *e, struct emu_core *c, const struct uop 
 }
 
 /* As run_fast, with everything exact at each instruction. Returns true to stop, with *why. */
-static bool run_careful(struct emu *e, struct emu_core *c, struct block *b, unsigned from,
+static bool run_careful(struct emu *e, struct emu_core *c, struct emu_block *b, unsigned from,
 			unsigned to, bool ask, enum emu_stop *why)
 {
 	for (unsigned i = from; i < to; i++) {
-		const struct uop *u = &b->uops[i];
+		const struct emu_uop *u = &b->uops[i];
 
 		e->cpu.rip = u->insn->addr;
 		c->at = b;
@@ -187,7 +189,7 @@ static bool run_careful(struct emu *e, struct emu_core *c, struct block *b, unsi
 }
 
 /* Find the instruction at rip: the block and the index in it. */
-static struct block *locate(struct emu *e, unsigned *index, enum emu_stop *why)
+static struct emu_block *locate(struct emu *e, unsigned *index, enum emu_stop *why)
 {
 	struct emu_core *c = emu_core(e);
 	uint64_t rip = e->cpu.rip;
@@ -203,8 +205,8 @@ static struct block *locate(struct emu *e, unsigned *index, enum emu_stop *why)
 }
 
 /* The block after `b`, which has been executed to its end. */
-static inline struct block *follow(struct emu *e, struct emu_core *c, struct block *b,
-				   enum emu_stop *why)
+static inline struct emu_block *follow(struct emu *e, struct emu_core *c, struct emu_block *b,
+				       enum emu_stop *why)
 {
 	uint64_t rip = e->cpu.rip;
 
@@ -216,7 +218,7 @@ static inline struct block *follow(struct emu *e, struct emu_core *c, struct blo
 		emu_blocks_flush(c);
 		return emu_block_at(e, rip, why);
 	}
-	struct block *n = emu_block_at(e, rip, why);
+	struct emu_block *n = emu_block_at(e, rip, why);
 	if (n) {
 		b->link[b->next_link] = n;
 		b->next_link ^= 1;
@@ -225,7 +227,7 @@ static inline struct block *follow(struct emu *e, struct emu_core *c, struct blo
 }
 
 /* After emu_raise(): the instructions before core->cur are done, it is not. */
-static enum emu_stop raised(struct emu *e, struct block *b, unsigned from, bool careful)
+static enum emu_stop raised(struct emu *e, struct emu_block *b, unsigned from, bool careful)
 {
 	struct emu_core *c = emu_core(e);
 	unsigned i = (unsigned)(c->cur - b->uops);
@@ -238,7 +240,7 @@ static enum emu_stop raised(struct emu *e, struct block *b, unsigned from, bool 
 }
 
 /* Whether stop_at() need be asked in this block. */
-static bool stops_in(struct emu *e, struct block *b)
+static bool stops_in(struct emu *e, struct emu_block *b)
 {
 	if (!e->stop_at)
 		return false;
@@ -256,7 +258,7 @@ enum emu_stop emu_run(struct emu *e, uint64_t until)
 	struct emu_core *c = emu_core(e);
 	enum emu_stop why = EMU_STOP_STEPS;
 	/* what emu_raise() needs to find unharmed */
-	struct block *volatile cur_block = NULL;
+	struct emu_block *volatile cur_block = NULL;
 	volatile unsigned cur_from = 0;
 	volatile bool cur_careful = false;
 	unsigned i;
@@ -267,7 +269,7 @@ enum emu_stop emu_run(struct emu *e, uint64_t until)
 	if (setjmp(e->escape))
 		return raised(e, cur_block, cur_from, cur_careful);
 
-	struct block *b = locate(e, &i, &why);
+	struct emu_block *b = locate(e, &i, &why);
 	while (b) {
 		uint64_t left = until - e->steps;
 		unsigned to = b->n - i <= left ? b->n : i + (unsigned)left;
@@ -304,7 +306,7 @@ static enum emu_stop run_one(struct emu *e, uint64_t limit)
 {
 	struct emu_core *c = emu_core(e);
 	enum emu_stop why = EMU_STOP_STEPS;
-	struct block *volatile cur_block = NULL;
+	struct emu_block *volatile cur_block = NULL;
 	unsigned i;
 
 	c->rep_limit = UINT64_MAX;
@@ -312,7 +314,7 @@ static enum emu_stop run_one(struct emu *e, uint64_t limit)
 		c->rep_limit = UINT64_MAX;
 		return raised(e, cur_block, 0, true);
 	}
-	struct block *b = locate(e, &i, &why);
+	struct emu_block *b = locate(e, &i, &why);
 	if (!b)
 		return why;
 	if (!(b->uops[i].flags & EMU_UOP_REP)) {
@@ -320,7 +322,7 @@ static enum emu_stop run_one(struct emu *e, uint64_t limit)
 		return run_careful(e, c, b, i, i + 1, false, &why) ? why : EMU_STOP_STEPS;
 	}
 
-	const struct uop *u = &b->uops[i];
+	const struct emu_uop *u = &b->uops[i];
 	cur_block = b;
 	e->ordinal = 0;
 	c->cur = u;
@@ -357,10 +359,10 @@ enum emu_stop emu_run_rep(struct emu *e, uint64_t count)
 	enum emu_stop why = EMU_STOP_STEPS;
 	unsigned i;
 
-	struct block *b = locate(e, &i, &why);
+	struct emu_block *b = locate(e, &i, &why);
 	if (!b)
 		return why;
-	const struct uop *u = &b->uops[i];
+	const struct emu_uop *u = &b->uops[i];
 	if (!(u->flags & EMU_UOP_REP)) {
 		snprintf(e->why, sizeof(e->why), "not at a REP instruction");
 		return EMU_STOP_UNKNOWN;

@@ -4,8 +4,9 @@
  * It knows nothing of trace files. Whoever drives it (replayer/thread.c) gives it code (the
  * fetch callback), tells it how far to run, and applies records at the positions where they
  * belong. Loads and stores touch the shadow only, exactly as the recorded program's
- * instrumentation did: each byte at its address mod 2^32, which an access reaches by going straight on
- * past the shadow's end, where its beginning is mapped once more. No address is ever "unmapped" here.
+ * instrumentation did: each byte at its address mod 2^32, which an access reaches by going straight
+ * on past the shadow's end, where its beginning is mapped once more. No address is ever "unmapped"
+ * here.
  *
  * An instruction is bound once to a handler (emu_bind_* find one from the decoded
  * instruction) and kept in a block; running is calling handlers in a row. A handler
@@ -74,15 +75,15 @@ struct emu_cpu {
 };
 
 struct emu;
-struct uop;
-typedef void emu_fn(struct emu *e, const struct uop *u);
+struct emu_uop;
+typedef void emu_fn(struct emu *e, const struct emu_uop *u);
 
 /* One bound instruction. */
-struct uop {
+struct emu_uop {
 	emu_fn *fn;
-	uint64_t next;	  /* address of the instruction after this one */
-	int64_t imm;	  /* immediate, or absolute branch target */
-	int64_t disp;	  /* displacement; rip-relative addresses are folded into it */
+	uint64_t next; /* address of the instruction after this one */
+	int64_t imm;   /* immediate, or absolute branch target */
+	int64_t disp;  /* displacement; rip-relative addresses are folded into it */
 	uint8_t base, index, shift, seg; /* EMU_ZERO_REG if none; seg indexes cpu.segbase */
 	bool addr32;
 	uint8_t a, b, c, d; /* register numbers or small constants, as the binder likes */
@@ -92,19 +93,19 @@ struct uop {
 	const struct insn *insn;
 };
 enum {
-	EMU_UOP_BRANCH = 1,  /* sets cpu.rip itself; ends a block */
-	EMU_UOP_REP = 2,     /* string instruction with a REP prefix */
-	EMU_UOP_FENCE = 4,   /* an ordered event in the `fence` model: locked or fence */
+	EMU_UOP_BRANCH = 1, /* sets cpu.rip itself; ends a block */
+	EMU_UOP_REP = 2,    /* string instruction with a REP prefix */
+	EMU_UOP_FENCE = 4,  /* an ordered event in the `fence` model: locked or fence */
 };
 
 /* Why emu_run() came back. */
 enum emu_stop {
-	EMU_STOP_STEPS = 0,   /* reached the wanted position */
-	EMU_STOP_UNKNOWN,     /* the next instruction cannot be decoded or is not emulated */
-	EMU_STOP_FETCH,	      /* no code is known at rip */
-	EMU_STOP_FAULT,	      /* the next instruction would fault (divide error...) */
-	EMU_STOP_REQUEST,     /* a hook asked to stop (emu_request_stop) */
-	EMU_STOP_BREAK,	      /* stop_at() said yes at cpu.rip, instruction not executed */
+	EMU_STOP_STEPS = 0, /* reached the wanted position */
+	EMU_STOP_UNKNOWN,   /* the next instruction cannot be decoded or is not emulated */
+	EMU_STOP_FETCH,	    /* no code is known at rip */
+	EMU_STOP_FAULT,	    /* the next instruction would fault (divide error...) */
+	EMU_STOP_REQUEST,   /* a hook asked to stop (emu_request_stop) */
+	EMU_STOP_BREAK,	    /* stop_at() said yes at cpu.rip, instruction not executed */
 };
 
 enum {
@@ -114,19 +115,20 @@ enum {
 
 struct emu {
 	struct emu_cpu cpu;
-	enum dj_cpu_kind kind; /* whose processor to be; the host's until set, before any code runs */
-	uint8_t *shadow;      /* 2^32 bytes, sparse, then the first 64 KiB again */
-	unsigned hooks;	      /* EMU_HOOK_... */
-	bool exact;	      /* hooks want exact rip and steps, and to stop at once */
-	bool mirror_stores;   /* false with --predict=last|none: stores leave the shadow alone */
-	uint64_t steps;	      /* instructions executed */
-	uint64_t fences;      /* EMU_UOP_FENCE instructions executed */
+	enum dj_cpu_kind
+		kind;	    /* whose processor to be; the host's until set, before any code runs */
+	uint8_t *shadow;    /* 2^32 bytes, sparse, then the first 64 KiB again */
+	unsigned hooks;	    /* EMU_HOOK_... */
+	bool exact;	    /* hooks want exact rip and steps, and to stop at once */
+	bool mirror_stores; /* false with --predict=last|none: stores leave the shadow alone */
+	uint64_t steps;	    /* instructions executed */
+	uint64_t fences;    /* EMU_UOP_FENCE instructions executed */
 	uint64_t fence_steps; /* steps just after the last of them */
 	uint8_t ordinal;      /* number of the next load within the instruction */
 	bool in_rep;	      /* stopped between iterations of the REP instruction at rip */
 	uint64_t rep_iter;    /* iterations done of the REP instruction at rip, while in_rep */
 	bool stop_requested;
-	char why[160];	      /* detail for UNKNOWN, FETCH, FAULT */
+	char why[160]; /* detail for UNKNOWN, FETCH, FAULT */
 	jmp_buf escape;
 
 	/* Callbacks of the driver; `ctx` is theirs. */
@@ -179,20 +181,22 @@ _Noreturn void emu_raise(struct emu *e, enum emu_stop why, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /* Family binders: return the handler for a decoded instruction and fill in u->a.. as that
- * handler wants, or NULL if it is not theirs. Everything of struct uop that does not
+ * handler wants, or NULL if it is not theirs. Everything of struct emu_uop that does not
  * depend on the handler (next, imm, disp, base, index, shift, seg, addr32, size =
  * first operand's size, cond, insn) is filled in before; a..d are preset with the
  * register numbers of operands 0..3 (0 where the operand is not a register). Where processors
  * differ in->cpu says which handler it is to be. */
-emu_fn *emu_bind_int(const struct insn *in, struct uop *u);    /* emu-int*.c */
-emu_fn *emu_bind_string(const struct insn *in, struct uop *u); /* emu-string.c */
-emu_fn *emu_bind_vec(const struct insn *in, struct uop *u);    /* emu-vec*.c: moves, integer, crypto */
-emu_fn *emu_bind_fp(const struct insn *in, struct uop *u);     /* emu-fp*.c: SSE/AVX/FMA/F16C floating point */
-emu_fn *emu_bind_x87(const struct insn *in, struct uop *u);    /* emu-x87.c: x87 and MMX state */
+emu_fn *emu_bind_int(const struct insn *in, struct emu_uop *u);	   /* emu-int*.c */
+emu_fn *emu_bind_string(const struct insn *in, struct emu_uop *u); /* emu-string.c */
+emu_fn *emu_bind_vec(const struct insn *in,
+		     struct emu_uop *u); /* emu-vec*.c: moves, integer, crypto */
+emu_fn *emu_bind_fp(const struct insn *in,
+		    struct emu_uop *u); /* emu-fp*.c: SSE/AVX/FMA/F16C floating point */
+emu_fn *emu_bind_x87(const struct insn *in, struct emu_uop *u); /* emu-x87.c: x87 and MMX state */
 
 /* ---- what handlers use ---------------------------------------------------------- */
 
-static inline uint64_t emu_ea(const struct emu *e, const struct uop *u)
+static inline uint64_t emu_ea(const struct emu *e, const struct emu_uop *u)
 {
 	uint64_t a = e->cpu.gpr[u->base] + (e->cpu.gpr[u->index] << u->shift) + (uint64_t)u->disp;
 	if (__builtin_expect(u->addr32, 0))

@@ -26,8 +26,8 @@
 #include <string.h>
 
 #if !defined(DEJA_NO_HOST_FP) &&                                                                   \
-    (!defined(FLT_EVAL_METHOD) || FLT_EVAL_METHOD != 0 || FLT_RADIX != 2 || FLT_MANT_DIG != 24 ||  \
-     DBL_MANT_DIG != 53 || defined(__FAST_MATH__))
+	(!defined(FLT_EVAL_METHOD) || FLT_EVAL_METHOD != 0 || FLT_RADIX != 2 ||                    \
+	 FLT_MANT_DIG != 24 || DBL_MANT_DIG != 53 || defined(__FAST_MATH__))
 #define DEJA_NO_HOST_FP 1
 #endif
 
@@ -225,7 +225,7 @@ static inline float hostfp_raw_fma32(float a, float b, float c)
 		    !hostfp_operand##W(c))                                                         \
 			return false;                                                              \
 		*r = hostfp_of_##W(                                                                \
-		    hostfp_raw_fma##W(hostfp_to_##W(a), hostfp_to_##W(b), hostfp_to_##W(c)));      \
+			hostfp_raw_fma##W(hostfp_to_##W(a), hostfp_to_##W(b), hostfp_to_##W(c)));  \
 		return hostfp_inside##W(*r) || hostfp_zero##W(a) || hostfp_zero##W(b);             \
 	}
 HOSTFP_DEFINE(32, 23, 0xffu, float)
@@ -263,17 +263,17 @@ typedef int32_t hostfp_m32 __attribute__((vector_size(16)));
 #define HOSTFP_VECTOR(W, MIN, MAX)                                                                 \
 	HOSTFP_VECTOR1(add, W, +,                                                                  \
 		       (HOSTFP_INSIDE(W, r, MIN, MAX) | HOSTFP_ZERO(r)) &                          \
-			   HOSTFP_OPERAND(W, a, MIN) & HOSTFP_OPERAND(W, b, MIN))                  \
+			       HOSTFP_OPERAND(W, a, MIN) & HOSTFP_OPERAND(W, b, MIN))              \
 	HOSTFP_VECTOR1(sub, W, -,                                                                  \
 		       (HOSTFP_INSIDE(W, r, MIN, MAX) | HOSTFP_ZERO(r)) &                          \
-			   HOSTFP_OPERAND(W, a, MIN) & HOSTFP_OPERAND(W, b, MIN))                  \
+			       HOSTFP_OPERAND(W, a, MIN) & HOSTFP_OPERAND(W, b, MIN))              \
 	HOSTFP_VECTOR1(mul, W, *,                                                                  \
 		       (HOSTFP_INSIDE(W, r, MIN, MAX) |                                            \
 			(HOSTFP_ZERO(r) & (HOSTFP_ZERO(a) | HOSTFP_ZERO(b)))) &                    \
-			   HOSTFP_OPERAND(W, a, MIN) & HOSTFP_OPERAND(W, b, MIN))                  \
+			       HOSTFP_OPERAND(W, a, MIN) & HOSTFP_OPERAND(W, b, MIN))              \
 	HOSTFP_VECTOR1(div, W, /,                                                                  \
 		       (HOSTFP_INSIDE(W, r, MIN, MAX) | (HOSTFP_ZERO(r) & HOSTFP_ZERO(a))) &       \
-			   HOSTFP_OPERAND(W, a, MIN) & (HOSTFP_ABS(W, b) >= MIN))
+			       HOSTFP_OPERAND(W, a, MIN) & (HOSTFP_ABS(W, b) >= MIN))
 HOSTFP_VECTOR(32, FLT_MIN, FLT_MAX)
 HOSTFP_VECTOR(64, DBL_MIN, DBL_MAX)
 
@@ -306,10 +306,10 @@ HOSTFP_VECTOR(64, DBL_MIN, DBL_MAX)
 		r = hostfp_raw_fmav##W(a, b, c);                                                   \
 		memcpy(pr, &r, 16);                                                                \
 		return HOSTFP_ALL(                                                                 \
-		    (HOSTFP_INSIDE(W, r, MIN, MAX) |                                               \
-		     ((HOSTFP_ABS(W, r) <= MAX) & (HOSTFP_ZERO(a) | HOSTFP_ZERO(b)))) &            \
-		    HOSTFP_OPERAND(W, a, MIN) & HOSTFP_OPERAND(W, b, MIN) &                        \
-		    HOSTFP_OPERAND(W, c, MIN));                                                    \
+			(HOSTFP_INSIDE(W, r, MIN, MAX) |                                           \
+			 ((HOSTFP_ABS(W, r) <= MAX) & (HOSTFP_ZERO(a) | HOSTFP_ZERO(b)))) &        \
+			HOSTFP_OPERAND(W, a, MIN) & HOSTFP_OPERAND(W, b, MIN) &                    \
+			HOSTFP_OPERAND(W, c, MIN));                                                \
 	}                                                                                          \
 	static inline bool hostfp_fmav##W(const void *pa, const void *pb, const void *pc,          \
 					  void *pr)                                                \

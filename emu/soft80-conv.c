@@ -96,9 +96,10 @@ static bool magnitude(const struct s80_num *x, unsigned rc, uint64_t *out, unsig
 		return false;
 	int shift = S80_BIAS + 63 - x->exp;
 	uint64_t n = shift > 63 ? 0 : x->mant >> shift;
-	uint64_t rest = shift == 0 ? 0 :
-			shift < 64 ? x->mant << (64 - shift) :
-			shift == 64 ? x->mant : 1;
+	uint64_t rest = shift == 0    ? 0
+			: shift < 64  ? x->mant << (64 - shift)
+			: shift == 64 ? x->mant
+				      : 1;
 	if (rest) {
 		*fl = S80_PE;
 		if (s80_round_up(rc, x->sign, n & 1, rest)) {
@@ -165,6 +166,7 @@ struct s80 s80_constant(uint16_t cw, unsigned n)
 		uint64_t mant;
 		uint16_t exp;
 		bool more, half;
+		/* clang-format off */
 	} table[7] = {
 		{ 0x8000000000000000, 0x3fff, false, false }, /* 1 */
 		{ 0xd49a784bcd1b8afe, 0x4000, true, false },  /* log2 10 */
@@ -174,6 +176,7 @@ struct s80 s80_constant(uint16_t cw, unsigned n)
 		{ 0xb17217f7d1cf79ab, 0x3ffe, true, true },   /* ln 2 */
 		{ 0, 0, false, false },
 	};
+	/* clang-format on */
 	uint64_t rest = (table[n].half ? S80_TOP : 0) | table[n].more;
 	bool up = s80_round_up(s80_rc(cw), false, false, rest);
 	return s80_make(false, table[n].exp, table[n].mant + up);

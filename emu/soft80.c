@@ -40,9 +40,7 @@ struct s80_num s80_unpack(struct s80 a)
 	} else if (!(a.mant & S80_TOP)) {
 		n.cls = S80_UNSUPPORTED;
 	} else if (n.exp == 0x7fff) {
-		n.cls = a.mant == S80_TOP	? S80_INF :
-			a.mant & (S80_TOP >> 1) ? S80_QNAN :
-						  S80_SNAN;
+		n.cls = a.mant == S80_TOP ? S80_INF : a.mant & (S80_TOP >> 1) ? S80_QNAN : S80_SNAN;
 	}
 	return n;
 }
@@ -249,8 +247,8 @@ static inline struct s80 add_mags(struct s80_ctx *c, bool sign, bool minus, int 
 	if (s == 0)
 		return s80_make(s80_rc(c->cw) == 1, 0, 0);
 	uint64_t hi = (uint64_t)(s >> 64);
-	unsigned n = hi ? (unsigned)__builtin_clzll(hi) :
-			  64 + (unsigned)__builtin_clzll((uint64_t)s);
+	unsigned n =
+		hi ? (unsigned)__builtin_clzll(hi) : 64 + (unsigned)__builtin_clzll((uint64_t)s);
 	s <<= n;
 	return finish(c, sign, ea - (int)n, (uint64_t)(s >> 64), (uint64_t)s);
 }
@@ -483,8 +481,7 @@ struct s80 s80_scale(struct s80_ctx *c, struct s80 a, struct s80 b)
 	int n = 0;
 	if (y.exp >= S80_BIAS) {
 		/* Far beyond what any exponent can absorb is all the same. */
-		n = y.exp > S80_BIAS + 16 ? 0x20000 :
-					    (int)(y.mant >> (S80_BIAS + 63 - y.exp));
+		n = y.exp > S80_BIAS + 16 ? 0x20000 : (int)(y.mant >> (S80_BIAS + 63 - y.exp));
 		if (y.sign)
 			n = -n;
 	}
@@ -514,8 +511,7 @@ struct s80 s80_extract(struct s80_ctx *c, struct s80 a, struct s80 *exponent)
 	return s80_make(x.sign, S80_BIAS, x.mant);
 }
 
-struct s80 s80_remainder(struct s80_ctx *c, struct s80 a, struct s80 b, bool nearest,
-			 unsigned *cc)
+struct s80 s80_remainder(struct s80_ctx *c, struct s80 a, struct s80 b, bool nearest, unsigned *cc)
 {
 	struct s80_num x = s80_unpack(a), y = s80_unpack(b);
 	struct s80 r;
@@ -601,8 +597,8 @@ unsigned s80_compare(struct s80_ctx *c, struct s80 a, struct s80 b, bool quiet)
 unsigned s80_examine(struct s80 a)
 {
 	static const uint16_t codes[] = {
-		[S80_ZERO] = S80_C3,	      [S80_FINITE] = S80_C2, [S80_INF] = S80_C2 | S80_C0,
-		[S80_QNAN] = S80_C0,	      [S80_SNAN] = S80_C0,   [S80_UNSUPPORTED] = 0,
+		[S80_ZERO] = S80_C3, [S80_FINITE] = S80_C2, [S80_INF] = S80_C2 | S80_C0,
+		[S80_QNAN] = S80_C0, [S80_SNAN] = S80_C0,   [S80_UNSUPPORTED] = 0,
 	};
 	struct s80_num x = s80_unpack(a);
 	unsigned cc = codes[x.cls];

@@ -45,7 +45,7 @@ struct s80_ctx {
 };
 
 #define S80_BIAS 0x3fff
-#define S80_TOP (1ULL << 63)
+#define S80_TOP	 (1ULL << 63)
 /* The "real indefinite" QNaN. */
 #define S80_INDEFINITE ((struct s80){ .mant = 0xc000000000000000ULL, .se = 0xffff })
 
@@ -69,8 +69,7 @@ struct s80 s80_scale(struct s80_ctx *c, struct s80 a, struct s80 b);
 struct s80 s80_extract(struct s80_ctx *c, struct s80 a, struct s80 *exponent);
 /* FPREM, or FPREM1 with `nearest`. *cc gets the condition codes: C2 if the result is partial,
  * else the three low bits of the quotient; it is left alone if there is no quotient. */
-struct s80 s80_remainder(struct s80_ctx *c, struct s80 a, struct s80 b, bool nearest,
-			 unsigned *cc);
+struct s80 s80_remainder(struct s80_ctx *c, struct s80 a, struct s80 b, bool nearest, unsigned *cc);
 
 /* C3, C2, C0 as FCOM sets them. `quiet`: a QNaN raises nothing (FUCOM). */
 unsigned s80_compare(struct s80_ctx *c, struct s80 a, struct s80 b, bool quiet);

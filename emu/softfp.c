@@ -14,9 +14,9 @@
 struct fmt {
 	int mant, exp; /* bits of the stored significand and of the exponent */
 };
-#define F16 ((struct fmt){10, 5})
-#define F32 ((struct fmt){23, 8})
-#define F64 ((struct fmt){52, 11})
+#define F16 ((struct fmt){ 10, 5 })
+#define F32 ((struct fmt){ 23, 8 })
+#define F64 ((struct fmt){ 52, 11 })
 
 INLINE int fmt_emax(struct fmt f)
 {
@@ -77,7 +77,7 @@ INLINE int clz(uint64_t x)
 /* `a` must not be a NaN. Sets *den if it is a denormal that counts as one. */
 INLINE struct num unpack(struct fmt f, uint64_t a, bool daz, bool *den)
 {
-	struct num n = {.sign = (a & fmt_sign(f)) != 0};
+	struct num n = { .sign = (a & fmt_sign(f)) != 0 };
 	int e = (int)(a >> f.mant) & fmt_emax(f);
 	uint64_t m = a & fmt_mmask(f);
 
@@ -201,11 +201,11 @@ INLINE struct u128 mul64(uint64_t a, uint64_t b)
 {
 #ifdef __SIZEOF_INT128__
 	unsigned __int128 p = (unsigned __int128)a * b;
-	return (struct u128){(uint64_t)(p >> 64), (uint64_t)p};
+	return (struct u128){ (uint64_t)(p >> 64), (uint64_t)p };
 #else
 	uint64_t al = (uint32_t)a, ah = a >> 32, bl = (uint32_t)b, bh = b >> 32;
 	uint64_t ll = al * bl, m = ah * bl + (ll >> 32), n = al * bh + (uint32_t)m;
-	return (struct u128){ah * bh + (m >> 32) + (n >> 32), n << 32 | (uint32_t)ll};
+	return (struct u128){ ah * bh + (m >> 32) + (n >> 32), n << 32 | (uint32_t)ll };
 #endif
 }
 
@@ -227,14 +227,14 @@ INLINE struct u128 shift_jam128(struct u128 x, int n)
 
 INLINE struct u128 add128(struct u128 a, struct u128 b)
 {
-	struct u128 r = {a.hi + b.hi, a.lo + b.lo};
+	struct u128 r = { a.hi + b.hi, a.lo + b.lo };
 	r.hi += r.lo < a.lo;
 	return r;
 }
 
 INLINE struct u128 sub128(struct u128 a, struct u128 b)
 {
-	return (struct u128){a.hi - b.hi - (a.lo < b.lo), a.lo - b.lo};
+	return (struct u128){ a.hi - b.hi - (a.lo < b.lo), a.lo - b.lo };
 }
 
 /* The top `bits` bits of num / den as a number with bit 63 set, sticky in bit 0; both have bit 63
@@ -390,7 +390,7 @@ INLINE uint64_t g_sqrt(struct fmt f, uint64_t a, struct sfp *s)
 	 */
 	const int bits = f.mant + 3;
 	bool odd = x.exp & 1;
-	struct u128 n = odd ? (struct u128){x.sig, 0} : (struct u128){x.sig >> 1, x.sig << 63};
+	struct u128 n = odd ? (struct u128){ x.sig, 0 } : (struct u128){ x.sig >> 1, x.sig << 63 };
 	uint64_t root = 0, rem = 0;
 	for (int i = 0; i < bits; i++) {
 		rem = rem << 2 | n.hi >> 62;
@@ -448,7 +448,7 @@ INLINE uint64_t g_fma(struct fmt f, uint64_t a, uint64_t b, uint64_t c, unsigned
 		return pack_std(f, psign, pexp, p.hi | (p.lo != 0), s);
 	/* neither loses a bit by this: the product's last bit is above bit 1 */
 	p = shift_jam128(p, 1);
-	struct u128 q = {z.sig >> 1, z.sig << 63}, r;
+	struct u128 q = { z.sig >> 1, z.sig << 63 }, r;
 	int exp = pexp;
 	bool sign = psign;
 

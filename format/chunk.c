@@ -6,7 +6,7 @@
 #include <xxhash.h>
 #include <zstd.h>
 
-uint64_t chunk_sum(uint64_t id, const void *bytes, size_t len)
+uint64_t dj_chunk_sum(uint64_t id, const void *bytes, size_t len)
 {
 	return XXH3_64bits_withSeed(bytes, len, id);
 }
@@ -15,7 +15,7 @@ uint64_t chunk_sum(uint64_t id, const void *bytes, size_t len)
  * File header: magic 8, version 4, size of this header 4, file id 8, checksum 8 of all
  * before. Whatever a later version changes, it keeps these 32 bytes.
  */
-void file_header_pack(uint8_t out[FILE_HEADER_SIZE], uint32_t version, uint64_t id)
+void dj_file_header_pack(uint8_t out[FILE_HEADER_SIZE], uint32_t version, uint64_t id)
 {
 	uint8_t *p = out;
 
@@ -23,11 +23,11 @@ void file_header_pack(uint8_t out[FILE_HEADER_SIZE], uint32_t version, uint64_t 
 	p = dj_put32(p + 8, version);
 	p = dj_put32(p, FILE_HEADER_SIZE);
 	p = dj_put64(p, id);
-	dj_put64(p, chunk_sum(id, out, (size_t)(p - out)));
+	dj_put64(p, dj_chunk_sum(id, out, (size_t)(p - out)));
 }
 
-enum file_header_state file_header_unpack(const uint8_t *in, size_t len, uint32_t *version,
-					  uint64_t *id)
+enum dj_file_header_state dj_file_header_unpack(const uint8_t *in, size_t len, uint32_t *version,
+						uint64_t *id)
 {
 	uint64_t sum;
 
@@ -37,7 +37,7 @@ enum file_header_state file_header_unpack(const uint8_t *in, size_t len, uint32_
 		return HEADER_SHORT;
 	*version = dj_get32(in + 8);
 	*id = dj_get64(in + 16);
-	sum = chunk_sum(*id, in, 24);
+	sum = dj_chunk_sum(*id, in, 24);
 	if (sum == dj_get64(in + 24) && *version == DJ_TRACE_VERSION)
 		return dj_get32(in + 12) == FILE_HEADER_SIZE ? HEADER_GOOD : HEADER_DAMAGED;
 	/* a believable newer version need not compute its checksum as this one does */
@@ -50,7 +50,8 @@ enum file_header_state file_header_unpack(const uint8_t *in, size_t len, uint32_
  * Chunk header: magic 4, type 1, encoding 1, zero 2, stream 4, seq 4, first 8, last 8,
  * arg 8, raw length 4, length 4, payload checksum 8, header checksum 8.
  */
-void chunk_header_pack(uint8_t out[CHUNK_HEADER_SIZE], const struct chunk_header *h, uint64_t id)
+void dj_chunk_header_pack(uint8_t out[CHUNK_HEADER_SIZE], const struct dj_chunk_header *h,
+			  uint64_t id)
 {
 	uint8_t *p = out;
 
@@ -67,15 +68,16 @@ void chunk_header_pack(uint8_t out[CHUNK_HEADER_SIZE], const struct chunk_header
 	p = dj_put32(p, h->raw_len);
 	p = dj_put32(p, h->len);
 	p = dj_put64(p, h->payload_sum);
-	dj_put64(p, chunk_sum(id, out, (size_t)(p - out)));
+	dj_put64(p, dj_chunk_sum(id, out, (size_t)(p - out)));
 }
 
-bool chunk_header_unpack(struct chunk_header *h, const uint8_t *bytes, size_t len, uint64_t id)
+bool dj_chunk_header_unpack(struct dj_chunk_header *h, const uint8_t *bytes, size_t len,
+			    uint64_t id)
 {
 	struct dj_in in = { bytes, bytes + len, false };
 
 	if (len < CHUNK_HEADER_SIZE || memcmp(bytes, CHUNK_MAGIC, 4) ||
-	    dj_get64(bytes + 56) != chunk_sum(id, bytes, 56))
+	    dj_get64(bytes + 56) != dj_chunk_sum(id, bytes, 56))
 		return false;
 	dj_in_bytes(&in, 4);
 	h->type = dj_in8(&in);
@@ -94,23 +96,23 @@ bool chunk_header_unpack(struct chunk_header *h, const uint8_t *bytes, size_t le
 }
 
 /* Footer: magic 8, offset of the first INDEX chunk 8, zero 8, checksum 8. */
-void footer_pack(uint8_t out[FOOTER_SIZE], uint64_t index_at, uint64_t id)
+void dj_footer_pack(uint8_t out[FOOTER_SIZE], uint64_t index_at, uint64_t id)
 {
 	uint8_t *p = out;
 
 	memcpy(p, FOOTER_MAGIC, 8);
 	p = dj_put64(p + 8, index_at);
 	p = dj_put64(p, 0);
-	dj_put64(p, chunk_sum(id, out, (size_t)(p - out)));
+	dj_put64(p, dj_chunk_sum(id, out, (size_t)(p - out)));
 }
 
-bool footer_unpack(const uint8_t *in, uint64_t *index_at, uint64_t id)
+bool dj_footer_unpack(const uint8_t *in, uint64_t *index_at, uint64_t id)
 {
 	*index_at = dj_get64(in + 8);
-	return !memcmp(in, FOOTER_MAGIC, 8) && dj_get64(in + 24) == chunk_sum(id, in, 24);
+	return !memcmp(in, FOOTER_MAGIC, 8) && dj_get64(in + 24) == dj_chunk_sum(id, in, 24);
 }
 
-int chunk_unpack(const struct chunk_header *h, const uint8_t *payload, uint8_t *out)
+int dj_chunk_unpack(const struct dj_chunk_header *h, const uint8_t *payload, uint8_t *out)
 {
 	if (h->encoding == CHUNK_PLAIN) {
 		memcpy(out, payload, h->len);

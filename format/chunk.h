@@ -15,7 +15,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FILE_MAGIC   "\x89" "DEJA\r\n\x1a" /* like PNG's: shows line-end conversion and 7-bit paths */
+#define FILE_MAGIC                                                                                 \
+	"\x89"                                                                                     \
+	"DEJA\r\n\x1a" /* like PNG's: shows line-end conversion and 7-bit paths */
 #define CHUNK_MAGIC  "DJCK"
 #define FOOTER_MAGIC "DJINDEX\n"
 
@@ -30,7 +32,7 @@
 #define META_TOTAL_MAX	(64u << 20)
 #define MODULE_SIZE_MAX (4ull << 30)
 
-enum chunk_type {
+enum dj_chunk_type {
 	CHUNK_META = 1,	   /* facts about the recording, in tagged fields */
 	CHUNK_MODULE,	   /* describes module `stream` */
 	CHUNK_MODULE_DATA, /* bytes first..last of module `stream` */
@@ -42,11 +44,11 @@ enum chunk_type {
 	CHUNK_TYPES
 };
 
-enum chunk_encoding { CHUNK_PLAIN, CHUNK_ZSTD };
+enum dj_chunk_encoding { CHUNK_PLAIN, CHUNK_ZSTD };
 
 #define NO_STREAM 0xffffffffu
 
-struct chunk_header {
+struct dj_chunk_header {
 	uint8_t type, encoding;
 	uint32_t stream;
 	/* Number among the chunks of its sequence: THREAD and STREAM chunks of a stream are
@@ -60,23 +62,30 @@ struct chunk_header {
 	uint64_t payload_sum;
 };
 
-void file_header_pack(uint8_t out[FILE_HEADER_SIZE], uint32_t version, uint64_t id);
+void dj_file_header_pack(uint8_t out[FILE_HEADER_SIZE], uint32_t version, uint64_t id);
 
-enum file_header_state { HEADER_GOOD, HEADER_FOREIGN, HEADER_SHORT, HEADER_DAMAGED, HEADER_VERSION };
-enum file_header_state file_header_unpack(const uint8_t *in, size_t len, uint32_t *version,
-					  uint64_t *id);
+enum dj_file_header_state {
+	HEADER_GOOD,
+	HEADER_FOREIGN,
+	HEADER_SHORT,
+	HEADER_DAMAGED,
+	HEADER_VERSION
+};
+enum dj_file_header_state dj_file_header_unpack(const uint8_t *in, size_t len, uint32_t *version,
+						uint64_t *id);
 
-uint64_t chunk_sum(uint64_t id, const void *bytes, size_t len);
+uint64_t dj_chunk_sum(uint64_t id, const void *bytes, size_t len);
 
 /* Writes the header with its own checksum. */
-void chunk_header_pack(uint8_t out[CHUNK_HEADER_SIZE], const struct chunk_header *h, uint64_t id);
+void dj_chunk_header_pack(uint8_t out[CHUNK_HEADER_SIZE], const struct dj_chunk_header *h,
+			  uint64_t id);
 /* False unless magic, checksum and lengths are those of a chunk. */
-bool chunk_header_unpack(struct chunk_header *h, const uint8_t *in, size_t len, uint64_t id);
+bool dj_chunk_header_unpack(struct dj_chunk_header *h, const uint8_t *in, size_t len, uint64_t id);
 
-void footer_pack(uint8_t out[FOOTER_SIZE], uint64_t index_at, uint64_t id);
-bool footer_unpack(const uint8_t *in, uint64_t *index_at, uint64_t id);
+void dj_footer_pack(uint8_t out[FOOTER_SIZE], uint64_t index_at, uint64_t id);
+bool dj_footer_unpack(const uint8_t *in, uint64_t *index_at, uint64_t id);
 
 /* Unpack a payload into `out`, which has h->raw_len bytes. */
-int chunk_unpack(const struct chunk_header *h, const uint8_t *payload, uint8_t *out);
+int dj_chunk_unpack(const struct dj_chunk_header *h, const uint8_t *payload, uint8_t *out);
 
 #endif

@@ -10,7 +10,7 @@
 
 static void vendor(char text[13])
 {
-	uint32_t r[4] = {0};
+	uint32_t r[4] = { 0 };
 
 	__get_cpuid(0, &r[0], &r[1], &r[2], &r[3]);
 	memcpy(text, &r[1], 4);
@@ -21,7 +21,7 @@ static void vendor(char text[13])
 
 static void brand(char text[49])
 {
-	uint32_t r[12] = {0};
+	uint32_t r[12] = { 0 };
 
 	for (unsigned i = 0; i < 3; i++)
 		__get_cpuid(0x80000002 + i, &r[4 * i], &r[4 * i + 1], &r[4 * i + 2], &r[4 * i + 3]);
@@ -72,7 +72,7 @@ enum dj_cpu_kind dj_cpu_host(void)
 
 enum dj_cpu_kind dj_cpu_kind_of(const char *line)
 {
-	static const char *const amd[] = {"AuthenticAMD", "HygonGenuine"};
+	static const char *const amd[] = { "AuthenticAMD", "HygonGenuine" };
 
 	if (!line || strstr(line, "GenuineIntel"))
 		return DJ_CPU_INTEL;

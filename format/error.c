@@ -11,7 +11,7 @@ int dj_fail(struct dj_error *err, int exit_status, const char *fmt, ...)
 	if (err) {
 		va_list ap;
 		va_start(ap, fmt);
-		vsnprintf(err->text, sizeof err->text, fmt, ap);
+		vsnprintf(err->text, sizeof(err->text), fmt, ap);
 		va_end(ap);
 		err->exit_status = exit_status;
 	}
@@ -24,10 +24,10 @@ int dj_fail_errno(struct dj_error *err, int exit_status, const char *fmt, ...)
 	if (err) {
 		va_list ap;
 		va_start(ap, fmt);
-		vsnprintf(err->text, sizeof err->text, fmt, ap);
+		vsnprintf(err->text, sizeof(err->text), fmt, ap);
 		va_end(ap);
 		size_t n = strlen(err->text);
-		snprintf(err->text + n, sizeof err->text - n, ": %s", strerror(saved));
+		snprintf(err->text + n, sizeof(err->text) - n, ": %s", strerror(saved));
 		err->exit_status = exit_status;
 	}
 	errno = saved;

@@ -19,6 +19,7 @@ static const struct meta_field {
 	uint16_t tag;
 	enum meta_kind kind;
 	size_t at;
+	/* clang-format off */
 } fields[] = {
 	{ 1, META_U32, offsetof(struct dj_trace_meta, predict) },
 	{ 2, META_U32, offsetof(struct dj_trace_meta, shadow_bits) },
@@ -33,19 +34,22 @@ static const struct meta_field {
 	{ 11, META_STRING, offsetof(struct dj_trace_meta, exe) },
 	{ 12, META_STRING, offsetof(struct dj_trace_meta, cwd) },
 };
+/* clang-format on */
 #define FIELDS (sizeof(fields) / sizeof(fields[0]))
 
 /* ---- coding -------------------------------------------------------------------- */
 
-static int put_field(meta_sink *sink, void *ctx, uint16_t tag, const void *bytes, size_t len,
+static int put_field(dj_meta_sink *sink, void *ctx, uint16_t tag, const void *bytes, size_t len,
 		     struct dj_error *err)
 {
 	uint8_t *field, *p;
 	int r;
 
 	if (len > CHUNK_RAW_MAX / 2)
-		return dj_fail(err, 1, "cannot write the trace: a string of %zu bytes in the "
-			       "program's start-up is too long", len);
+		return dj_fail(err, 1,
+			       "cannot write the trace: a string of %zu bytes in the "
+			       "program's start-up is too long",
+			       len);
 	field = malloc(6 + len);
 	if (!field)
 		return dj_fail(err, 1, "out of memory");
@@ -58,7 +62,7 @@ static int put_field(meta_sink *sink, void *ctx, uint16_t tag, const void *bytes
 	return r;
 }
 
-static int put_strings(meta_sink *sink, void *ctx, uint16_t tag, const char *const *strings,
+static int put_strings(dj_meta_sink *sink, void *ctx, uint16_t tag, const char *const *strings,
 		       struct dj_error *err)
 {
 	for (; strings && *strings; strings++)
@@ -67,7 +71,7 @@ static int put_strings(meta_sink *sink, void *ctx, uint16_t tag, const char *con
 	return 0;
 }
 
-int meta_code(const struct dj_trace_meta *m, meta_sink *sink, void *ctx, struct dj_error *err)
+int dj_meta_code(const struct dj_trace_meta *m, dj_meta_sink *sink, void *ctx, struct dj_error *err)
 {
 	for (size_t i = 0; i < FIELDS; i++) {
 		const char *member = (const char *)m + fields[i].at;
@@ -135,7 +139,7 @@ static int add_string(char ***array, size_t *n, const uint8_t *bytes, size_t len
 	return 0;
 }
 
-static int take_field(struct meta_reader *r, const struct meta_field *f, const uint8_t *bytes,
+static int take_field(struct dj_meta_reader *r, const struct meta_field *f, const uint8_t *bytes,
 		      size_t len)
 {
 	char *member = (char *)&r->m + f->at, *string;
@@ -156,7 +160,7 @@ static int take_field(struct meta_reader *r, const struct meta_field *f, const u
 	return 0;
 }
 
-int meta_decode(struct meta_reader *r, const uint8_t *bytes, size_t total)
+int dj_meta_decode(struct dj_meta_reader *r, const uint8_t *bytes, size_t total)
 {
 	struct dj_in in = { bytes, bytes + total, false };
 
@@ -189,7 +193,7 @@ int meta_decode(struct meta_reader *r, const uint8_t *bytes, size_t total)
 	return 0;
 }
 
-int meta_finish(struct meta_reader *r)
+int dj_meta_finish(struct dj_meta_reader *r)
 {
 	static const char *const none[] = { NULL };
 
@@ -208,7 +212,7 @@ int meta_finish(struct meta_reader *r)
 	return 0;
 }
 
-void meta_free(struct meta_reader *r)
+void dj_meta_free(struct dj_meta_reader *r)
 {
 	for (size_t i = 0; i < FIELDS; i++) {
 		char *string;

@@ -11,13 +11,14 @@
 #include "format/trace.h"
 
 /* Receives the coded fields one at a time. */
-typedef int meta_sink(void *ctx, const uint8_t *field, size_t len, struct dj_error *err);
+typedef int dj_meta_sink(void *ctx, const uint8_t *field, size_t len, struct dj_error *err);
 
 /* Code `m`, ending with META_LAST. */
-int meta_code(const struct dj_trace_meta *m, meta_sink *sink, void *ctx, struct dj_error *err);
+int dj_meta_code(const struct dj_trace_meta *m, dj_meta_sink *sink, void *ctx,
+		 struct dj_error *err);
 
 /* A description being put together; owns all that `m` points to. */
-struct meta_reader {
+struct dj_meta_reader {
 	struct dj_trace_meta m;
 	char **argv, **envp;
 	size_t nargv, nenvp;
@@ -25,9 +26,9 @@ struct meta_reader {
 };
 
 /* Take in the fields of one unpacked META chunk. -1 if they are malformed. */
-int meta_decode(struct meta_reader *r, const uint8_t *bytes, size_t len);
+int dj_meta_decode(struct dj_meta_reader *r, const uint8_t *bytes, size_t len);
 /* Make every pointer of r->m valid. */
-int meta_finish(struct meta_reader *r);
-void meta_free(struct meta_reader *r);
+int dj_meta_finish(struct dj_meta_reader *r);
+void dj_meta_free(struct dj_meta_reader *r);
 
 #endif

@@ -10,31 +10,31 @@
 #include "format/trace.h"
 
 /* A good chunk. */
-struct reader_chunk {
-	struct chunk_header h;
+struct dj_reader_chunk {
+	struct dj_chunk_header h;
 	uint64_t at; /* of its payload in the file */
 };
 
-struct reader_chunks {
-	struct reader_chunk *v;
+struct dj_reader_chunks {
+	struct dj_reader_chunk *v;
 	size_t n;
 };
 
-struct reader_thread {
+struct dj_reader_thread {
 	struct dj_thread_info info;
 	char *name;
 	uint32_t number; /* of its stream */
 	bool cut;	 /* a chunk is missing: what comes after it does not count */
-	struct reader_chunks chunks;
+	struct dj_reader_chunks chunks;
 };
 
-struct reader_module {
+struct dj_reader_module {
 	struct dj_module_info info;
 	char *path;
-	uint64_t sum;		     /* of the contents */
-	bool known;		     /* its MODULE chunk was good */
-	struct reader_chunks chunks; /* its MODULE_DATA, in file order */
-	uint8_t *bytes;		     /* unpacked, once asked for */
+	uint64_t sum;			/* of the contents */
+	bool known;			/* its MODULE chunk was good */
+	struct dj_reader_chunks chunks; /* its MODULE_DATA, in file order */
+	uint8_t *bytes;			/* unpacked, once asked for */
 };
 
 #define SNAPSHOT_SLOTS 16
@@ -46,15 +46,15 @@ struct dj_trace {
 	bool mapped;
 	uint64_t id;
 
-	struct meta_reader meta;
+	struct dj_meta_reader meta;
 	size_t meta_bytes;
 	struct dj_trace_end end;
 	struct dj_trace_usage usage;
-	struct reader_thread *threads; /* by stream number, ascending */
+	struct dj_reader_thread *threads; /* by stream number, ascending */
 	size_t nthreads;
-	struct reader_module *modules; /* by number */
+	struct dj_reader_module *modules; /* by number */
 	size_t nmodules;
-	struct reader_chunks memory; /* SNAPSHOT chunks, sorted by image at the end */
+	struct dj_reader_chunks memory; /* SNAPSHOT chunks, sorted by image at the end */
 
 	/* what is wrong */
 	uint64_t next_seq[CHUNK_TYPES]; /* of the types that have one sequence */
@@ -72,23 +72,23 @@ struct dj_trace {
 };
 
 /* Note damage at an offset. The first is reported, the others are counted. */
-void reader_damage(struct dj_trace *t, uint64_t at, const char *fmt, ...)
+void dj_reader_damage(struct dj_trace *t, uint64_t at, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /* Take in the facts of a chunk whose checksums are right. -1 if it is malformed all the
  * same. */
-int reader_take(struct dj_trace *t, const struct reader_chunk *c);
+int dj_reader_take(struct dj_trace *t, const struct dj_reader_chunk *c);
 /* A chunk of this type and stream is lost. */
-void reader_lose(struct dj_trace *t, uint64_t at, unsigned type, uint32_t stream);
+void dj_reader_lose(struct dj_trace *t, uint64_t at, unsigned type, uint32_t stream);
 /* After the last chunk: names and pointers that users see. */
-int reader_finish(struct dj_trace *t, struct dj_error *err);
-void reader_free_facts(struct dj_trace *t);
+int dj_reader_finish(struct dj_trace *t, struct dj_error *err);
+void dj_reader_free_facts(struct dj_trace *t);
 
 /* Make room for one more in an array that doubles; NULL and the array as it was if there is
  * no memory. */
-void *reader_grow(void *array, size_t n, size_t element);
+void *dj_reader_grow(void *array, size_t n, size_t element);
 /* Unpack a chunk into a new block of raw_len (at least 1) bytes. NULL if it does not unpack. */
-uint8_t *reader_unpack(const struct dj_trace *t, const struct reader_chunk *c);
-struct reader_thread *reader_find_thread(struct dj_trace *t, uint32_t stream);
+uint8_t *dj_reader_unpack(const struct dj_trace *t, const struct dj_reader_chunk *c);
+struct dj_reader_thread *dj_reader_find_thread(struct dj_trace *t, uint32_t stream);
 
 #endif

@@ -7,14 +7,14 @@
 
 /* What a record of each kind consists of, beyond its start. Coded in this order. */
 enum {
-	F_LINE = 1 << 0,     /* import address, as a difference in lines, zigzag */
-	F_ADDR = 1 << 1,     /* varint, like all that is not marked otherwise */
+	F_LINE = 1 << 0, /* import address, as a difference in lines, zigzag */
+	F_ADDR = 1 << 1, /* varint, like all that is not marked otherwise */
 	F_LENGTH = 1 << 2,
 	F_PROT = 1 << 3,
 	F_FLAGS = 1 << 4,
-	F_MODULE = 1 << 5,   /* plus one, so that 0 is "none" */
+	F_MODULE = 1 << 5, /* plus one, so that 0 is "none" */
 	F_OFFSET = 1 << 6,
-	F_RESULT = 1 << 7,   /* zigzag */
+	F_RESULT = 1 << 7, /* zigzag */
 	F_R11 = 1 << 8,
 	F_SIGNO = 1 << 9,
 	F_SIGINFO = 1 << 10, /* 128 bytes */
@@ -83,13 +83,14 @@ static uint8_t *put_name(uint8_t *p, const char *name)
 	return p;
 }
 
-void code_record(const struct dj_record *rec, struct code_state *s, uint8_t **head, uint8_t **data)
+void dj_record_code(const struct dj_record *rec, struct dj_code_state *s, uint8_t **head,
+		    uint8_t **data)
 {
 	uint32_t f = fields[rec->kind];
-	uint8_t *p = code_start(*head, s, rec->kind, rec->steps, rec->rep, rec->ordinal);
+	uint8_t *p = dj_record_code_start(*head, s, rec->kind, rec->steps, rec->rep, rec->ordinal);
 
 	if (f & F_LINE)
-		p = code_line(p, s, rec->addr);
+		p = dj_record_code_line(p, s, rec->addr);
 #define X(field, member, put, get)                                                                 \
 	if (f & (field)) {                                                                         \
 		uint64_t v = (uint64_t)rec->member;                                                \
@@ -137,16 +138,17 @@ static const char *in_name(struct dj_in *in)
 
 static void in_regs(struct dj_record *rec, struct dj_in *in)
 {
-	size_t n = in->bad ? 0 : dj_regs_unpack(&rec->regs, &rec->mask, in->p,
-						(size_t)(in->end - in->p));
+	size_t n =
+		in->bad ? 0
+			: dj_regs_unpack(&rec->regs, &rec->mask, in->p, (size_t)(in->end - in->p));
 
 	if (!n)
 		in->bad = true;
 	dj_in_bytes(in, n);
 }
 
-bool decode_record(struct dj_record *rec, struct code_state *s, struct dj_in *in,
-		   struct dj_in *data)
+bool dj_record_decode(struct dj_record *rec, struct dj_code_state *s, struct dj_in *in,
+		      struct dj_in *data)
 {
 	unsigned start = dj_in8(in), kind = start & CODE_KIND;
 	const uint8_t *bytes;

@@ -17,7 +17,7 @@
 #define CODE_ORDINAL   0x20 /* `ordinal` is not zero: a byte */
 #define CODE_SAME_STEP 0x40 /* at the same steps as the record before: no varint */
 
-struct code_state {
+struct dj_code_state {
 	uint64_t steps; /* of the record before; at the start of a chunk its first position */
 	uint64_t addr;	/* of the IMPORT before; 0 at the start of a chunk */
 };
@@ -28,8 +28,8 @@ struct code_state {
 #define CODE_DATA_MAX DJ_CODE_MAX
 
 /* Start of every record; the caller has checked that steps do not go back. */
-static inline uint8_t *code_start(uint8_t *p, struct code_state *s, unsigned kind, uint64_t steps,
-				  uint64_t rep, unsigned ordinal)
+static inline uint8_t *dj_record_code_start(uint8_t *p, struct dj_code_state *s, unsigned kind,
+					    uint64_t steps, uint64_t rep, unsigned ordinal)
 {
 	uint64_t delta = steps - s->steps;
 
@@ -46,7 +46,7 @@ static inline uint8_t *code_start(uint8_t *p, struct code_state *s, unsigned kin
 }
 
 /* The rest of an IMPORT's head. */
-static inline uint8_t *code_line(uint8_t *p, struct code_state *s, uint64_t addr)
+static inline uint8_t *dj_record_code_line(uint8_t *p, struct dj_code_state *s, uint64_t addr)
 {
 	p = dj_put_varint(p, dj_zigzag((int64_t)(addr - s->addr) / DJ_LINE));
 	s->addr = addr;
@@ -55,10 +55,11 @@ static inline uint8_t *code_line(uint8_t *p, struct code_state *s, uint64_t addr
 
 /* Code any record. `head` has CODE_HEAD_MAX bytes of room, `data` CODE_DATA_MAX; both are
  * advanced. */
-void code_record(const struct dj_record *rec, struct code_state *s, uint8_t **head, uint8_t **data);
+void dj_record_code(const struct dj_record *rec, struct dj_code_state *s, uint8_t **head,
+		    uint8_t **data);
 
 /* Decode one record; it borrows from both areas. False if the bytes are not a record. */
-bool decode_record(struct dj_record *rec, struct code_state *s, struct dj_in *head,
-		   struct dj_in *data);
+bool dj_record_decode(struct dj_record *rec, struct dj_code_state *s, struct dj_in *head,
+		      struct dj_in *data);
 
 #endif

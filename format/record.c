@@ -3,6 +3,7 @@
  */
 #include "format/record.h"
 
+/* clang-format off */
 static const char *const kind_names[DJ_REC_KINDS] = {
 	[DJ_REC_IMPORT] = "import",   [DJ_REC_EFFECTS] = "effects", [DJ_REC_SYSCALL] = "syscall",
 	[DJ_REC_REGS] = "regs",	      [DJ_REC_SIGNAL] = "signal",   [DJ_REC_MAP] = "map",
@@ -10,6 +11,7 @@ static const char *const kind_names[DJ_REC_KINDS] = {
 	[DJ_REC_DIGEST] = "digest",   [DJ_REC_FORK] = "fork",	    [DJ_REC_EXEC] = "exec",
 	[DJ_REC_EXIT] = "exit",	      [DJ_REC_END] = "end",
 };
+/* clang-format on */
 
 static const char *const why_names[DJ_WHYS] = {
 	[DJ_WHY_UNEMULATED] = "unemulated", [DJ_WHY_TSC] = "tsc",

@@ -12,9 +12,10 @@
 #include <stdio.h>
 #include <xxhash.h>
 
-#define X87_PACKED 103
+#define X87_PACKED  103
 #define SEGS_PACKED 12
 
+/* clang-format off */
 static const char *const part_names[48] = {
 	"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
 	"r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15",
@@ -22,6 +23,7 @@ static const char *const part_names[48] = {
 	[32] = "ymm0", "ymm1", "ymm2", "ymm3", "ymm4", "ymm5", "ymm6", "ymm7",
 	"ymm8", "ymm9", "ymm10", "ymm11", "ymm12", "ymm13", "ymm14", "ymm15",
 };
+/* clang-format on */
 
 /* The 64-bit registers of bits 16..19. */
 #define WORDS(X, r) X(16, (r)->rflags) X(17, (r)->rip) X(18, (r)->fs_base) X(19, (r)->gs_base)
@@ -173,7 +175,8 @@ uint64_t dj_regs_digest(const struct dj_regs *r)
 
 const char *dj_regs_part_name(uint64_t mask)
 {
-	const char *name = mask & DJ_REG_ALL ? part_names[__builtin_ctzll(mask & DJ_REG_ALL)] : NULL;
+	const char *name =
+		mask & DJ_REG_ALL ? part_names[__builtin_ctzll(mask & DJ_REG_ALL)] : NULL;
 
 	return name ? name : "?";
 }

@@ -11,8 +11,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { DJ_RAX, DJ_RCX, DJ_RDX, DJ_RBX, DJ_RSP, DJ_RBP, DJ_RSI, DJ_RDI,
-       DJ_R8, DJ_R9, DJ_R10, DJ_R11, DJ_R12, DJ_R13, DJ_R14, DJ_R15 };
+enum {
+	DJ_RAX,
+	DJ_RCX,
+	DJ_RDX,
+	DJ_RBX,
+	DJ_RSP,
+	DJ_RBP,
+	DJ_RSI,
+	DJ_RDI,
+	DJ_R8,
+	DJ_R9,
+	DJ_R10,
+	DJ_R11,
+	DJ_R12,
+	DJ_R13,
+	DJ_R14,
+	DJ_R15
+};
 
 struct dj_regs {
 	uint64_t gpr[16];
@@ -34,7 +50,7 @@ struct dj_regs {
 };
 
 /* Which parts of a dj_regs a side-effect record or comparison speaks of. */
-#define DJ_REG_GPR(n)  (1ULL << (n))	    /* bits 0..15 */
+#define DJ_REG_GPR(n)  (1ULL << (n)) /* bits 0..15 */
 #define DJ_REG_RFLAGS  (1ULL << 16)
 #define DJ_REG_RIP     (1ULL << 17)
 #define DJ_REG_FS_BASE (1ULL << 18)
@@ -46,13 +62,13 @@ struct dj_regs {
 #define DJ_REG_ALL     (0x0000ffff007fffffULL)
 
 /* Arithmetic flags, and all flags a user program can change. */
-#define DJ_FLAG_CF 0x001u
-#define DJ_FLAG_PF 0x004u
-#define DJ_FLAG_AF 0x010u
-#define DJ_FLAG_ZF 0x040u
-#define DJ_FLAG_SF 0x080u
-#define DJ_FLAG_DF 0x400u
-#define DJ_FLAG_OF 0x800u
+#define DJ_FLAG_CF     0x001u
+#define DJ_FLAG_PF     0x004u
+#define DJ_FLAG_AF     0x010u
+#define DJ_FLAG_ZF     0x040u
+#define DJ_FLAG_SF     0x080u
+#define DJ_FLAG_DF     0x400u
+#define DJ_FLAG_OF     0x800u
 #define DJ_FLAGS_ARITH 0x8d5u
 
 /*

@@ -12,19 +12,19 @@
 struct dj_cursor {
 	struct dj_trace *t;
 	size_t thread;
-	size_t chunk;	/* number of the chunk in hand, or of chunks if at the end */
-	bool loaded;	/* it is unpacked in `raw` */
-	bool broken;	/* it is malformed from record `n` on */
+	size_t chunk; /* number of the chunk in hand, or of chunks if at the end */
+	bool loaded;  /* it is unpacked in `raw` */
+	bool broken;  /* it is malformed from record `n` on */
 	uint8_t *raw;
 	size_t raw_cap;
 	const uint8_t *heads, *data, *end; /* areas in raw */
 	struct dj_in head_in, data_in;
-	struct code_state state;
+	struct dj_code_state state;
 	uint64_t n; /* records of this chunk already returned */
 	struct dj_record rec;
 };
 
-static const struct reader_thread *thread_of(const struct dj_cursor *c)
+static const struct dj_reader_thread *thread_of(const struct dj_cursor *c)
 {
 	return &c->t->threads[c->thread];
 }
@@ -57,7 +57,7 @@ void dj_cursor_free(struct dj_cursor *c)
 
 static int malformed(struct dj_cursor *c, struct dj_error *err)
 {
-	const struct reader_chunk *chunk = &thread_of(c)->chunks.v[c->chunk];
+	const struct dj_reader_chunk *chunk = &thread_of(c)->chunks.v[c->chunk];
 
 	return dj_fail(err, 2, "%s: malformed records in the chunk at byte %llu, record %llu",
 		       c->t->path, (unsigned long long)(chunk->at - CHUNK_HEADER_SIZE),
@@ -67,7 +67,7 @@ static int malformed(struct dj_cursor *c, struct dj_error *err)
 /* Unpack the chunk in hand and stand before its first record. */
 static int load(struct dj_cursor *c, struct dj_error *err)
 {
-	const struct reader_chunk *chunk = &thread_of(c)->chunks.v[c->chunk];
+	const struct dj_reader_chunk *chunk = &thread_of(c)->chunks.v[c->chunk];
 	uint32_t heads_len;
 
 	c->n = 0;
@@ -79,7 +79,7 @@ static int load(struct dj_cursor *c, struct dj_error *err)
 		c->raw = grown;
 		c->raw_cap = chunk->h.raw_len;
 	}
-	if (chunk->h.raw_len < 4 || chunk_unpack(&chunk->h, c->t->bytes + chunk->at, c->raw))
+	if (chunk->h.raw_len < 4 || dj_chunk_unpack(&chunk->h, c->t->bytes + chunk->at, c->raw))
 		return malformed(c, err);
 	heads_len = dj_get32(c->raw);
 	if (heads_len > chunk->h.raw_len - 4)
@@ -101,7 +101,7 @@ static int load(struct dj_cursor *c, struct dj_error *err)
 
 const struct dj_record *dj_cursor_next(struct dj_cursor *c, struct dj_error *err)
 {
-	const struct reader_chunks *chunks = &thread_of(c)->chunks;
+	const struct dj_reader_chunks *chunks = &thread_of(c)->chunks;
 
 	if (err)
 		*err = (struct dj_error){ 0 };
@@ -116,7 +116,7 @@ const struct dj_record *dj_cursor_next(struct dj_cursor *c, struct dj_error *err
 		c->broken = true;
 		return NULL;
 	}
-	if (c->broken || !decode_record(&c->rec, &c->state, &c->head_in, &c->data_in) ||
+	if (c->broken || !dj_record_decode(&c->rec, &c->state, &c->head_in, &c->data_in) ||
 	    c->rec.steps > chunks->v[c->chunk].h.last) {
 		c->broken = true;
 		malformed(c, err);
@@ -135,14 +135,14 @@ void dj_cursor_mark(const struct dj_cursor *c, struct dj_mark *m)
 	*m = (struct dj_mark){ .chunk = c->chunk, .steps = c->state.steps, .n = c->n };
 	if (c->loaded) {
 		m->addr = c->state.addr;
-		m->offset = (uint64_t)(c->head_in.p - c->heads) |
-			    (uint64_t)(c->data_in.p - c->data) << 32;
+		m->offset = (uint64_t)(c->head_in.p - c->heads) | (uint64_t)(c->data_in.p - c->data)
+									  << 32;
 	}
 }
 
 int dj_cursor_restore(struct dj_cursor *c, const struct dj_mark *m, struct dj_error *err)
 {
-	const struct reader_chunks *chunks = &thread_of(c)->chunks;
+	const struct dj_reader_chunks *chunks = &thread_of(c)->chunks;
 	uint64_t head_at = (uint32_t)m->offset, data_at = m->offset >> 32;
 
 	if (m->chunk > chunks->n || (m->chunk < chunks->n && m->n > chunks->v[m->chunk].h.arg))
@@ -151,7 +151,7 @@ int dj_cursor_restore(struct dj_cursor *c, const struct dj_mark *m, struct dj_er
 		c->chunk = m->chunk;
 		c->broken = false;
 		c->loaded = false;
-		c->state = (struct code_state){ 0 };
+		c->state = (struct dj_code_state){ 0 };
 		if (m->chunk < chunks->n && m->n && load(c, err))
 			return -1;
 	}
@@ -164,6 +164,6 @@ int dj_cursor_restore(struct dj_cursor *c, const struct dj_mark *m, struct dj_er
 		c->head_in = (struct dj_in){ c->heads + head_at, c->data, false };
 		c->data_in = (struct dj_in){ c->data + data_at, c->end, false };
 	}
-	c->state = (struct code_state){ m->steps, m->addr };
+	c->state = (struct dj_code_state){ m->steps, m->addr };
 	return 0;
 }

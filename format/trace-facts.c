@@ -5,9 +5,9 @@
 
 #include <stdlib.h>
 
-static int add_chunk(struct reader_chunks *list, const struct reader_chunk *c)
+static int add_chunk(struct dj_reader_chunks *list, const struct dj_reader_chunk *c)
 {
-	struct reader_chunk *v = reader_grow(list->v, list->n, sizeof(*v));
+	struct dj_reader_chunk *v = dj_reader_grow(list->v, list->n, sizeof(*v));
 
 	if (!v)
 		return -1;
@@ -29,16 +29,16 @@ static char *string_of(const uint8_t *bytes, size_t len)
 
 /* ---- what each type of chunk says --------------------------------------------------- */
 
-static int take_meta(struct dj_trace *t, const struct reader_chunk *c, const uint8_t *raw)
+static int take_meta(struct dj_trace *t, const struct dj_reader_chunk *c, const uint8_t *raw)
 {
 	/* fields behind a gap would be silently fewer */
 	if (c->h.seq != t->next_seq[CHUNK_META]++)
 		return -1;
 	t->meta_bytes += c->h.raw_len;
-	return t->meta_bytes > META_TOTAL_MAX ? -1 : meta_decode(&t->meta, raw, c->h.raw_len);
+	return t->meta_bytes > META_TOTAL_MAX ? -1 : dj_meta_decode(&t->meta, raw, c->h.raw_len);
 }
 
-struct reader_thread *reader_find_thread(struct dj_trace *t, uint32_t stream)
+struct dj_reader_thread *dj_reader_find_thread(struct dj_trace *t, uint32_t stream)
 {
 	size_t lo = 0, hi = t->nthreads;
 
@@ -55,18 +55,18 @@ struct reader_thread *reader_find_thread(struct dj_trace *t, uint32_t stream)
 	return NULL;
 }
 
-static int take_thread(struct dj_trace *t, const struct reader_chunk *c, const uint8_t *raw)
+static int take_thread(struct dj_trace *t, const struct dj_reader_chunk *c, const uint8_t *raw)
 {
-	struct reader_thread *v, *last = t->nthreads ? &t->threads[t->nthreads - 1] : NULL;
+	struct dj_reader_thread *v, *last = t->nthreads ? &t->threads[t->nthreads - 1] : NULL;
 
 	if (c->h.raw_len < 4 || c->h.seq != 0 || (last && last->number >= c->h.stream))
 		return -1;
-	v = reader_grow(t->threads, t->nthreads, sizeof(*v));
+	v = dj_reader_grow(t->threads, t->nthreads, sizeof(*v));
 	if (!v)
 		return -1;
 	t->threads = v;
 	v = &t->threads[t->nthreads];
-	*v = (struct reader_thread){ .number = c->h.stream };
+	*v = (struct dj_reader_thread){ .number = c->h.stream };
 	v->info.tid = (int32_t)dj_get32(raw);
 	v->name = string_of(raw + 4, c->h.raw_len - 4);
 	if (!v->name)
@@ -75,15 +75,15 @@ static int take_thread(struct dj_trace *t, const struct reader_chunk *c, const u
 	return 0;
 }
 
-static int take_stream(struct dj_trace *t, const struct reader_chunk *c, const uint8_t *raw)
+static int take_stream(struct dj_trace *t, const struct dj_reader_chunk *c, const uint8_t *raw)
 {
-	struct reader_thread *th = reader_find_thread(t, c->h.stream);
-	struct reader_chunk *before;
+	struct dj_reader_thread *th = dj_reader_find_thread(t, c->h.stream);
+	struct dj_reader_chunk *before;
 
 	(void)raw;
 	if (!th) {
-		reader_damage(t, c->at - CHUNK_HEADER_SIZE,
-			      "records of a thread whose description is lost");
+		dj_reader_damage(t, c->at - CHUNK_HEADER_SIZE,
+				 "records of a thread whose description is lost");
 		return 0;
 	}
 	if (th->cut)
@@ -92,7 +92,7 @@ static int take_stream(struct dj_trace *t, const struct reader_chunk *c, const u
 		return -1;
 	before = th->chunks.n ? &th->chunks.v[th->chunks.n - 1] : NULL;
 	if (c->h.seq != th->chunks.n + 1 || (before && before->h.first > c->h.first)) {
-		reader_lose(t, c->at - CHUNK_HEADER_SIZE, CHUNK_STREAM, c->h.stream);
+		dj_reader_lose(t, c->at - CHUNK_HEADER_SIZE, CHUNK_STREAM, c->h.stream);
 		return 0;
 	}
 	if (!before)
@@ -104,26 +104,26 @@ static int take_stream(struct dj_trace *t, const struct reader_chunk *c, const u
 }
 
 /* Module `number`, made (empty) with all before it if need be. */
-static struct reader_module *get_module(struct dj_trace *t, const struct reader_chunk *c)
+static struct dj_reader_module *get_module(struct dj_trace *t, const struct dj_reader_chunk *c)
 {
 	/* each module before it took a chunk, even if that is lost */
 	if (c->h.stream >= c->at / CHUNK_HEADER_SIZE)
 		return NULL;
 	while (t->nmodules <= c->h.stream) {
-		struct reader_module *v = reader_grow(t->modules, t->nmodules, sizeof(*v));
+		struct dj_reader_module *v = dj_reader_grow(t->modules, t->nmodules, sizeof(*v));
 
 		if (!v)
 			return NULL;
 		t->modules = v;
-		t->modules[t->nmodules++] = (struct reader_module){ 0 };
+		t->modules[t->nmodules++] = (struct dj_reader_module){ 0 };
 	}
 	return &t->modules[c->h.stream];
 }
 
-static int take_module(struct dj_trace *t, const struct reader_chunk *c, const uint8_t *raw)
+static int take_module(struct dj_trace *t, const struct dj_reader_chunk *c, const uint8_t *raw)
 {
 	struct dj_in in = { raw, raw + c->h.raw_len, false };
-	struct reader_module *m = get_module(t, c);
+	struct dj_reader_module *m = get_module(t, c);
 	const uint8_t *id;
 	uint64_t size;
 
@@ -144,24 +144,25 @@ static int take_module(struct dj_trace *t, const struct reader_chunk *c, const u
 	return m->known ? 0 : -1;
 }
 
-static int take_module_data(struct dj_trace *t, const struct reader_chunk *c, const uint8_t *raw)
+static int take_module_data(struct dj_trace *t, const struct dj_reader_chunk *c, const uint8_t *raw)
 {
-	struct reader_module *m = get_module(t, c);
+	struct dj_reader_module *m = get_module(t, c);
 
 	(void)raw;
 	return m && c->h.last - c->h.first == c->h.raw_len ? add_chunk(&m->chunks, c) : -1;
 }
 
-static int take_snapshot(struct dj_trace *t, const struct reader_chunk *c, const uint8_t *raw)
+static int take_snapshot(struct dj_trace *t, const struct dj_reader_chunk *c, const uint8_t *raw)
 {
 	(void)raw;
 	if (c->h.seq != t->next_seq[CHUNK_SNAPSHOT])
-		reader_damage(t, c->at - CHUNK_HEADER_SIZE, "part of the start memory is missing");
+		dj_reader_damage(t, c->at - CHUNK_HEADER_SIZE,
+				 "part of the start memory is missing");
 	t->next_seq[CHUNK_SNAPSHOT] = (uint64_t)c->h.seq + 1;
 	return add_chunk(&t->memory, c);
 }
 
-static int take_end(struct dj_trace *t, const struct reader_chunk *c, const uint8_t *raw)
+static int take_end(struct dj_trace *t, const struct dj_reader_chunk *c, const uint8_t *raw)
 {
 	struct dj_in in = { raw, raw + c->h.raw_len, false };
 
@@ -176,9 +177,10 @@ static int take_end(struct dj_trace *t, const struct reader_chunk *c, const uint
  * lose one, and where its bytes are counted. */
 static const struct chunk_rule {
 	bool unpack;
-	int (*take)(struct dj_trace *t, const struct reader_chunk *c, const uint8_t *raw);
+	int (*take)(struct dj_trace *t, const struct dj_reader_chunk *c, const uint8_t *raw);
 	const char *lost;
 	size_t usage;
+	/* clang-format off */
 } rules[CHUNK_TYPES] = {
 	[CHUNK_META] = { true, take_meta, "the description of the recording is lost",
 			 offsetof(struct dj_trace_usage, meta) },
@@ -194,8 +196,9 @@ static const struct chunk_rule {
 	[CHUNK_END] = { true, take_end, "how the recording ended is lost",
 			offsetof(struct dj_trace_usage, meta) },
 };
+/* clang-format on */
 
-int reader_take(struct dj_trace *t, const struct reader_chunk *c)
+int dj_reader_take(struct dj_trace *t, const struct dj_reader_chunk *c)
 {
 	const struct chunk_rule *rule = &rules[c->h.type < CHUNK_TYPES ? c->h.type : 0];
 	uint8_t *raw = NULL;
@@ -204,7 +207,7 @@ int reader_take(struct dj_trace *t, const struct reader_chunk *c)
 
 	if (!rule->take) /* of a type that is not known: nothing in it is needed */
 		return 0;
-	if (rule->unpack && !(raw = reader_unpack(t, c)))
+	if (rule->unpack && !(raw = dj_reader_unpack(t, c)))
 		return -1;
 	r = rule->take(t, c, raw);
 	free(raw);
@@ -213,37 +216,41 @@ int reader_take(struct dj_trace *t, const struct reader_chunk *c)
 	return r;
 }
 
-void reader_lose(struct dj_trace *t, uint64_t at, unsigned type, uint32_t stream)
+void dj_reader_lose(struct dj_trace *t, uint64_t at, unsigned type, uint32_t stream)
 {
 	const struct chunk_rule *rule = &rules[type < CHUNK_TYPES ? type : 0];
-	struct reader_thread *th = type == CHUNK_STREAM ? reader_find_thread(t, stream) : NULL;
+	struct dj_reader_thread *th =
+		type == CHUNK_STREAM ? dj_reader_find_thread(t, stream) : NULL;
 
 	if (th && th->cut) /* already beyond its end of history */
 		return;
 	if (th)
 		th->cut = true;
-	reader_damage(t, at, "%s", rule->lost ? rule->lost : "a chunk is damaged");
+	dj_reader_damage(t, at, "%s", rule->lost ? rule->lost : "a chunk is damaged");
 }
 
 /* By image, and within an image as they were written. */
 static int by_image(const void *a, const void *b)
 {
-	const struct reader_chunk *x = a, *y = b;
+	const struct dj_reader_chunk *x = a, *y = b;
 
 	if (x->h.first != y->h.first)
 		return x->h.first < y->h.first ? -1 : 1;
 	return x->at < y->at ? -1 : x->at > y->at;
 }
 
-int reader_finish(struct dj_trace *t, struct dj_error *err)
+int dj_reader_finish(struct dj_trace *t, struct dj_error *err)
 {
 	if (!t->meta.complete)
-		return dj_fail(err, 2, "%s: the trace is cut off or damaged in its description of the "
-			       "recording, near byte %llu", t->path, (unsigned long long)t->damage_at);
-	if (meta_finish(&t->meta))
+		return dj_fail(err, 2,
+			       "%s: the trace is cut off or damaged in its description of the "
+			       "recording, near byte %llu",
+			       t->path, (unsigned long long)t->damage_at);
+	if (dj_meta_finish(&t->meta))
 		return dj_fail(err, 1, "%s: out of memory", t->path);
 	if (t->meta.m.predict > DJ_PREDICT_NONE)
-		return dj_fail(err, 2, "%s: unknown prediction mode %u", t->path, t->meta.m.predict);
+		return dj_fail(err, 2, "%s: unknown prediction mode %u", t->path,
+			       t->meta.m.predict);
 	if (t->memory.n)
 		qsort(t->memory.v, t->memory.n, sizeof(*t->memory.v), by_image);
 	for (size_t i = 0; i < t->nthreads; i++)
@@ -253,9 +260,9 @@ int reader_finish(struct dj_trace *t, struct dj_error *err)
 	return 0;
 }
 
-void reader_free_facts(struct dj_trace *t)
+void dj_reader_free_facts(struct dj_trace *t)
 {
-	meta_free(&t->meta);
+	dj_meta_free(&t->meta);
 	for (size_t i = 0; i < t->nthreads; i++) {
 		free(t->threads[i].name);
 		free(t->threads[i].chunks.v);
@@ -311,7 +318,7 @@ const struct dj_module_info *dj_trace_module(const struct dj_trace *t, size_t i)
 
 /* Put a module together. Its pieces must follow each other without gap and amount to its
  * size before any memory is taken for it. */
-static int load_module(struct dj_trace *t, struct reader_module *m, struct dj_error *err)
+static int load_module(struct dj_trace *t, struct dj_reader_module *m, struct dj_error *err)
 {
 	uint64_t at = 0;
 
@@ -324,13 +331,13 @@ static int load_module(struct dj_trace *t, struct reader_module *m, struct dj_er
 	if (!m->bytes)
 		return dj_fail(err, 1, "%s: no memory for module %s", t->path, m->path);
 	for (size_t i = 0; i < m->chunks.n; i++) {
-		const struct reader_chunk *c = &m->chunks.v[i];
+		const struct dj_reader_chunk *c = &m->chunks.v[i];
 
 		if (c->h.last > m->info.size ||
-		    chunk_unpack(&c->h, t->bytes + c->at, m->bytes + c->h.first))
+		    dj_chunk_unpack(&c->h, t->bytes + c->at, m->bytes + c->h.first))
 			goto malformed;
 	}
-	if (chunk_sum(t->id, m->bytes, m->info.size) == m->sum)
+	if (dj_chunk_sum(t->id, m->bytes, m->info.size) == m->sum)
 		return 0;
 malformed:
 	free(m->bytes);
@@ -342,7 +349,7 @@ malformed:
 const uint8_t *dj_trace_module_bytes(struct dj_trace *t, size_t i, size_t *size,
 				     struct dj_error *err)
 {
-	struct reader_module *m = i < t->nmodules ? &t->modules[i] : NULL;
+	struct dj_reader_module *m = i < t->nmodules ? &t->modules[i] : NULL;
 
 	if (!m) {
 		dj_fail(err, 2, "%s: there is no module %zu", t->path, i);
@@ -364,7 +371,7 @@ static const uint8_t *memory_bytes(struct dj_trace *t, size_t i)
 	for (size_t k = 0; k < SNAPSHOT_SLOTS; k++)
 		if (t->slots[k].memory == i + 1)
 			return t->slots[k].bytes;
-	bytes = reader_unpack(t, &t->memory.v[i]);
+	bytes = dj_reader_unpack(t, &t->memory.v[i]);
 	if (!bytes)
 		return NULL;
 	free(slot->bytes);

@@ -57,14 +57,15 @@ static unsigned id_in_elf(uint8_t id[32], const uint8_t *bytes, size_t size)
 		len = dj_get64(ph + offsetof(Elf64_Phdr, p_filesz));
 		if (dj_get32(ph) != PT_NOTE || offset > size || len > size - offset)
 			continue;
-		got = id_in_notes(id, (struct dj_in){ bytes + offset, bytes + offset + len, false });
+		got = id_in_notes(id,
+				  (struct dj_in){ bytes + offset, bytes + offset + len, false });
 		if (got)
 			return got;
 	}
 	return 0;
 }
 
-unsigned writer_build_id(uint8_t id[32], const void *contents, size_t size)
+unsigned dj_writer_build_id(uint8_t id[32], const void *contents, size_t size)
 {
 	unsigned n = id_in_elf(id, contents, size);
 	XXH128_canonical_t hash;
@@ -76,38 +77,38 @@ unsigned writer_build_id(uint8_t id[32], const void *contents, size_t size)
 	return sizeof(hash.digest);
 }
 
-static int write_module_info(struct dj_writer *w, uint32_t number, const struct writer_module *m,
+static int write_module_info(struct dj_writer *w, uint32_t number, const struct dj_writer_module *m,
 			     const void *contents, size_t size, struct dj_error *err)
 {
-	struct chunk_header h = { .type = CHUNK_MODULE, .stream = number, .last = size };
+	struct dj_chunk_header h = { .type = CHUNK_MODULE, .stream = number, .last = size };
 	size_t path_len = strnlen(m->path, DJ_NAME_MAX - 1);
 	uint8_t payload[8 + 8 + 1 + 32 + DJ_NAME_MAX], *p = payload;
 
 	p = dj_put64(p, size);
-	p = dj_put64(p, chunk_sum(w->id, contents, size));
+	p = dj_put64(p, dj_chunk_sum(w->id, contents, size));
 	*p++ = m->build_id_len;
 	memcpy(p, m->build_id, 32);
 	p += 32;
 	memcpy(p, m->path, path_len);
 	p += path_len;
-	return writer_chunk(w, &h, payload, (size_t)(p - payload), err);
+	return dj_writer_chunk(w, &h, payload, (size_t)(p - payload), err);
 }
 
 int dj_writer_module(struct dj_writer *w, const char *path, const void *contents, size_t size,
 		     struct dj_error *err)
 {
-	struct writer_module m = { 0 };
+	struct dj_writer_module m = { 0 };
 	uint32_t number = (uint32_t)w->nmodules, seq = 1;
 
 	if (size > MODULE_SIZE_MAX)
 		return dj_fail(err, 1, "%s: too large to store in a trace", path);
-	m.build_id_len = (uint8_t)writer_build_id(m.build_id, contents, size);
+	m.build_id_len = (uint8_t)dj_writer_build_id(m.build_id, contents, size);
 	for (size_t i = 0; i < w->nmodules; i++)
 		if (w->modules[i].build_id_len == m.build_id_len &&
 		    !memcmp(w->modules[i].build_id, m.build_id, m.build_id_len) &&
 		    !strcmp(w->modules[i].path, path))
 			return (int)i;
-	if (writer_grow(w, (void **)&w->modules, w->nmodules, sizeof(m), err))
+	if (dj_writer_grow(w, (void **)&w->modules, w->nmodules, sizeof(m), err))
 		return -1;
 	m.path = strdup(path);
 	if (!m.path)
@@ -117,10 +118,13 @@ int dj_writer_module(struct dj_writer *w, const char *path, const void *contents
 		return -1;
 	for (size_t at = 0; at < size; seq++) {
 		size_t n = min_size(size - at, WRITER_MODULE);
-		struct chunk_header h = { .type = CHUNK_MODULE_DATA, .stream = number, .seq = seq,
-					  .first = at, .last = at + n };
+		struct dj_chunk_header h = { .type = CHUNK_MODULE_DATA,
+					     .stream = number,
+					     .seq = seq,
+					     .first = at,
+					     .last = at + n };
 
-		if (writer_chunk(w, &h, (const uint8_t *)contents + at, n, err))
+		if (dj_writer_chunk(w, &h, (const uint8_t *)contents + at, n, err))
 			return -1;
 		at += n;
 	}
@@ -135,11 +139,14 @@ int dj_writer_snapshot(struct dj_writer *w, uint64_t steps, uint64_t addr, const
 	/* at least once: an empty one says that a new image begins */
 	do {
 		size_t n = min_size(len - at, WRITER_SNAPSHOT);
-		struct chunk_header h = { .type = CHUNK_SNAPSHOT, .stream = NO_STREAM,
-					  .seq = w->snapshots++, .first = steps, .last = steps,
-					  .arg = addr + at };
+		struct dj_chunk_header h = { .type = CHUNK_SNAPSHOT,
+					     .stream = NO_STREAM,
+					     .seq = w->snapshots++,
+					     .first = steps,
+					     .last = steps,
+					     .arg = addr + at };
 
-		if (writer_chunk(w, &h, n ? (const uint8_t *)bytes + at : NULL, n, err))
+		if (dj_writer_chunk(w, &h, n ? (const uint8_t *)bytes + at : NULL, n, err))
 			return -1;
 		at += n;
 	} while (at < len);

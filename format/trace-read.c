@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-void reader_damage(struct dj_trace *t, uint64_t at, const char *fmt, ...)
+void dj_reader_damage(struct dj_trace *t, uint64_t at, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -29,18 +29,18 @@ void reader_damage(struct dj_trace *t, uint64_t at, const char *fmt, ...)
 	va_end(ap);
 }
 
-void *reader_grow(void *array, size_t n, size_t element)
+void *dj_reader_grow(void *array, size_t n, size_t element)
 {
 	if (n & (n - 1) && n)
 		return array;
 	return realloc(array, (n ? 2 * n : 1) * element);
 }
 
-uint8_t *reader_unpack(const struct dj_trace *t, const struct reader_chunk *c)
+uint8_t *dj_reader_unpack(const struct dj_trace *t, const struct dj_reader_chunk *c)
 {
 	uint8_t *out = malloc(c->h.raw_len ? c->h.raw_len : 1);
 
-	if (out && chunk_unpack(&c->h, t->bytes + c->at, out)) {
+	if (out && dj_chunk_unpack(&c->h, t->bytes + c->at, out)) {
 		free(out);
 		return NULL;
 	}
@@ -48,24 +48,25 @@ uint8_t *reader_unpack(const struct dj_trace *t, const struct reader_chunk *c)
 }
 
 /* The header of a chunk that lies wholly in [at, limit). */
-static bool chunk_at(const struct dj_trace *t, uint64_t at, uint64_t limit, struct reader_chunk *c)
+static bool chunk_at(const struct dj_trace *t, uint64_t at, uint64_t limit,
+		     struct dj_reader_chunk *c)
 {
-	if (at > limit || !chunk_header_unpack(&c->h, t->bytes + at, limit - at, t->id))
+	if (at > limit || !dj_chunk_header_unpack(&c->h, t->bytes + at, limit - at, t->id))
 		return false;
 	c->at = at + CHUNK_HEADER_SIZE;
 	return c->h.len <= limit - c->at;
 }
 
-static bool payload_good(const struct dj_trace *t, const struct reader_chunk *c)
+static bool payload_good(const struct dj_trace *t, const struct dj_reader_chunk *c)
 {
-	return chunk_sum(t->id, t->bytes + c->at, c->h.len) == c->h.payload_sum;
+	return dj_chunk_sum(t->id, t->bytes + c->at, c->h.len) == c->h.payload_sum;
 }
 
 /* Check a chunk whose header is good, and take it in or note what is lost. */
-static void check_chunk(struct dj_trace *t, const struct reader_chunk *c)
+static void check_chunk(struct dj_trace *t, const struct dj_reader_chunk *c)
 {
-	if (!payload_good(t, c) || reader_take(t, c))
-		reader_lose(t, c->at - CHUNK_HEADER_SIZE, c->h.type, c->h.stream);
+	if (!payload_good(t, c) || dj_reader_take(t, c))
+		dj_reader_lose(t, c->at - CHUNK_HEADER_SIZE, c->h.type, c->h.stream);
 }
 
 /* ---- by the index ----------------------------------------------------------------- */
@@ -87,18 +88,18 @@ static bool read_index(struct dj_trace *t, struct index *x)
 	uint64_t at, limit = t->size - FOOTER_SIZE;
 
 	if (t->size < FILE_HEADER_SIZE + FOOTER_SIZE ||
-	    !footer_unpack(t->bytes + limit, &x->at, t->id) ||
+	    !dj_footer_unpack(t->bytes + limit, &x->at, t->id) ||
 	    x->at < FILE_HEADER_SIZE + CHUNK_HEADER_SIZE || x->at > limit)
 		return false;
 	for (at = x->at; at != limit;) {
-		struct reader_chunk c;
+		struct dj_reader_chunk c;
 		uint8_t *raw;
 
-		if (!chunk_at(t, at, limit, &c) || c.h.type != CHUNK_INDEX || !payload_good(t, &c) ||
-		    !(raw = reader_unpack(t, &c)))
+		if (!chunk_at(t, at, limit, &c) || c.h.type != CHUNK_INDEX ||
+		    !payload_good(t, &c) || !(raw = dj_reader_unpack(t, &c)))
 			return false;
 		for (uint32_t i = 0; i + INDEX_ENTRY_SIZE <= c.h.raw_len; i += INDEX_ENTRY_SIZE) {
-			struct index_entry *v = reader_grow(x->v, x->n, sizeof(*v)), *e;
+			struct index_entry *v = dj_reader_grow(x->v, x->n, sizeof(*v)), *e;
 
 			/* every chunk has a header: more entries than fit are no index */
 			if (!v || x->n > t->size / CHUNK_HEADER_SIZE) {
@@ -127,12 +128,12 @@ static void take_indexed(struct dj_trace *t, const struct index *x)
 {
 	for (size_t i = 0; i < x->n; i++) {
 		uint64_t limit = i + 1 < x->n ? x->v[i + 1].at : x->at;
-		struct reader_chunk c;
+		struct dj_reader_chunk c;
 
 		if (chunk_at(t, x->v[i].at, limit, &c) && c.at + c.h.len == limit)
 			check_chunk(t, &c);
 		else
-			reader_lose(t, x->v[i].at, x->v[i].type, x->v[i].stream);
+			dj_reader_lose(t, x->v[i].at, x->v[i].type, x->v[i].stream);
 	}
 }
 
@@ -141,7 +142,7 @@ static void take_indexed(struct dj_trace *t, const struct index *x)
 /* The next place from `at` on with a valid chunk header, or the end of the file. */
 static uint64_t find_chunk(const struct dj_trace *t, uint64_t at)
 {
-	struct reader_chunk c;
+	struct dj_reader_chunk c;
 
 	while (at < t->size) {
 		const uint8_t *p = memmem(t->bytes + at, t->size - at, CHUNK_MAGIC, 4);
@@ -160,7 +161,7 @@ static bool footer_at(const struct dj_trace *t, uint64_t at)
 {
 	uint64_t index_at;
 
-	return t->size - at == FOOTER_SIZE && footer_unpack(t->bytes + at, &index_at, t->id);
+	return t->size - at == FOOTER_SIZE && dj_footer_unpack(t->bytes + at, &index_at, t->id);
 }
 
 static void scan(struct dj_trace *t)
@@ -170,7 +171,7 @@ static void scan(struct dj_trace *t)
 	bool footer = false;
 
 	while (at < t->size && !footer) {
-		struct reader_chunk c;
+		struct dj_reader_chunk c;
 
 		if (footer_at(t, at)) {
 			footer = true;
@@ -186,18 +187,19 @@ static void scan(struct dj_trace *t)
 			if (t->end.present) /* nothing but the index follows the end */
 				index_bad = at;
 			else if (next < t->size)
-				reader_damage(t, at, "a chunk header there is damaged");
+				dj_reader_damage(t, at, "a chunk header there is damaged");
 			else
-				reader_damage(t, at, "the recording was cut off or damaged there");
+				dj_reader_damage(t, at,
+						 "the recording was cut off or damaged there");
 			at = next;
 		}
 	}
 	if (t->damages)
 		return;
 	if (t->end.present)
-		reader_damage(t, index_bad ? index_bad : at, "its index is missing or damaged");
+		dj_reader_damage(t, index_bad ? index_bad : at, "its index is missing or damaged");
 	else
-		reader_damage(t, at, "the recording was cut off there");
+		dj_reader_damage(t, at, "the recording was cut off there");
 }
 
 /* ---- life --------------------------------------------------------------------------- */
@@ -208,12 +210,12 @@ static int check_header(struct dj_trace *t, struct dj_error *err)
 
 	if (t->size == 0)
 		return dj_fail(err, 2, "%s: the file is empty", t->path);
-	switch (file_header_unpack(t->bytes, t->size, &version, &t->id)) {
+	switch (dj_file_header_unpack(t->bytes, t->size, &version, &t->id)) {
 	case HEADER_GOOD:
 		return 0;
 	case HEADER_SHORT:
-		return dj_fail(err, 2, "%s: the trace is cut off in its header, at byte %llu", t->path,
-			       (unsigned long long)t->size);
+		return dj_fail(err, 2, "%s: the trace is cut off in its header, at byte %llu",
+			       t->path, (unsigned long long)t->size);
 	case HEADER_DAMAGED:
 		return dj_fail(err, 2, "%s: the header of the trace is damaged", t->path);
 	case HEADER_VERSION:
@@ -267,12 +269,12 @@ static struct dj_trace *open_bytes(struct dj_trace *t, struct dj_error *err)
 	else
 		scan(t);
 	free(index.v);
-	if (reader_finish(t, err)) {
+	if (dj_reader_finish(t, err)) {
 		dj_trace_close(t);
 		return NULL;
 	}
 	if (indexed && !t->end.present && !t->damages)
-		reader_damage(t, t->size, "how the recording ended is not known");
+		dj_reader_damage(t, t->size, "how the recording ended is not known");
 	describe_damage(t);
 	return t;
 }
@@ -347,7 +349,7 @@ void dj_trace_close(struct dj_trace *t)
 {
 	if (!t)
 		return;
-	reader_free_facts(t);
+	dj_reader_free_facts(t);
 	if (t->mapped)
 		munmap((void *)t->bytes, (size_t)t->size);
 	free(t->path);

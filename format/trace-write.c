@@ -20,7 +20,7 @@
 /* Payloads below this are not worth packing. */
 #define PACK_MIN 64
 
-int writer_failed(struct dj_writer *w, struct dj_error *err)
+int dj_writer_failed(struct dj_writer *w, struct dj_error *err)
 {
 	if (err)
 		*err = w->failed;
@@ -30,10 +30,11 @@ int writer_failed(struct dj_writer *w, struct dj_error *err)
 static int out_of_memory(struct dj_writer *w, struct dj_error *err)
 {
 	dj_fail(&w->failed, 1, "%s: out of memory while writing", w->path);
-	return writer_failed(w, err);
+	return dj_writer_failed(w, err);
 }
 
-int writer_grow(struct dj_writer *w, void **array, size_t n, size_t element, struct dj_error *err)
+int dj_writer_grow(struct dj_writer *w, void **array, size_t n, size_t element,
+		   struct dj_error *err)
 {
 	void *grown;
 
@@ -85,7 +86,7 @@ static int append(struct dj_writer *w, const uint8_t *bytes, size_t len, struct 
 			/* a reader copes with a torn chunk, too, so this may fail */
 			if (done && !ftruncate(w->fd, (off_t)w->size))
 				lseek(w->fd, (off_t)w->size, SEEK_SET);
-			return writer_failed(w, err);
+			return dj_writer_failed(w, err);
 		}
 		done += (size_t)n;
 	}
@@ -109,16 +110,16 @@ static int reserve_out(struct dj_writer *w, size_t len, struct dj_error *err)
 	return 0;
 }
 
-int writer_chunk(struct dj_writer *w, struct chunk_header *h, const void *raw, size_t len,
-		 struct dj_error *err)
+int dj_writer_chunk(struct dj_writer *w, struct dj_chunk_header *h, const void *raw, size_t len,
+		    struct dj_error *err)
 {
-	struct writer_index_entry entry = { w->size, h->last, h->stream, h->type };
+	struct dj_writer_index_entry entry = { w->size, h->last, h->stream, h->type };
 	uint8_t *payload;
 	size_t packed = 0;
 
 	DJ_ASSERT(len <= CHUNK_RAW_MAX, "chunk of %zu bytes", len);
 	if (w->failed.exit_status)
-		return writer_failed(w, err);
+		return dj_writer_failed(w, err);
 	if (reserve_out(w, len, err))
 		return -1;
 	payload = w->out + CHUNK_HEADER_SIZE;
@@ -134,9 +135,9 @@ int writer_chunk(struct dj_writer *w, struct chunk_header *h, const void *raw, s
 	}
 	h->raw_len = (uint32_t)len;
 	h->len = (uint32_t)packed;
-	h->payload_sum = chunk_sum(w->id, payload, packed);
-	chunk_header_pack(w->out, h, w->id);
-	if (writer_grow(w, (void **)&w->index, w->nindex, sizeof(w->index[0]), err) ||
+	h->payload_sum = dj_chunk_sum(w->id, payload, packed);
+	dj_chunk_header_pack(w->out, h, w->id);
+	if (dj_writer_grow(w, (void **)&w->index, w->nindex, sizeof(w->index[0]), err) ||
 	    append(w, w->out, CHUNK_HEADER_SIZE + packed, err))
 		return -1;
 	w->index[w->nindex++] = entry;
@@ -154,11 +155,11 @@ struct meta_buffer {
 
 static int meta_flush(struct meta_buffer *b, struct dj_error *err)
 {
-	struct chunk_header h = { .type = CHUNK_META, .stream = NO_STREAM, .seq = b->seq++ };
+	struct dj_chunk_header h = { .type = CHUNK_META, .stream = NO_STREAM, .seq = b->seq++ };
 	size_t len = b->len;
 
 	b->len = 0;
-	return writer_chunk(b->w, &h, b->bytes, len, err);
+	return dj_writer_chunk(b->w, &h, b->bytes, len, err);
 }
 
 static int meta_take(void *ctx, const uint8_t *field, size_t len, struct dj_error *err)
@@ -180,7 +181,7 @@ static int meta_take(void *ctx, const uint8_t *field, size_t len, struct dj_erro
 static int write_meta(struct dj_writer *w, const struct dj_trace_meta *meta, struct dj_error *err)
 {
 	struct meta_buffer b = { .w = w };
-	int r = meta_code(meta, meta_take, &b, err);
+	int r = dj_meta_code(meta, meta_take, &b, err);
 
 	if (!r)
 		r = meta_flush(&b, err);
@@ -237,7 +238,7 @@ struct dj_writer *dj_writer_create(const char *path, const struct dj_trace_meta 
 		return NULL;
 	}
 	w->id = new_file_id();
-	file_header_pack(header, DJ_TRACE_VERSION, w->id);
+	dj_file_header_pack(header, DJ_TRACE_VERSION, w->id);
 	if (append(w, header, sizeof(header), err) || write_meta(w, meta, err)) {
 		close(w->fd);
 		writer_free(w);
@@ -253,13 +254,13 @@ uint64_t dj_writer_size(const struct dj_writer *w)
 
 static int write_end(struct dj_writer *w, const struct dj_trace_end *end, struct dj_error *err)
 {
-	struct chunk_header h = { .type = CHUNK_END, .stream = NO_STREAM };
+	struct dj_chunk_header h = { .type = CHUNK_END, .stream = NO_STREAM };
 	uint8_t payload[20], *p = payload;
 
 	p = dj_put64(p, (uint64_t)end->end_time_ns);
 	p = dj_put32(p, (uint32_t)end->status);
 	dj_put64(p, end->steps);
-	return writer_chunk(w, &h, payload, sizeof(payload), err);
+	return dj_writer_chunk(w, &h, payload, sizeof(payload), err);
 }
 
 static int write_index(struct dj_writer *w, struct dj_error *err)
@@ -270,24 +271,25 @@ static int write_index(struct dj_writer *w, struct dj_error *err)
 	int r = payload ? 0 : out_of_memory(w, err);
 
 	for (size_t i = 0, seq = 0; i < total && !r; seq++) {
-		struct chunk_header h = { .type = CHUNK_INDEX, .stream = NO_STREAM,
-					  .seq = (uint32_t)seq };
+		struct dj_chunk_header h = { .type = CHUNK_INDEX,
+					     .stream = NO_STREAM,
+					     .seq = (uint32_t)seq };
 		uint8_t *p = payload;
 
 		for (size_t n = 0; i < total && n < WRITER_INDEX; i++, n++) {
-			const struct writer_index_entry *e = &w->index[i];
+			const struct dj_writer_index_entry *e = &w->index[i];
 
 			p = dj_put64(p, e->offset);
 			p = dj_put32(p, e->type);
 			p = dj_put32(p, e->stream);
 			p = dj_put64(p, e->last);
 		}
-		r = writer_chunk(w, &h, payload, (size_t)(p - payload), err);
+		r = dj_writer_chunk(w, &h, payload, (size_t)(p - payload), err);
 	}
 	free(payload);
 	if (r)
 		return -1;
-	footer_pack(footer, index_at, w->id);
+	dj_footer_pack(footer, index_at, w->id);
 	return append(w, footer, sizeof(footer), err);
 }
 
@@ -297,13 +299,13 @@ int dj_writer_close(struct dj_writer *w, const struct dj_trace_end *end, struct 
 
 	/* after a failure each of these reports it again and writes nothing */
 	for (size_t i = 0; i < w->nstreams && !r; i++)
-		r = writer_flush_stream(w, &w->streams[i], err);
+		r = dj_writer_flush_stream(w, &w->streams[i], err);
 	if (!r && end && end->present)
 		r = write_end(w, end, err);
 	if (!r)
 		r = write_index(w, err);
 	if (w->failed.exit_status)
-		r = writer_failed(w, err);
+		r = dj_writer_failed(w, err);
 	if (close(w->fd) && !r)
 		r = dj_fail_errno(err, 1, "cannot write %s", w->path);
 	writer_free(w);

@@ -32,9 +32,9 @@ struct dj_trace_meta {
 	int32_t pid;
 	uint32_t page_size;
 	const char *deja_version;
-	const char *machine;  /* uname: "Linux 6.1.0 x86_64 hostname" */
-	const char *cpu;      /* as dj_cpu_describe() has it; dj_cpu_kind_of() tells the kind */
-	const char *exe;      /* absolute path of the executable */
+	const char *machine; /* uname: "Linux 6.1.0 x86_64 hostname" */
+	const char *cpu;     /* as dj_cpu_describe() has it; dj_cpu_kind_of() tells the kind */
+	const char *exe;     /* absolute path of the executable */
 	const char *cwd;
 	const char *const *argv; /* NULL-terminated */
 	const char *const *envp; /* NULL-terminated */
@@ -50,10 +50,10 @@ struct dj_module_info {
 };
 
 struct dj_trace_end {
-	bool present;	      /* false: the recording was cut off (crash, kill, power) */
+	bool present; /* false: the recording was cut off (crash, kill, power) */
 	int64_t end_time_ns;
-	int32_t status;	      /* wait(2) status of the process */
-	uint64_t steps;	      /* instructions over all threads */
+	int32_t status; /* wait(2) status of the process */
+	uint64_t steps; /* instructions over all threads */
 };
 
 /* ---- writing ------------------------------------------------------------------- */

@@ -22,24 +22,24 @@
 #define WRITER_META	(256u << 10)
 #define WRITER_INDEX	16384 /* entries in an INDEX chunk */
 
-struct writer_stream {
+struct dj_writer_stream {
 	int32_t tid;
 	uint32_t number, seq;
-	uint32_t records;      /* in the chunk that gathers */
-	uint64_t first;	       /* position at which that chunk starts */
-	uint64_t reach;	       /* how far the thread has come, as far as known */
-	struct code_state code;
+	uint32_t records; /* in the chunk that gathers */
+	uint64_t first;	  /* position at which that chunk starts */
+	uint64_t reach;	  /* how far the thread has come, as far as known */
+	struct dj_code_state code;
 	/* one block: [4 bytes][heads, WRITER_HEADS][data, WRITER_DATA] */
 	uint8_t *block, *head, *data;
 };
 
-struct writer_module {
+struct dj_writer_module {
 	char *path;
 	uint8_t build_id[32];
 	uint8_t build_id_len;
 };
 
-struct writer_index_entry {
+struct dj_writer_index_entry {
 	uint64_t offset, last;
 	uint32_t stream;
 	uint8_t type;
@@ -48,36 +48,37 @@ struct writer_index_entry {
 struct dj_writer {
 	int fd;
 	char *path;
-	uint64_t id;	 /* of the file: seed of all checksums */
-	uint64_t size;	 /* bytes in whole chunks */
+	uint64_t id;		/* of the file: seed of all checksums */
+	uint64_t size;		/* bytes in whole chunks */
 	struct dj_error failed; /* the first failure, repeated ever after; exit_status 0: none */
 	ZSTD_CCtx *zstd;
-	uint8_t *out;	 /* chunk header and packed payload, so that one write() does */
+	uint8_t *out; /* chunk header and packed payload, so that one write() does */
 	size_t out_cap;
 
-	struct writer_stream *streams;
+	struct dj_writer_stream *streams;
 	size_t nstreams, last_stream;
-	struct writer_module *modules;
+	struct dj_writer_module *modules;
 	size_t nmodules;
-	struct writer_index_entry *index;
+	struct dj_writer_index_entry *index;
 	size_t nindex, index_cap;
 	uint32_t snapshots; /* SNAPSHOT chunks written */
 };
 
 /* Pack `raw` and append it as a chunk. `h` says everything but lengths, encoding and sum. */
-int writer_chunk(struct dj_writer *w, struct chunk_header *h, const void *raw, size_t len,
-		 struct dj_error *err);
+int dj_writer_chunk(struct dj_writer *w, struct dj_chunk_header *h, const void *raw, size_t len,
+		    struct dj_error *err);
 
 /* Write what a stream has gathered, if anything. */
-int writer_flush_stream(struct dj_writer *w, struct writer_stream *s, struct dj_error *err);
+int dj_writer_flush_stream(struct dj_writer *w, struct dj_writer_stream *s, struct dj_error *err);
 
 /* Report and remember a failure; returns -1. */
-int writer_failed(struct dj_writer *w, struct dj_error *err);
+int dj_writer_failed(struct dj_writer *w, struct dj_error *err);
 
 /* Make room for one more element in an array that grows by doubling. */
-int writer_grow(struct dj_writer *w, void **array, size_t n, size_t element, struct dj_error *err);
+int dj_writer_grow(struct dj_writer *w, void **array, size_t n, size_t element,
+		   struct dj_error *err);
 
 /* The GNU build id of an ELF file, or else a hash of its contents. Returns its length. */
-unsigned writer_build_id(uint8_t id[32], const void *contents, size_t size);
+unsigned dj_writer_build_id(uint8_t id[32], const void *contents, size_t size);
 
 #endif

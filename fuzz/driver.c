@@ -148,11 +148,13 @@ static size_t below(uint64_t *state, size_t n)
 	return n ? (size_t)(random64(state) % n) : 0;
 }
 
+/* clang-format off */
 static const uint64_t odd_numbers[] = {
 	0, 1, 2, 0x7f, 0x80, 0xff, 0x100, 0x7fff, 0xffff, 0x10000, 0xffffff, 0x1000000,
 	0x7fffffff, 0x80000000, 0xffffffff, 0x100000000, INT64_MAX, (uint64_t)INT64_MAX + 1,
 	UINT64_MAX - 63, UINT64_MAX,
 };
+/* clang-format on */
 #define ODD_NUMBERS (sizeof(odd_numbers) / sizeof(odd_numbers[0]))
 
 /* Change `bytes` a little; there is room for GROWTH_MAX more than the input had. */
@@ -161,7 +163,8 @@ static size_t mutate(uint8_t *bytes, size_t len, size_t room, uint64_t *rng)
 	const struct input *other = &inputs[below(rng, ninputs)];
 	size_t at = below(rng, len), n = 1 + below(rng, below(rng, 2) ? 8 : 300);
 	size_t from = below(rng, len), left = len - at;
-	uint64_t number = odd_numbers[below(rng, ODD_NUMBERS)] + (below(rng, 3) ? 0 : below(rng, 9));
+	uint64_t number =
+		odd_numbers[below(rng, ODD_NUMBERS)] + (below(rng, 3) ? 0 : below(rng, 9));
 
 	if (!len)
 		return 0;

@@ -50,8 +50,9 @@ static void take_bytes(struct input *in, void *to, size_t len)
 /* An address where something is, mostly; at an edge of it, often. */
 static uint64_t take_address(struct input *in)
 {
-	static const uint64_t places[] = {CODE_AT, DATA_AT, DATA_AT + 0xfff, 0xffffffc0, 0x7ffffffff000,
-					  0xfffffffffffff000, 0, 0x100000000};
+	static const uint64_t places[] = { CODE_AT,    DATA_AT,	       DATA_AT + 0xfff,
+					   0xffffffc0, 0x7ffffffff000, 0xfffffffffffff000,
+					   0,	       0x100000000 };
 	uint8_t how = (uint8_t)take(in, 1);
 
 	return how & 0x80 ? take(in, 8) : places[how & 7] + take(in, 1) * (how & 8 ? 64 : 1);
@@ -77,9 +78,10 @@ static void take_code(struct input *in, uint8_t *code, size_t len)
 	take_bytes(in, code, len);
 	for (size_t i = 0; i < len; i++) {
 		size_t k = i;
-		while (k < len && (code[k] == 0xf2 || code[k] == 0xf3 || code[k] == 0x66 || code[k] == 0x67 ||
-				   (code[k] & 0xe7) == 0x26 || (code[k] & 0xfe) == 0x64 || code[k] == 0xf0 ||
-				   (code[k] & 0xf0) == 0x40))
+		while (k < len &&
+		       (code[k] == 0xf2 || code[k] == 0xf3 || code[k] == 0x66 || code[k] == 0x67 ||
+			(code[k] & 0xe7) == 0x26 || (code[k] & 0xfe) == 0x64 || code[k] == 0xf0 ||
+			(code[k] & 0xf0) == 0x40))
 			k++;
 		bool string = k == len || (code[k] >= 0xa4 && code[k] <= 0xaf) ||
 			      (code[k] >= 0x6c && code[k] <= 0x6f);
@@ -160,25 +162,25 @@ static void take_record(struct input *in, struct dj_record *r, uint64_t *steps, 
 /* Write the trace that the input describes to `path`. */
 static bool write_trace(const char *path, struct input *in)
 {
-	static const char *const none[] = {NULL};
+	static const char *const none[] = { NULL };
 	static uint8_t buf[DJ_CODE_MAX];
 	uint8_t shape = (uint8_t)take(in, 1), n = (uint8_t)take(in, 1);
-	struct dj_trace_meta meta = {.predict = shape & 3 ? DJ_PREDICT_SHADOW : DJ_PREDICT_NONE,
-				     .shadow_bits = 32,
-				     .memory_model = 1 + (shape >> 2 & 1),
-				     .digest_interval = 1,
-				     .pid = 1,
-				     .page_size = 4096,
-				     .deja_version = "",
-				     .machine = "",
-				     .cpu = shape & 8 ? "AuthenticAMD x" : "GenuineIntel x",
-				     .exe = "/x",
-				     .cwd = "/",
-				     .argv = none,
-				     .envp = none};
-	struct dj_error err = {0};
+	struct dj_trace_meta meta = { .predict = shape & 3 ? DJ_PREDICT_SHADOW : DJ_PREDICT_NONE,
+				      .shadow_bits = 32,
+				      .memory_model = 1 + (shape >> 2 & 1),
+				      .digest_interval = 1,
+				      .pid = 1,
+				      .page_size = 4096,
+				      .deja_version = "",
+				      .machine = "",
+				      .cpu = shape & 8 ? "AuthenticAMD x" : "GenuineIntel x",
+				      .exe = "/x",
+				      .cwd = "/",
+				      .argv = none,
+				      .envp = none };
+	struct dj_error err = { 0 };
 	struct dj_writer *w = dj_writer_create(path, &meta, &err);
-	struct dj_record r = {.kind = DJ_REC_REGS, .mask = DJ_REG_ALL};
+	struct dj_record r = { .kind = DJ_REC_REGS, .mask = DJ_REG_ALL };
 	uint64_t steps = 0;
 
 	if (!w)
@@ -186,9 +188,16 @@ static bool write_trace(const char *path, struct input *in)
 	dj_writer_thread(w, 1, "x", &err);
 	take_regs(in, &r.regs);
 	dj_writer_record(w, 1, &r, &err);
-	r = (struct dj_record){.kind = DJ_REC_MAP, .addr = CODE_AT, .length = 4096, .prot = 5, .module = -1, .name = ""};
+	r = (struct dj_record){ .kind = DJ_REC_MAP,
+				.addr = CODE_AT,
+				.length = 4096,
+				.prot = 5,
+				.module = -1,
+				.name = "" };
 	dj_writer_record(w, 1, &r, &err);
-	r = (struct dj_record){.kind = DJ_REC_CODE, .addr = CODE_AT, .length = 1 + take(in, 1), .bytes = buf};
+	r = (struct dj_record){
+		.kind = DJ_REC_CODE, .addr = CODE_AT, .length = 1 + take(in, 1), .bytes = buf
+	};
 	take_code(in, buf, r.length);
 	dj_writer_record(w, 1, &r, &err);
 	take_bytes(in, buf, 64);
@@ -200,7 +209,7 @@ static bool write_trace(const char *path, struct input *in)
 	}
 	steps += take(in, 1);
 	dj_writer_flush(w, 1, steps, &err);
-	struct dj_trace_end end = {.present = true, .steps = steps};
+	struct dj_trace_end end = { .present = true, .steps = steps };
 	return dj_writer_close(w, shape & 16 ? &end : NULL, &err) == 0;
 }
 
@@ -228,10 +237,13 @@ static void debug(struct replay *r, struct input *in)
 		enum replay_dir dir = what & 0x80 ? REPLAY_BACKWARD : REPLAY_FORWARD;
 		polls = 0;
 		switch (what & 15) {
-		case 0: case 1: case 2:
+		case 0:
+		case 1:
+		case 2:
 			replay_step(r, replay_in_copy(r) ? REPLAY_FORWARD : dir, &stop);
 			break;
-		case 3: case 4:
+		case 3:
+		case 4:
 			replay_continue(r, replay_in_copy(r) ? REPLAY_FORWARD : dir, &stop);
 			break;
 		case 5:
@@ -254,7 +266,8 @@ static void debug(struct replay *r, struct input *in)
 			break;
 		}
 		case 10:
-			snprintf(text, sizeof(text), "%u:%u", (unsigned)take(in, 1), (unsigned)take(in, 1));
+			snprintf(text, sizeof(text), "%u:%u", (unsigned)take(in, 1),
+				 (unsigned)take(in, 1));
 			if (!replay_in_copy(r))
 				(void)replay_goto_text(r, text, &err);
 			break;
@@ -292,7 +305,8 @@ static void debug(struct replay *r, struct input *in)
 			(void)replay_seek(r, &pos, &err);
 			replay_pos(r, &again);
 			replay_regs(r, &after);
-			if (!memcmp(&pos, &again, sizeof(pos)) && memcmp(&before, &after, sizeof(before)))
+			if (!memcmp(&pos, &again, sizeof(pos)) &&
+			    memcmp(&before, &after, sizeof(before)))
 				abort();
 			break;
 		}
@@ -301,7 +315,7 @@ static void debug(struct replay *r, struct input *in)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
-	struct input in = {bytes, bytes + len};
+	struct input in = { bytes, bytes + len };
 	struct dj_error err;
 	struct replay_verify_result result;
 	char path[40];

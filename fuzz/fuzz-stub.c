@@ -18,16 +18,16 @@
 static void packets(const char *p, const char *end)
 {
 	struct replay *r = fake_replay_new();
-	struct session s;
-	if (session_init(&s, r, NULL, NULL) == 0) {
+	struct stub_session s;
+	if (stub_session_init(&s, r, NULL, NULL) == 0) {
 		while (p < end) {
 			const char *line = memchr(p, '\n', (size_t)(end - p));
 			if (!line)
 				line = end;
-			session_packet(&s, (struct scan){ p, line });
+			stub_session_packet(&s, (struct stub_scan){ p, line });
 			p = line < end ? line + 1 : end;
 		}
-		session_free(&s);
+		stub_session_free(&s);
 	}
 	replay_close(r);
 }

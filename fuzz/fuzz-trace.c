@@ -25,7 +25,7 @@ static void repair(uint8_t *bytes, size_t len)
 	if (len < FILE_HEADER_SIZE)
 		return;
 	id = dj_get64(bytes + 16);
-	file_header_pack(bytes, DJ_TRACE_VERSION, id);
+	dj_file_header_pack(bytes, DJ_TRACE_VERSION, id);
 	while (at + CHUNK_HEADER_SIZE <= len) {
 		uint8_t *h = bytes + at;
 		size_t payload;
@@ -37,23 +37,23 @@ static void repair(uint8_t *bytes, size_t len)
 		payload = dj_get32(h + 44);
 		at += CHUNK_HEADER_SIZE;
 		if (payload <= len - at) {
-			dj_put64(h + 48, chunk_sum(id, h + CHUNK_HEADER_SIZE, payload));
+			dj_put64(h + 48, dj_chunk_sum(id, h + CHUNK_HEADER_SIZE, payload));
 			at += payload;
 		}
-		dj_put64(h + 56, chunk_sum(id, h, 56));
+		dj_put64(h + 56, dj_chunk_sum(id, h, 56));
 	}
 	if (len >= FILE_HEADER_SIZE + FOOTER_SIZE) {
 		uint8_t *footer = bytes + len - FOOTER_SIZE;
 
 		if (!memcmp(footer, FOOTER_MAGIC, 8))
-			dj_put64(footer + 24, chunk_sum(id, footer, 24));
+			dj_put64(footer + 24, dj_chunk_sum(id, footer, 24));
 	}
 }
 
 /* Touch what was served, so that a sanitizer sees what should not have been. */
 static uint64_t touch(const void *bytes, size_t len)
 {
-	return chunk_sum(0, bytes, len);
+	return dj_chunk_sum(0, bytes, len);
 }
 
 static uint64_t touch_string(const char *s)

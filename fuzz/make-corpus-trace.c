@@ -31,7 +31,7 @@ static void copy_plain(const char *from, const char *to)
 	static uint8_t in[1 << 20], out[CHUNK_RAW_MAX];
 	FILE *f = fopen(from, "rb"), *g = fopen(to, "wb");
 	size_t len, at = FILE_HEADER_SIZE;
-	struct chunk_header h;
+	struct dj_chunk_header h;
 	uint64_t id;
 
 	if (!f || !g)
@@ -40,16 +40,16 @@ static void copy_plain(const char *from, const char *to)
 	fclose(f);
 	id = dj_get64(in + 16);
 	write_all(g, in, FILE_HEADER_SIZE);
-	while (chunk_header_unpack(&h, in + at, len - at, id) && h.type != CHUNK_INDEX) {
+	while (dj_chunk_header_unpack(&h, in + at, len - at, id) && h.type != CHUNK_INDEX) {
 		uint8_t header[CHUNK_HEADER_SIZE];
 
-		if (chunk_unpack(&h, in + at + CHUNK_HEADER_SIZE, out))
+		if (dj_chunk_unpack(&h, in + at + CHUNK_HEADER_SIZE, out))
 			fail("bad chunk");
 		at += CHUNK_HEADER_SIZE + h.len;
 		h.encoding = CHUNK_PLAIN;
 		h.len = h.raw_len;
-		h.payload_sum = chunk_sum(id, out, h.len);
-		chunk_header_pack(header, &h, id);
+		h.payload_sum = dj_chunk_sum(id, out, h.len);
+		dj_chunk_header_pack(header, &h, id);
 		write_all(g, header, sizeof(header));
 		write_all(g, out, h.len);
 	}
@@ -62,7 +62,12 @@ int main(int argc, char **argv)
 	static const struct sample_shape shapes[] = {
 		{ .threads = 1, .records = 3, .flush = 3, .module = 0, .memory = 0 },
 		{ .threads = 2, .records = 10, .flush = 4, .module = 200, .memory = 256 },
-		{ .threads = 1, .records = 60, .flush = 60, .module = 100, .memory = 100, .no_end = true },
+		{ .threads = 1,
+		  .records = 60,
+		  .flush = 60,
+		  .module = 100,
+		  .memory = 100,
+		  .no_end = true },
 	};
 
 	if (argc != 2)

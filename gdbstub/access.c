@@ -9,13 +9,13 @@
 
 #define EFAULT_REPLY 14
 
-static bool scan_range(struct scan *a, uint64_t *addr, uint64_t *len)
+static bool scan_range(struct stub_scan *a, uint64_t *addr, uint64_t *len)
 {
-	return scan_hex(a, addr) && scan_char(a, ',') && scan_hex(a, len);
+	return stub_scan_hex(a, addr) && stub_scan_char(a, ',') && stub_scan_hex(a, len);
 }
 
 /* Read up to SESSION_CHUNK bytes into a buffer of that size. */
-static size_t read_chunk(struct session *s, uint64_t addr, uint64_t len, uint8_t *buf)
+static size_t read_chunk(struct stub_session *s, uint64_t addr, uint64_t len, uint8_t *buf)
 {
 	if (len > SESSION_CHUNK)
 		len = SESSION_CHUNK;
@@ -24,81 +24,82 @@ static size_t read_chunk(struct session *s, uint64_t addr, uint64_t len, uint8_t
 	return replay_read(s->r, addr, buf, len);
 }
 
-bool handle_mem_read(struct session *s, struct scan *a)
+bool stub_handle_mem_read(struct stub_session *s, struct stub_scan *a)
 {
 	static uint8_t buf[SESSION_CHUNK];
 	uint64_t addr, len;
 	if (!scan_range(a, &addr, &len) || a->p != a->end)
-		return reply_error(s, 1);
+		return stub_reply_error(s, 1);
 	size_t n = read_chunk(s, addr, len, buf);
 	if (n == 0 && len > 0)
-		return reply_error(s, EFAULT_REPLY);
-	textbuf_hex(&s->reply, buf, n);
+		return stub_reply_error(s, EFAULT_REPLY);
+	stub_textbuf_hex(&s->reply, buf, n);
 	return true;
 }
 
-bool handle_mem_read_binary(struct session *s, struct scan *a)
+bool stub_handle_mem_read_binary(struct stub_session *s, struct stub_scan *a)
 {
 	static uint8_t buf[SESSION_CHUNK];
 	uint64_t addr, len;
 	if (!scan_range(a, &addr, &len) || a->p != a->end)
-		return reply_error(s, 1);
+		return stub_reply_error(s, 1);
 	size_t n = read_chunk(s, addr, len, buf);
 	if (n == 0 && len > 0)
-		return reply_error(s, EFAULT_REPLY);
-	textbuf_char(&s->reply, 'b');
-	textbuf_binary(&s->reply, buf, n, LINK_PACKET_MAX);
+		return stub_reply_error(s, EFAULT_REPLY);
+	stub_textbuf_char(&s->reply, 'b');
+	stub_textbuf_binary(&s->reply, buf, n, LINK_PACKET_MAX);
 	return true;
 }
 
-static bool write_memory(struct session *s, struct scan *a,
-			 long (*decode)(struct scan *, void *, size_t))
+static bool write_memory(struct stub_session *s, struct stub_scan *a,
+			 long (*decode)(struct stub_scan *, void *, size_t))
 {
 	uint64_t addr, len;
 	struct dj_error err;
-	if (!scan_range(a, &addr, &len) || !scan_char(a, ':') || len > LINK_PACKET_MAX)
-		return reply_error(s, 1);
+	if (!scan_range(a, &addr, &len) || !stub_scan_char(a, ':') || len > LINK_PACKET_MAX)
+		return stub_reply_error(s, 1);
 	uint8_t *buf = malloc(len + 1);
 	if (!buf)
-		return reply_error(s, 12);
+		return stub_reply_error(s, 12);
 	bool sent;
 	if (decode(a, buf, len) != (long)len || a->p != a->end)
-		sent = reply_error(s, 1);
-	else if (len && scratch_write(s, addr, buf, len, &err) != 0)
-		sent = reply_error_text(s, "%s", err.text);
+		sent = stub_reply_error(s, 1);
+	else if (len && stub_scratch_write(s, addr, buf, len, &err) != 0)
+		sent = stub_reply_error_text(s, "%s", err.text);
 	else
-		sent = reply_ok(s); /* of no bytes: gdb asks whether X is supported */
+		sent = stub_reply_ok(s); /* of no bytes: gdb asks whether X is supported */
 	free(buf);
 	return sent;
 }
 
-bool handle_mem_write(struct session *s, struct scan *a)
+bool stub_handle_mem_write(struct stub_session *s, struct stub_scan *a)
 {
-	return write_memory(s, a, scan_hexbytes);
+	return write_memory(s, a, stub_scan_hexbytes);
 }
 
-bool handle_mem_write_binary(struct session *s, struct scan *a)
+bool stub_handle_mem_write_binary(struct stub_session *s, struct stub_scan *a)
 {
-	return write_memory(s, a, scan_binary);
+	return write_memory(s, a, stub_scan_binary);
 }
 
 /* Where a search or checksum over a huge range looks up from its work for an interrupt. */
-static bool interrupted(struct session *s)
+static bool interrupted(struct stub_session *s)
 {
-	return s->link && link_poll_interrupt(s->link);
+	return s->link && stub_link_poll_interrupt(s->link);
 }
 
 /* qSearch:memory:ADDR;LEN;PATTERN. Unknown memory ends the search. */
-bool handle_mem_search(struct session *s, struct scan *a)
+bool stub_handle_mem_search(struct stub_session *s, struct stub_scan *a)
 {
 	enum { WINDOW = 2 * SESSION_CHUNK };
 	static uint8_t buf[WINDOW], pattern[SESSION_CHUNK];
 	uint64_t addr, len;
-	if (!scan_hex(a, &addr) || !scan_char(a, ';') || !scan_hex(a, &len) || !scan_char(a, ';'))
-		return reply_error(s, 1);
-	long plen = scan_binary(a, pattern, sizeof pattern);
+	if (!stub_scan_hex(a, &addr) || !stub_scan_char(a, ';') || !stub_scan_hex(a, &len) ||
+	    !stub_scan_char(a, ';'))
+		return stub_reply_error(s, 1);
+	long plen = stub_scan_binary(a, pattern, sizeof(pattern));
 	if (plen <= 0)
-		return reply_error(s, 1);
+		return stub_reply_error(s, 1);
 	if (addr + len < addr)
 		len = -addr;
 	while (len >= (uint64_t)plen) {
@@ -106,48 +107,48 @@ bool handle_mem_search(struct session *s, struct scan *a)
 		size_t n = replay_read(s->r, addr, buf, want);
 		const uint8_t *hit = memmem(buf, n, pattern, (size_t)plen);
 		if (hit) {
-			textbuf_printf(&s->reply, "1,%llx",
-				       (unsigned long long)(addr + (uint64_t)(hit - buf)));
+			stub_textbuf_printf(&s->reply, "1,%llx",
+					    (unsigned long long)(addr + (uint64_t)(hit - buf)));
 			return true;
 		}
 		if (n < want)
-			return n == 0 ? reply_error(s, EFAULT_REPLY)
-				      : (textbuf_char(&s->reply, '0'), true);
+			return n == 0 ? stub_reply_error(s, EFAULT_REPLY)
+				      : (stub_textbuf_char(&s->reply, '0'), true);
 		if (interrupted(s))
-			return reply_error(s, 4);
+			return stub_reply_error(s, 4);
 		if (want == len)
 			break;
 		size_t step = want - (size_t)plen + 1; /* a match may straddle windows */
 		addr += step;
 		len -= step;
 	}
-	textbuf_char(&s->reply, '0');
+	stub_textbuf_char(&s->reply, '0');
 	return true;
 }
 
 /* qCRC:ADDR,LEN: the CRC-32 of gdb's compare-sections, polynomial 0x04c11db7, most significant
  * bit first, starting from all ones. */
-bool handle_mem_crc(struct session *s, struct scan *a)
+bool stub_handle_mem_crc(struct stub_session *s, struct stub_scan *a)
 {
 	static uint8_t buf[SESSION_CHUNK];
 	uint64_t addr, len;
 	uint32_t crc = 0xffffffff;
 	if (!scan_range(a, &addr, &len))
-		return reply_error(s, 1);
+		return stub_reply_error(s, 1);
 	while (len > 0) {
 		size_t want = len < SESSION_CHUNK ? len : SESSION_CHUNK;
 		if (read_chunk(s, addr, want, buf) < want)
-			return reply_error(s, EFAULT_REPLY);
+			return stub_reply_error(s, EFAULT_REPLY);
 		for (size_t i = 0; i < want; i++) {
 			crc ^= (uint32_t)buf[i] << 24;
 			for (int bit = 0; bit < 8; bit++)
 				crc = crc << 1 ^ (crc >> 31 ? 0x04c11db7 : 0);
 		}
 		if (interrupted(s))
-			return reply_error(s, 4);
+			return stub_reply_error(s, 4);
 		addr += want;
 		len -= want;
 	}
-	textbuf_printf(&s->reply, "C%x", crc);
+	stub_textbuf_printf(&s->reply, "C%x", crc);
 	return true;
 }

@@ -15,13 +15,43 @@
 #define MAX_OPS	   10000 /* conditions have no loops, but hostile ones might */
 
 enum op {
-	OP_ADD = 0x02, OP_SUB, OP_MUL, OP_DIV_SIGNED, OP_DIV_UNSIGNED, OP_REM_SIGNED,
-	OP_REM_UNSIGNED, OP_LSH, OP_RSH_SIGNED, OP_RSH_UNSIGNED,
-	OP_LOG_NOT = 0x0e, OP_AND, OP_OR, OP_XOR, OP_NOT, OP_EQUAL, OP_LESS_SIGNED,
-	OP_LESS_UNSIGNED, OP_EXT, OP_REF8, OP_REF16, OP_REF32, OP_REF64,
-	OP_IF_GOTO = 0x20, OP_GOTO, OP_CONST8, OP_CONST16, OP_CONST32, OP_CONST64, OP_REG, OP_END,
-	OP_DUP, OP_POP, OP_ZERO_EXT, OP_SWAP,
-	OP_PICK = 0x32, OP_ROT,
+	OP_ADD = 0x02,
+	OP_SUB,
+	OP_MUL,
+	OP_DIV_SIGNED,
+	OP_DIV_UNSIGNED,
+	OP_REM_SIGNED,
+	OP_REM_UNSIGNED,
+	OP_LSH,
+	OP_RSH_SIGNED,
+	OP_RSH_UNSIGNED,
+	OP_LOG_NOT = 0x0e,
+	OP_AND,
+	OP_OR,
+	OP_XOR,
+	OP_NOT,
+	OP_EQUAL,
+	OP_LESS_SIGNED,
+	OP_LESS_UNSIGNED,
+	OP_EXT,
+	OP_REF8,
+	OP_REF16,
+	OP_REF32,
+	OP_REF64,
+	OP_IF_GOTO = 0x20,
+	OP_GOTO,
+	OP_CONST8,
+	OP_CONST16,
+	OP_CONST32,
+	OP_CONST64,
+	OP_REG,
+	OP_END,
+	OP_DUP,
+	OP_POP,
+	OP_ZERO_EXT,
+	OP_SWAP,
+	OP_PICK = 0x32,
+	OP_ROT,
 };
 
 /* How many stack items an operation takes, how many more it leaves, and how many bytes of
@@ -30,6 +60,7 @@ static const struct {
 	uint8_t takes, operand;
 	int8_t grows;
 	bool known;
+	/* clang-format off */
 } shapes[] = {
 #define BINARY	{ 2, 0, -1, true }
 #define UNARY	{ 1, 0, 0, true }
@@ -48,6 +79,7 @@ static const struct {
 	[OP_END] = { 1, 0, 0, true }, [OP_DUP] = { 1, 0, 1, true }, [OP_POP] = { 1, 0, -1, true },
 	[OP_SWAP] = { 2, 0, 0, true }, [OP_PICK] = { 1, 1, 1, true }, [OP_ROT] = { 3, 0, 0, true },
 };
+/* clang-format on */
 
 static bool binary(enum op op, uint64_t a, uint64_t b, uint64_t *out)
 {
@@ -113,7 +145,7 @@ static bool binary(enum op op, uint64_t a, uint64_t b, uint64_t *out)
 	}
 }
 
-static bool reference(struct session *s, uint64_t addr, unsigned size, uint64_t *out)
+static bool reference(struct stub_session *s, uint64_t addr, unsigned size, uint64_t *out)
 {
 	uint8_t bytes[8];
 	if (replay_read(s->r, addr, bytes, size) < size)
@@ -124,13 +156,13 @@ static bool reference(struct session *s, uint64_t addr, unsigned size, uint64_t 
 	return true;
 }
 
-bool agent_eval(struct session *s, const uint8_t *code, size_t len, uint64_t *value)
+bool stub_agent_eval(struct stub_session *s, const uint8_t *code, size_t len, uint64_t *value)
 {
 	uint64_t stack[STACK_SIZE + 1];
 	size_t at = 0, depth = 0;
 	for (unsigned ops = 0; ops < MAX_OPS && at < len; ops++) {
 		enum op op = code[at++];
-		if (op >= sizeof shapes / sizeof *shapes || !shapes[op].known ||
+		if (op >= sizeof(shapes) / sizeof(*shapes) || !shapes[op].known ||
 		    depth < shapes[op].takes || len - at < shapes[op].operand)
 			return false;
 		uint64_t operand = 0; /* big-endian */
@@ -145,7 +177,7 @@ bool agent_eval(struct session *s, const uint8_t *code, size_t len, uint64_t *va
 			*end = operand;
 			break;
 		case OP_REG:
-			if (!session_reg_value(s, operand, end))
+			if (!stub_session_reg_value(s, operand, end))
 				return false;
 			break;
 		case OP_EXT:
@@ -217,29 +249,29 @@ bool agent_eval(struct session *s, const uint8_t *code, size_t len, uint64_t *va
 
 /* "XLEN,BYTES", any number of them, into one block: a length in two bytes and the code, each.
  * Returns false if they are not well-formed or too long. */
-bool agent_scan_conditions(struct scan *a, uint8_t **block, size_t *len)
+bool stub_agent_scan_conditions(struct stub_scan *a, uint8_t **block, size_t *len)
 {
 	uint8_t *out = NULL;
 	size_t used = 0;
-	while (scan_char(a, ';'))
+	while (stub_scan_char(a, ';'))
 		;
-	while (scan_char(a, 'X')) {
+	while (stub_scan_char(a, 'X')) {
 		uint64_t n;
 		uint8_t *grown;
-		if (!scan_hex(a, &n) || !scan_char(a, ',') || n == 0 || n > 0xffff ||
-		    scan_left(a) < 2 * n || !(grown = realloc(out, used + 2 + n))) {
+		if (!stub_scan_hex(a, &n) || !stub_scan_char(a, ',') || n == 0 || n > 0xffff ||
+		    stub_scan_left(a) < 2 * n || !(grown = realloc(out, used + 2 + n))) {
 			free(out);
 			return false;
 		}
 		out = grown;
 		out[used] = (uint8_t)(n >> 8);
 		out[used + 1] = (uint8_t)n;
-		if (scan_hexbytes(a, out + used + 2, n) != (long)n) {
+		if (stub_scan_hexbytes(a, out + used + 2, n) != (long)n) {
 			free(out);
 			return false;
 		}
 		used += 2 + n;
-		while (scan_char(a, ';'))
+		while (stub_scan_char(a, ';'))
 			;
 	}
 	*block = out;
@@ -247,12 +279,12 @@ bool agent_scan_conditions(struct scan *a, uint8_t **block, size_t *len)
 	return true;
 }
 
-bool agent_any_true(struct session *s, const uint8_t *block, size_t len)
+bool stub_agent_any_true(struct stub_session *s, const uint8_t *block, size_t len)
 {
 	while (len >= 2) {
 		size_t n = (size_t)(block[0] << 8 | block[1]);
 		uint64_t value;
-		if (!agent_eval(s, block + 2, n, &value) || value)
+		if (!stub_agent_eval(s, block + 2, n, &value) || value)
 			return true;
 		block += 2 + n;
 		len -= 2 + n;

@@ -6,6 +6,7 @@
 
 #define GDB_SIGNAL_UNKNOWN 143
 
+/* clang-format off */
 static const unsigned char gdb_of_linux[] = {
 	[1] = 1,    /* HUP */
 	[2] = 2,    /* INT */
@@ -40,23 +41,24 @@ static const unsigned char gdb_of_linux[] = {
 	[32] = 77,  /* gdb has 32 and 64 out of line */
 	[64] = 78,
 };
+/* clang-format on */
 #define FIRST_REALTIME	   33
 #define LAST_REALTIME	   63
 #define GDB_FIRST_REALTIME 45
 
-int gdbsignal_from_linux(int signo)
+int stub_gdbsignal_from_linux(int signo)
 {
 	if (signo >= FIRST_REALTIME && signo <= LAST_REALTIME)
 		return GDB_FIRST_REALTIME + signo - FIRST_REALTIME;
-	if (signo <= 0 || signo >= (int)sizeof gdb_of_linux || !gdb_of_linux[signo])
+	if (signo <= 0 || signo >= (int)sizeof(gdb_of_linux) || !gdb_of_linux[signo])
 		return GDB_SIGNAL_UNKNOWN;
 	return gdb_of_linux[signo];
 }
 
-int gdbsignal_to_linux(uint64_t gdb)
+int stub_gdbsignal_to_linux(uint64_t gdb)
 {
 	for (int n = 1; n <= 64; n++)
-		if (gdb != GDB_SIGNAL_UNKNOWN && (uint64_t)gdbsignal_from_linux(n) == gdb)
+		if (gdb != GDB_SIGNAL_UNKNOWN && (uint64_t)stub_gdbsignal_from_linux(n) == gdb)
 			return n;
 	return 0;
 }

@@ -11,70 +11,70 @@
 
 struct monitor_command {
 	const char *name, *args, *help;
-	void (*run)(struct session *s, const char *args, struct textbuf *out);
+	void (*run)(struct stub_session *s, const char *args, struct stub_textbuf *out);
 };
 
-static void put_place(struct session *s, struct textbuf *out)
+static void put_place(struct stub_session *s, struct stub_textbuf *out)
 {
 	char pos[64];
 	struct dj_regs regs;
 	const struct replay_mapping *maps;
-	replay_pos_text(s->r, pos, sizeof pos);
+	replay_pos_text(s->r, pos, sizeof(pos));
 	replay_regs(s->r, &regs);
-	textbuf_printf(out, "at %s, pc 0x%llx", pos, (unsigned long long)regs.rip);
+	stub_textbuf_printf(out, "at %s, pc 0x%llx", pos, (unsigned long long)regs.rip);
 	size_t n = replay_mappings(s->r, &maps);
 	for (size_t i = 0; i < n; i++)
 		if (regs.rip >= maps[i].start && regs.rip < maps[i].end && maps[i].name &&
 		    *maps[i].name)
-			textbuf_printf(out, " in %s", maps[i].name);
-	textbuf_char(out, '\n');
+			stub_textbuf_printf(out, " in %s", maps[i].name);
+	stub_textbuf_char(out, '\n');
 }
 
-static void run_when(struct session *s, const char *args, struct textbuf *out)
+static void run_when(struct stub_session *s, const char *args, struct stub_textbuf *out)
 {
 	(void)args;
 	char pos[64];
-	replay_pos_text(s->r, pos, sizeof pos);
-	textbuf_printf(out, "%s\n", pos);
+	replay_pos_text(s->r, pos, sizeof(pos));
+	stub_textbuf_printf(out, "%s\n", pos);
 }
 
-static void run_goto(struct session *s, const char *args, struct textbuf *out)
+static void run_goto(struct stub_session *s, const char *args, struct stub_textbuf *out)
 {
 	struct dj_error err = { 0 };
 	if (!*args) {
-		textbuf_str(out, "goto wants a position: SEQ:STEPS[+REP], a number of "
-				 "instructions, begin or end\n");
+		stub_textbuf_str(out, "goto wants a position: SEQ:STEPS[+REP], a number of "
+				      "instructions, begin or end\n");
 		return;
 	}
-	scratch_leave(s, false);
-	xfer_forget(s);
+	stub_scratch_leave(s, false);
+	stub_xfer_forget(s);
 	if (replay_goto_text(s->r, args, &err) != 0) {
-		textbuf_printf(out, "%s\n", err.text);
+		stub_textbuf_printf(out, "%s\n", err.text);
 		return;
 	}
-	session_moved(s);
+	stub_session_moved(s);
 	put_place(s, out);
 }
 
-static void run_begin(struct session *s, const char *args, struct textbuf *out)
+static void run_begin(struct stub_session *s, const char *args, struct stub_textbuf *out)
 {
 	(void)args;
 	run_goto(s, "begin", out);
 }
 
-static void run_end(struct session *s, const char *args, struct textbuf *out)
+static void run_end(struct stub_session *s, const char *args, struct stub_textbuf *out)
 {
 	(void)args;
 	run_goto(s, "end", out);
 }
 
-static void run_mappings(struct session *s, const char *args, struct textbuf *out)
+static void run_mappings(struct stub_session *s, const char *args, struct stub_textbuf *out)
 {
 	(void)args;
-	put_mappings(s, out);
+	stub_put_mappings(s, out);
 }
 
-static void run_info(struct session *s, const char *args, struct textbuf *out)
+static void run_info(struct stub_session *s, const char *args, struct stub_textbuf *out)
 {
 	struct dj_trace *t = replay_trace(s->r);
 	const struct dj_trace_meta *meta = dj_trace_meta(t);
@@ -84,26 +84,26 @@ static void run_info(struct session *s, const char *args, struct textbuf *out)
 	char when[64] = "";
 	(void)args;
 	if (gmtime_r(&start, &tm))
-		strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S UTC", &tm);
-	textbuf_printf(out, "trace     %s\ncommand  ", path ? path : "");
+		strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S UTC", &tm);
+	stub_textbuf_printf(out, "trace     %s\ncommand  ", path ? path : "");
 	for (size_t i = 0; meta->argv && meta->argv[i]; i++)
-		textbuf_printf(out, " %s", meta->argv[i]);
-	textbuf_printf(out, "\nprocess   %d\nrecorded  %s\n", s->pid, when);
-	textbuf_printf(out, "machine   %s\n          %s\n", meta->machine ? meta->machine : "",
-		       meta->cpu ? meta->cpu : "");
+		stub_textbuf_printf(out, " %s", meta->argv[i]);
+	stub_textbuf_printf(out, "\nprocess   %d\nrecorded  %s\n", s->pid, when);
+	stub_textbuf_printf(out, "machine   %s\n          %s\n", meta->machine ? meta->machine : "",
+			    meta->cpu ? meta->cpu : "");
 	for (size_t i = 0; i < dj_trace_threads(t); i++) {
 		const struct dj_thread_info *th = dj_trace_thread(t, i);
-		textbuf_printf(out, "thread    %d %s: %llu instructions\n", th->tid,
-			       th->name ? th->name : "",
-			       (unsigned long long)(th->last_steps - th->first_steps));
+		stub_textbuf_printf(out, "thread    %d %s: %llu instructions\n", th->tid,
+				    th->name ? th->name : "",
+				    (unsigned long long)(th->last_steps - th->first_steps));
 	}
 	if (damage)
-		textbuf_printf(out, "damage    %s\n", damage);
-	textbuf_str(out, "now       ");
+		stub_textbuf_printf(out, "damage    %s\n", damage);
+	stub_textbuf_str(out, "now       ");
 	put_place(s, out);
 }
 
-static void run_help(struct session *s, const char *args, struct textbuf *out);
+static void run_help(struct stub_session *s, const char *args, struct stub_textbuf *out);
 
 static const struct monitor_command commands[] = {
 	{ "when", "", "where in history the program stands", run_when },
@@ -119,23 +119,23 @@ static const struct monitor_command commands[] = {
 	{ NULL, NULL, NULL, NULL },
 };
 
-static void run_help(struct session *s, const char *args, struct textbuf *out)
+static void run_help(struct stub_session *s, const char *args, struct stub_textbuf *out)
 {
 	(void)s;
 	(void)args;
 	for (const struct monitor_command *c = commands; c->name; c++) {
 		char usage[64];
-		snprintf(usage, sizeof usage, "%s%s%s", c->name, *c->args ? " " : "", c->args);
-		textbuf_printf(out, "monitor %-14s %s\n", usage, c->help);
+		snprintf(usage, sizeof(usage), "%s%s%s", c->name, *c->args ? " " : "", c->args);
+		stub_textbuf_printf(out, "monitor %-14s %s\n", usage, c->help);
 	}
 }
 
-bool handle_monitor(struct session *s, struct scan *a)
+bool stub_handle_monitor(struct stub_session *s, struct stub_scan *a)
 {
 	char line[1024];
-	long n = scan_hexbytes(a, line, sizeof line - 1);
+	long n = stub_scan_hexbytes(a, line, sizeof(line) - 1);
 	if (n < 0 || a->p != a->end)
-		return reply_error(s, 1);
+		return stub_reply_error(s, 1);
 	line[n] = '\0';
 	char *name = line + strspn(line, " \t"), *args = name + strcspn(name, " \t");
 	if (*args)
@@ -144,20 +144,21 @@ bool handle_monitor(struct session *s, struct scan *a)
 	for (size_t len = strlen(args); len && strchr(" \t\r\n", args[len - 1]); len--)
 		args[len - 1] = '\0';
 
-	struct textbuf out = { 0 };
+	struct stub_textbuf out = { 0 };
 	const struct monitor_command *c = commands;
 	while (c->name && strcmp(c->name, name) != 0)
 		c++;
 	if (!*name)
 		run_help(s, "", &out);
 	else if (!c->name)
-		textbuf_printf(&out, "no monitor command \"%s\"; \"monitor help\" lists them\n", name);
+		stub_textbuf_printf(
+			&out, "no monitor command \"%s\"; \"monitor help\" lists them\n", name);
 	else
 		c->run(s, args, &out);
-	textbuf_hex(&s->reply, out.p, out.len);
+	stub_textbuf_hex(&s->reply, out.p, out.len);
 	s->reply.failed |= out.failed;
-	textbuf_free(&out);
+	stub_textbuf_free(&out);
 	if (!s->reply.len)
-		return reply_ok(s);
+		return stub_reply_ok(s);
 	return true;
 }

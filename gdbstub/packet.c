@@ -10,28 +10,28 @@
 #define INPUT_SIZE (LINK_PACKET_MAX + 0x1000)
 #define INTERRUPT  0x03
 
-int link_init(struct link *l, int in, int out)
+int stub_link_init(struct stub_link *l, int in, int out)
 {
-	*l = (struct link){ .in = in, .out = out, .acks = true };
+	*l = (struct stub_link){ .in = in, .out = out, .acks = true };
 	l->buf = malloc(INPUT_SIZE);
 	l->packet = malloc(LINK_PACKET_MAX);
 	if (l->buf && l->packet)
 		return 0;
-	link_free(l);
+	stub_link_free(l);
 	return -1;
 }
 
-void link_free(struct link *l)
+void stub_link_free(struct stub_link *l)
 {
 	free(l->buf);
 	free(l->packet);
-	textbuf_free(&l->frame);
+	stub_textbuf_free(&l->frame);
 	l->buf = l->packet = NULL;
 }
 
 /* Read what is there, waiting up to `timeout` milliseconds (-1: for ever). Returns false if
  * nothing came. */
-static bool fill(struct link *l, int timeout)
+static bool fill(struct stub_link *l, int timeout)
 {
 	if (l->closed)
 		return false;
@@ -63,7 +63,7 @@ static bool fill(struct link *l, int timeout)
 }
 
 /* The next byte, or -1 when the other side has gone. */
-static int next_byte(struct link *l)
+static int next_byte(struct stub_link *l)
 {
 	while (l->start == l->end) {
 		fill(l, -1);
@@ -73,7 +73,7 @@ static int next_byte(struct link *l)
 	return (unsigned char)l->buf[l->start++];
 }
 
-static void send_raw(struct link *l, const char *p, size_t n)
+static void send_raw(struct stub_link *l, const char *p, size_t n)
 {
 	while (n > 0 && !l->closed) {
 		ssize_t done = write(l->out, p, n);
@@ -91,7 +91,7 @@ static void send_raw(struct link *l, const char *p, size_t n)
 
 /* After a '$': read the data up to its '#' and the checksum. Returns the number of bytes, -1
  * when the other side has gone, -2 if the packet is too long, -3 if the checksum is wrong. */
-static long read_body(struct link *l)
+static long read_body(struct stub_link *l)
 {
 	size_t n = 0;
 	unsigned char sum = 0;
@@ -117,14 +117,14 @@ static long read_body(struct link *l)
 	int hi = next_byte(l), lo = hi < 0 ? -1 : next_byte(l);
 	if (lo < 0)
 		return -1;
-	hi = hex_digit((char)hi);
-	lo = hex_digit((char)lo);
+	hi = stub_hex_digit((char)hi);
+	lo = stub_hex_digit((char)lo);
 	if (hi < 0 || lo < 0 || (hi << 4 | lo) != sum)
 		return -3;
 	return oversized ? -2 : (long)n;
 }
 
-enum link_got link_receive(struct link *l, struct scan *packet)
+enum stub_link_got stub_link_receive(struct stub_link *l, struct stub_scan *packet)
 {
 	for (;;) {
 		int c = next_byte(l);
@@ -151,7 +151,7 @@ enum link_got link_receive(struct link *l, struct scan *packet)
 			send_raw(l, "+", 1);
 		if (n == -2)
 			return LINK_BAD;
-		*packet = (struct scan){ l->packet, l->packet + n };
+		*packet = (struct stub_scan){ l->packet, l->packet + n };
 		return LINK_PACKET;
 	}
 }
@@ -160,28 +160,28 @@ enum link_got link_receive(struct link *l, struct scan *packet)
  * Runs of four and more equal characters go as the character, '*' and a count character
  * (29 + how many more), which may be none of '#' '$' '+' '-'.
  */
-static void put_run(struct textbuf *f, char c, size_t n)
+static void put_run(struct stub_textbuf *f, char c, size_t n)
 {
 	while (n > 0) {
 		size_t more = n - 1 < 97 ? n - 1 : 97; /* '~' is 29 + 97 */
 		while (more >= 3 && strchr("#$+-", (int)(29 + more)))
 			more--;
-		textbuf_char(f, c);
+		stub_textbuf_char(f, c);
 		if (more < 3) {
 			n--;
 			continue;
 		}
-		textbuf_char(f, '*');
-		textbuf_char(f, (char)(29 + more));
+		stub_textbuf_char(f, '*');
+		stub_textbuf_char(f, (char)(29 + more));
 		n -= more + 1;
 	}
 }
 
-void link_send(struct link *l, const char *data, size_t len)
+void stub_link_send(struct stub_link *l, const char *data, size_t len)
 {
-	struct textbuf *f = &l->frame;
-	textbuf_reset(f);
-	textbuf_char(f, '$');
+	struct stub_textbuf *f = &l->frame;
+	stub_textbuf_reset(f);
+	stub_textbuf_char(f, '$');
 	for (size_t i = 0; i < len;) {
 		size_t n = 1;
 		while (i + n < len && data[i + n] == data[i])
@@ -192,16 +192,16 @@ void link_send(struct link *l, const char *data, size_t len)
 	unsigned char sum = 0;
 	for (size_t i = 1; i < f->len; i++)
 		sum += (unsigned char)f->p[i];
-	textbuf_printf(f, "#%02x", sum);
+	stub_textbuf_printf(f, "#%02x", sum);
 	if (f->failed) {
-		textbuf_reset(f);
+		stub_textbuf_reset(f);
 		l->closed = true; /* no memory even for the reply: give up */
 		return;
 	}
 	send_raw(l, f->p, f->len);
 }
 
-bool link_poll_interrupt(struct link *l)
+bool stub_link_poll_interrupt(struct stub_link *l)
 {
 	fill(l, 0);
 	while (l->start < l->end) {

@@ -14,34 +14,34 @@
 #define LINK_PACKET_MAX	      0x20400 /* bytes of data between '$' and '#' */
 #define LINK_PACKET_ANNOUNCED 0x20000 /* what the other side is told */
 
-struct link {
+struct stub_link {
 	int in, out;
 	bool acks;	  /* acknowledgements are sent and expected */
 	bool closed;	  /* the other side has gone */
 	bool interrupted; /* an interrupt arrived between packets */
 	char *buf;	  /* input: bytes [start, end) are unread; LINK_PACKET_MAX + slack */
 	size_t start, end;
-	char *packet;	       /* the last packet, data only */
-	struct textbuf frame; /* the last packet sent, kept for a '-' */
+	char *packet;		   /* the last packet, data only */
+	struct stub_textbuf frame; /* the last packet sent, kept for a '-' */
 };
 
-enum link_got {
+enum stub_link_got {
 	LINK_PACKET,
 	LINK_BAD, /* too long, or damaged with nobody to ask for another copy */
 	LINK_CLOSED,
 };
 
 /* Returns -1 if memory cannot be had. */
-int link_init(struct link *l, int in, int out);
-void link_free(struct link *l);
+int stub_link_init(struct stub_link *l, int in, int out);
+void stub_link_free(struct stub_link *l);
 
 /* Wait for the next packet; `*packet` stays valid until the next call. */
-enum link_got link_receive(struct link *l, struct scan *packet);
+enum stub_link_got stub_link_receive(struct stub_link *l, struct stub_scan *packet);
 
 /* Send a packet of `len` bytes that have their binary escapes already. */
-void link_send(struct link *l, const char *data, size_t len);
+void stub_link_send(struct stub_link *l, const char *data, size_t len);
 
 /* Without waiting: whether the other side has asked for an interrupt, or gone. */
-bool link_poll_interrupt(struct link *l);
+bool stub_link_poll_interrupt(struct stub_link *l);
 
 #endif

@@ -10,88 +10,90 @@
 
 enum { PROT_R = 1, PROT_W = 2, PROT_X = 4, FLAG_SHARED = 1 };
 
-void put_mappings(struct session *s, struct textbuf *out)
+void stub_put_mappings(struct stub_session *s, struct stub_textbuf *out)
 {
 	const struct replay_mapping *maps;
 	size_t n = replay_mappings(s->r, &maps);
 	for (size_t i = 0; i < n; i++) {
 		const struct replay_mapping *m = &maps[i];
 		const char *name = m->name ? m->name : "";
-		textbuf_printf(out, "%08llx-%08llx %c%c%c%c %08llx 00:00 %-10d ",
-			       (unsigned long long)m->start, (unsigned long long)m->end,
-			       m->prot & PROT_R ? 'r' : '-', m->prot & PROT_W ? 'w' : '-',
-			       m->prot & PROT_X ? 'x' : '-', m->flags & FLAG_SHARED ? 's' : 'p',
-			       (unsigned long long)m->offset, m->module >= 0 ? m->module + 1 : 0);
+		stub_textbuf_printf(
+			out, "%08llx-%08llx %c%c%c%c %08llx 00:00 %-10d ",
+			(unsigned long long)m->start, (unsigned long long)m->end,
+			m->prot & PROT_R ? 'r' : '-', m->prot & PROT_W ? 'w' : '-',
+			m->prot & PROT_X ? 'x' : '-', m->flags & FLAG_SHARED ? 's' : 'p',
+			(unsigned long long)m->offset, m->module >= 0 ? m->module + 1 : 0);
 		if (*name)
-			textbuf_printf(out, "                %s", name);
-		textbuf_char(out, '\n');
+			stub_textbuf_printf(out, "                %s", name);
+		stub_textbuf_char(out, '\n');
 	}
 }
 
-static void put_strings(const char *const *list, struct textbuf *out)
+static void put_strings(const char *const *list, struct stub_textbuf *out)
 {
 	for (; list && *list; list++)
-		textbuf_bytes(out, *list, strlen(*list) + 1);
+		stub_textbuf_bytes(out, *list, strlen(*list) + 1);
 }
 
-static void make_cmdline(struct session *s, struct textbuf *out)
+static void make_cmdline(struct stub_session *s, struct stub_textbuf *out)
 {
 	put_strings(dj_trace_meta(replay_trace(s->r))->argv, out);
 }
 
-static void make_environ(struct session *s, struct textbuf *out)
+static void make_environ(struct stub_session *s, struct stub_textbuf *out)
 {
 	put_strings(dj_trace_meta(replay_trace(s->r))->envp, out);
 }
 
-static void make_auxv(struct session *s, struct textbuf *out)
+static void make_auxv(struct stub_session *s, struct stub_textbuf *out)
 {
-	const struct session_image *image = session_image(s);
-	textbuf_bytes(out, image->auxv, image->auxv_len);
+	const struct stub_session_image *image = stub_session_image(s);
+	stub_textbuf_bytes(out, image->auxv, image->auxv_len);
 }
 
-static void make_comm(struct session *s, struct textbuf *out)
+static void make_comm(struct stub_session *s, struct stub_textbuf *out)
 {
-	textbuf_printf(out, "%s\n", session_thread_name(s, replay_thread(s->r)));
+	stub_textbuf_printf(out, "%s\n", stub_session_thread_name(s, replay_thread(s->r)));
 }
 
-static void make_status(struct session *s, struct textbuf *out)
+static void make_status(struct stub_session *s, struct stub_textbuf *out)
 {
-	textbuf_printf(out, "Name:\t%s\nState:\tt (tracing stop)\nTgid:\t%d\nPid:\t%d\n",
-		       session_thread_name(s, replay_thread(s->r)), s->pid,
-		       replay_thread(s->r));
+	stub_textbuf_printf(out, "Name:\t%s\nState:\tt (tracing stop)\nTgid:\t%d\nPid:\t%d\n",
+			    stub_session_thread_name(s, replay_thread(s->r)), s->pid,
+			    replay_thread(s->r));
 }
 
 static const struct {
 	const char *name;
-	void (*make)(struct session *s, struct textbuf *out);
+	void (*make)(struct stub_session *s, struct stub_textbuf *out);
 } files[] = {
-	{ "maps", put_mappings }, { "cmdline", make_cmdline }, { "environ", make_environ },
-	{ "auxv", make_auxv },	  { "comm", make_comm },       { "status", make_status },
+	{ "maps", stub_put_mappings }, { "cmdline", make_cmdline }, { "environ", make_environ },
+	{ "auxv", make_auxv },	       { "comm", make_comm },	    { "status", make_status },
 };
 
 /* The part after /proc/PID/ or /proc/PID/task/TID/, or NULL if that is not our process. */
-static const char *own_part(struct session *s, const char *path)
+static const char *own_part(struct stub_session *s, const char *path)
 {
 	char prefix[64];
-	int n = snprintf(prefix, sizeof prefix, "/proc/%d/", s->pid);
+	int n = snprintf(prefix, sizeof(prefix), "/proc/%d/", s->pid);
 	if (strncmp(path, prefix, (size_t)n) != 0)
 		return NULL;
 	path += n;
 	if (strncmp(path, "task/", 5) == 0) {
 		char *end;
 		long tid = strtol(path + 5, &end, 10);
-		if (*end != '/' || tid <= 0 || tid > INT32_MAX || !session_has_thread(s, (int32_t)tid))
+		if (*end != '/' || tid <= 0 || tid > INT32_MAX ||
+		    !stub_session_has_thread(s, (int32_t)tid))
 			return NULL;
 		path = end + 1;
 	}
 	return path;
 }
 
-bool procfs_read(struct session *s, const char *path, struct textbuf *out)
+bool stub_procfs_read(struct stub_session *s, const char *path, struct stub_textbuf *out)
 {
 	const char *name = own_part(s, path);
-	for (size_t i = 0; name && i < sizeof files / sizeof *files; i++)
+	for (size_t i = 0; name && i < sizeof(files) / sizeof(*files); i++)
 		if (strcmp(files[i].name, name) == 0) {
 			files[i].make(s, out);
 			return true;
@@ -99,17 +101,17 @@ bool procfs_read(struct session *s, const char *path, struct textbuf *out)
 	return false;
 }
 
-bool procfs_readlink(struct session *s, const char *path, struct textbuf *out)
+bool stub_procfs_readlink(struct stub_session *s, const char *path, struct stub_textbuf *out)
 {
 	const char *name = own_part(s, path), *target = NULL;
 	if (name && strcmp(name, "exe") == 0)
-		target = session_exe(s);
+		target = stub_session_exe(s);
 	else if (name && strcmp(name, "cwd") == 0)
 		target = dj_trace_meta(replay_trace(s->r))->cwd;
 	else if (name && strcmp(name, "root") == 0)
 		target = "/";
 	if (!target || !*target)
 		return false;
-	textbuf_str(out, target);
+	stub_textbuf_str(out, target);
 	return true;
 }

@@ -18,8 +18,10 @@ enum reg_kind {
 	REG_ST,	   /* ST(n), 10 bytes */
 	REG_CTL16, /* the 2 bytes at `offset`, shown as 32 bits */
 	REG_FTAG,  /* the full tag word */
-	REG_FPLO, REG_FPHI, /* lower 32 and next 16 bits of the pointer at `offset` */
-	REG_XMM, REG_YMMH,
+	REG_FPLO,
+	REG_FPHI, /* lower 32 and next 16 bits of the pointer at `offset` */
+	REG_XMM,
+	REG_YMMH,
 	REG_ORIG_RAX,
 };
 
@@ -33,23 +35,35 @@ struct reg {
 };
 
 #define GPR(name_, n_, type_)                                                                      \
-	{ .name = name_, .type = type_, .kind = REG_U64, .feature = IN_CORE, .bytes = 8,           \
-	  .offset = offsetof(struct dj_regs, gpr) + 8 * (n_), .part = DJ_REG_GPR(n_) }
+	{                                                                                          \
+		.name = name_, .type = type_, .kind = REG_U64, .feature = IN_CORE, .bytes = 8,     \
+		.offset = offsetof(struct dj_regs, gpr) + 8 * (n_), .part = DJ_REG_GPR(n_)         \
+	}
 #define SEL(field)                                                                                 \
-	{ .name = #field, .type = "int32", .kind = REG_SEL, .feature = IN_CORE, .bytes = 4,        \
-	  .offset = offsetof(struct dj_regs, field), .part = DJ_REG_SEGS }
+	{                                                                                          \
+		.name = #field, .type = "int32", .kind = REG_SEL, .feature = IN_CORE, .bytes = 4,  \
+		.offset = offsetof(struct dj_regs, field), .part = DJ_REG_SEGS                     \
+	}
 #define ST(n_)                                                                                     \
-	{ .name = "st" #n_, .type = "i387_ext", .kind = REG_ST, .feature = IN_CORE, .bytes = 10,   \
-	  .n = n_, .part = DJ_REG_X87 }
+	{                                                                                          \
+		.name = "st" #n_, .type = "i387_ext", .kind = REG_ST, .feature = IN_CORE,          \
+		.bytes = 10, .n = n_, .part = DJ_REG_X87                                           \
+	}
 #define FP(name_, kind_, field)                                                                    \
-	{ .name = name_, .type = "int", .group = "float", .kind = kind_, .feature = IN_CORE,       \
-	  .bytes = 4, .offset = offsetof(struct dj_regs, field), .part = DJ_REG_X87 }
+	{                                                                                          \
+		.name = name_, .type = "int", .group = "float", .kind = kind_, .feature = IN_CORE, \
+		.bytes = 4, .offset = offsetof(struct dj_regs, field), .part = DJ_REG_X87          \
+	}
 #define XMM(n_)                                                                                    \
-	{ .name = "xmm" #n_, .type = "vec128", .kind = REG_XMM, .feature = IN_SSE, .bytes = 16,    \
-	  .n = n_, .part = DJ_REG_YMM(n_) }
+	{                                                                                          \
+		.name = "xmm" #n_, .type = "vec128", .kind = REG_XMM, .feature = IN_SSE,           \
+		.bytes = 16, .n = n_, .part = DJ_REG_YMM(n_)                                       \
+	}
 #define YMMH(n_)                                                                                   \
-	{ .name = "ymm" #n_ "h", .type = "uint128", .kind = REG_YMMH, .feature = IN_AVX,           \
-	  .bytes = 16, .n = n_, .part = DJ_REG_YMM(n_) }
+	{                                                                                          \
+		.name = "ymm" #n_ "h", .type = "uint128", .kind = REG_YMMH, .feature = IN_AVX,     \
+		.bytes = 16, .n = n_, .part = DJ_REG_YMM(n_)                                       \
+	}
 #define SIXTEEN(M)                                                                                 \
 	M(0), M(1), M(2), M(3), M(4), M(5), M(6), M(7), M(8), M(9), M(10), M(11), M(12), M(13),    \
 		M(14), M(15)
@@ -59,6 +73,7 @@ struct reg {
 #define REGNUM_RSP 7
 #define REGNUM_RIP 16
 
+/* clang-format off */
 static const struct reg table[] = {
 	GPR("rax", DJ_RAX, "int64"),
 	GPR("rbx", DJ_RBX, "int64"),
@@ -102,7 +117,8 @@ static const struct reg table[] = {
 	  .offset = offsetof(struct dj_regs, gs_base), .part = DJ_REG_GS_BASE },
 	SIXTEEN(YMMH),
 };
-#define N_REGS (sizeof table / sizeof *table)
+/* clang-format on */
+#define N_REGS (sizeof(table) / sizeof(*table))
 
 /* ---- values ------------------------------------------------------------------------- */
 
@@ -140,7 +156,7 @@ static uint16_t full_tag(const struct dj_regs *r)
 	return (uint16_t)tags;
 }
 
-static void reg_get(const struct session *s, const struct dj_regs *r, const struct reg *d,
+static void reg_get(const struct stub_session *s, const struct dj_regs *r, const struct reg *d,
 		    uint8_t *out)
 {
 	const uint8_t *field = (const uint8_t *)r + d->offset;
@@ -247,7 +263,7 @@ static void reg_set(struct dj_regs *r, const struct reg *d, const uint8_t *in)
 
 #define REG_MAX 16
 
-bool handle_regs_read(struct session *s, struct scan *a)
+bool stub_handle_regs_read(struct stub_session *s, struct stub_scan *a)
 {
 	struct dj_regs regs;
 	uint8_t value[REG_MAX];
@@ -255,40 +271,40 @@ bool handle_regs_read(struct session *s, struct scan *a)
 	replay_regs(s->r, &regs);
 	for (size_t i = 0; i < N_REGS; i++) {
 		reg_get(s, &regs, &table[i], value);
-		textbuf_hex(&s->reply, value, table[i].bytes);
+		stub_textbuf_hex(&s->reply, value, table[i].bytes);
 	}
 	return true;
 }
 
-bool handle_reg_read(struct session *s, struct scan *a)
+bool stub_handle_reg_read(struct stub_session *s, struct stub_scan *a)
 {
 	struct dj_regs regs;
 	uint8_t value[REG_MAX];
 	uint64_t n;
-	if (!scan_hex(a, &n) || n >= N_REGS)
-		return reply_error(s, 1);
+	if (!stub_scan_hex(a, &n) || n >= N_REGS)
+		return stub_reply_error(s, 1);
 	replay_regs(s->r, &regs);
 	reg_get(s, &regs, &table[n], value);
-	textbuf_hex(&s->reply, value, table[n].bytes);
+	stub_textbuf_hex(&s->reply, value, table[n].bytes);
 	return true;
 }
 
-void put_expedited_regs(struct session *s)
+void stub_put_expedited_regs(struct stub_session *s)
 {
 	static const unsigned char numbers[] = { REGNUM_RBP, REGNUM_RSP, REGNUM_RIP };
 	struct dj_regs regs;
 	uint8_t value[REG_MAX];
 	replay_regs(s->r, &regs);
-	for (size_t i = 0; i < sizeof numbers; i++) {
+	for (size_t i = 0; i < sizeof(numbers); i++) {
 		const struct reg *d = &table[numbers[i]];
 		reg_get(s, &regs, d, value);
-		textbuf_printf(&s->reply, "%02x:", numbers[i]);
-		textbuf_hex(&s->reply, value, d->bytes);
-		textbuf_char(&s->reply, ';');
+		stub_textbuf_printf(&s->reply, "%02x:", numbers[i]);
+		stub_textbuf_hex(&s->reply, value, d->bytes);
+		stub_textbuf_char(&s->reply, ';');
 	}
 }
 
-bool session_reg_value(struct session *s, uint64_t number, uint64_t *value)
+bool stub_session_reg_value(struct stub_session *s, uint64_t number, uint64_t *value)
 {
 	struct dj_regs regs;
 	uint8_t bytes[REG_MAX];
@@ -300,29 +316,29 @@ bool session_reg_value(struct session *s, uint64_t number, uint64_t *value)
 	return true;
 }
 
-static bool write_regs(struct session *s, const struct dj_regs *regs, uint64_t mask)
+static bool write_regs(struct stub_session *s, const struct dj_regs *regs, uint64_t mask)
 {
 	struct dj_error err;
-	if (scratch_set_regs(s, regs, mask, &err) != 0)
-		return reply_error_text(s, "%s", err.text);
-	return reply_ok(s);
+	if (stub_scratch_set_regs(s, regs, mask, &err) != 0)
+		return stub_reply_error_text(s, "%s", err.text);
+	return stub_reply_ok(s);
 }
 
-bool handle_reg_write(struct session *s, struct scan *a)
+bool stub_handle_reg_write(struct stub_session *s, struct stub_scan *a)
 {
 	struct dj_regs regs;
 	uint8_t value[REG_MAX];
 	uint64_t n;
-	if (!scan_hex(a, &n) || n >= N_REGS || !scan_char(a, '=') ||
-	    scan_hexbytes(a, value, table[n].bytes) != table[n].bytes)
-		return reply_error(s, 1);
+	if (!stub_scan_hex(a, &n) || n >= N_REGS || !stub_scan_char(a, '=') ||
+	    stub_scan_hexbytes(a, value, table[n].bytes) != table[n].bytes)
+		return stub_reply_error(s, 1);
 	replay_regs(s->r, &regs);
 	reg_set(&regs, &table[n], value);
 	return write_regs(s, &regs, table[n].part);
 }
 
 /* The packet may end early: the registers it does not reach stay. */
-bool handle_regs_write(struct session *s, struct scan *a)
+bool stub_handle_regs_write(struct stub_session *s, struct stub_scan *a)
 {
 	struct dj_regs regs;
 	uint64_t mask = 0;
@@ -330,12 +346,12 @@ bool handle_regs_write(struct session *s, struct scan *a)
 	for (size_t i = 0; i < N_REGS && a->p < a->end; i++) {
 		uint8_t value[REG_MAX];
 		size_t digits = 2u * table[i].bytes;
-		if (scan_left(a) >= digits && memchr(a->p, 'x', digits)) {
+		if (stub_scan_left(a) >= digits && memchr(a->p, 'x', digits)) {
 			a->p += digits; /* "xxxx": the debugger does not know this one */
 			continue;
 		}
-		if (scan_hexbytes(a, value, table[i].bytes) != table[i].bytes)
-			return reply_error(s, 1);
+		if (stub_scan_hexbytes(a, value, table[i].bytes) != table[i].bytes)
+			return stub_reply_error(s, 1);
 		reg_set(&regs, &table[i], value);
 		mask |= table[i].part;
 	}
@@ -350,71 +366,74 @@ struct bit {
 };
 
 static const struct bit eflags_bits[] = {
-	{ "CF", 0 },  { "", 1 },    { "PF", 2 },  { "AF", 4 },	{ "ZF", 6 },   { "SF", 7 },
-	{ "TF", 8 },  { "IF", 9 },  { "DF", 10 }, { "OF", 11 }, { "NT", 14 },  { "RF", 16 },
+	{ "CF", 0 },  { "", 1 },    { "PF", 2 },   { "AF", 4 },	  { "ZF", 6 },	{ "SF", 7 },
+	{ "TF", 8 },  { "IF", 9 },  { "DF", 10 },  { "OF", 11 },  { "NT", 14 }, { "RF", 16 },
 	{ "VM", 17 }, { "AC", 18 }, { "VIF", 19 }, { "VIP", 20 }, { "ID", 21 },
 };
 static const struct bit mxcsr_bits[] = {
-	{ "IE", 0 }, { "DE", 1 }, { "ZE", 2 }, { "OE", 3 },  { "UE", 4 },  { "PE", 5 },  { "DAZ", 6 },
-	{ "IM", 7 }, { "DM", 8 }, { "ZM", 9 }, { "OM", 10 }, { "UM", 11 }, { "PM", 12 }, { "FZ", 15 },
+	{ "IE", 0 },  { "DE", 1 },  { "ZE", 2 },  { "OE", 3 },	{ "UE", 4 },
+	{ "PE", 5 },  { "DAZ", 6 }, { "IM", 7 },  { "DM", 8 },	{ "ZM", 9 },
+	{ "OM", 10 }, { "UM", 11 }, { "PM", 12 }, { "FZ", 15 },
 };
 
 static const struct {
 	const char *id, *field, *type;
 	unsigned count;
+	/* clang-format off */
 } vectors[] = {
 	{ "v4f", "v4_float", "ieee_single", 4 }, { "v2d", "v2_double", "ieee_double", 2 },
 	{ "v16i8", "v16_int8", "int8", 16 },	 { "v8i16", "v8_int16", "int16", 8 },
 	{ "v4i32", "v4_int32", "int32", 4 },	 { "v2i64", "v2_int64", "int64", 2 },
 };
+/* clang-format on */
 
-static void put_flags_type(struct textbuf *b, const char *id, const struct bit *bits, size_t n)
+static void put_flags_type(struct stub_textbuf *b, const char *id, const struct bit *bits, size_t n)
 {
-	textbuf_printf(b, "<flags id=\"%s\" size=\"4\">", id);
+	stub_textbuf_printf(b, "<flags id=\"%s\" size=\"4\">", id);
 	for (size_t i = 0; i < n; i++)
-		textbuf_printf(b, "<field name=\"%s\" start=\"%u\" end=\"%u\"/>", bits[i].name,
-			       bits[i].n, bits[i].n);
-	textbuf_str(b, "</flags>");
+		stub_textbuf_printf(b, "<field name=\"%s\" start=\"%u\" end=\"%u\"/>", bits[i].name,
+				    bits[i].n, bits[i].n);
+	stub_textbuf_str(b, "</flags>");
 }
 
-static void put_vector_types(struct textbuf *b)
+static void put_vector_types(struct stub_textbuf *b)
 {
-	size_t n = sizeof vectors / sizeof *vectors;
+	size_t n = sizeof(vectors) / sizeof(*vectors);
 	for (size_t i = 0; i < n; i++)
-		textbuf_printf(b, "<vector id=\"%s\" type=\"%s\" count=\"%u\"/>", vectors[i].id,
-			       vectors[i].type, vectors[i].count);
-	textbuf_str(b, "<union id=\"vec128\">");
+		stub_textbuf_printf(b, "<vector id=\"%s\" type=\"%s\" count=\"%u\"/>",
+				    vectors[i].id, vectors[i].type, vectors[i].count);
+	stub_textbuf_str(b, "<union id=\"vec128\">");
 	for (size_t i = 0; i < n; i++)
-		textbuf_printf(b, "<field name=\"%s\" type=\"%s\"/>", vectors[i].field,
-			       vectors[i].id);
-	textbuf_str(b, "<field name=\"uint128\" type=\"uint128\"/></union>");
+		stub_textbuf_printf(b, "<field name=\"%s\" type=\"%s\"/>", vectors[i].field,
+				    vectors[i].id);
+	stub_textbuf_str(b, "<field name=\"uint128\" type=\"uint128\"/></union>");
 }
 
-void put_target_xml(struct textbuf *b)
+void stub_put_target_xml(struct stub_textbuf *b)
 {
 	static const char *const names[FEATURES] = { "core", "sse", "linux", "segments", "avx" };
-	textbuf_str(b, "<?xml version=\"1.0\"?>\n<!DOCTYPE target SYSTEM \"gdb-target.dtd\">\n"
-		       "<target version=\"1.0\"><architecture>i386:x86-64</architecture>"
-		       "<osabi>GNU/Linux</osabi>");
+	stub_textbuf_str(b, "<?xml version=\"1.0\"?>\n<!DOCTYPE target SYSTEM \"gdb-target.dtd\">\n"
+			    "<target version=\"1.0\"><architecture>i386:x86-64</architecture>"
+			    "<osabi>GNU/Linux</osabi>");
 	for (size_t i = 0; i < N_REGS; i++) {
 		const struct reg *d = &table[i];
 		if (i == 0 || d->feature != table[i - 1].feature) {
-			textbuf_printf(b, "%s<feature name=\"org.gnu.gdb.i386.%s\">",
-				       i ? "</feature>\n" : "\n", names[d->feature]);
+			stub_textbuf_printf(b, "%s<feature name=\"org.gnu.gdb.i386.%s\">",
+					    i ? "</feature>\n" : "\n", names[d->feature]);
 			if (d->feature == IN_CORE)
 				put_flags_type(b, "i386_eflags", eflags_bits,
-					       sizeof eflags_bits / sizeof *eflags_bits);
+					       sizeof(eflags_bits) / sizeof(*eflags_bits));
 			if (d->feature == IN_SSE) {
 				put_vector_types(b);
 				put_flags_type(b, "i386_mxcsr", mxcsr_bits,
-					       sizeof mxcsr_bits / sizeof *mxcsr_bits);
+					       sizeof(mxcsr_bits) / sizeof(*mxcsr_bits));
 			}
 		}
-		textbuf_printf(b, "<reg name=\"%s\" bitsize=\"%u\" type=\"%s\" regnum=\"%zu\"",
-			       d->name, 8u * d->bytes, d->type, i);
+		stub_textbuf_printf(b, "<reg name=\"%s\" bitsize=\"%u\" type=\"%s\" regnum=\"%zu\"",
+				    d->name, 8u * d->bytes, d->type, i);
 		if (d->group)
-			textbuf_printf(b, " group=\"%s\"", d->group);
-		textbuf_str(b, "/>");
+			stub_textbuf_printf(b, " group=\"%s\"", d->group);
+		stub_textbuf_str(b, "/>");
 	}
-	textbuf_str(b, "</feature>\n</target>\n");
+	stub_textbuf_str(b, "</feature>\n</target>\n");
 }

@@ -27,7 +27,7 @@ struct motion {
 
 /* ---- breakpoints and watchpoints ----------------------------------------------------- */
 
-static void point_drop(struct session *s, struct session_point *p)
+static void point_drop(struct stub_session *s, struct stub_session_point *p)
 {
 	free(p->conditions);
 	if (p->type <= '1')
@@ -36,24 +36,25 @@ static void point_drop(struct session *s, struct session_point *p)
 		replay_watch_del(s->r, p->id);
 }
 
-void session_points_clear(struct session *s)
+void stub_session_points_clear(struct stub_session *s)
 {
 	for (size_t i = 0; i < s->n_points; i++)
 		point_drop(s, &s->points[i]);
 	s->n_points = 0;
 }
 
-static struct session_point *point_find(struct session *s, char type, uint64_t addr, uint64_t len)
+static struct stub_session_point *point_find(struct stub_session *s, char type, uint64_t addr,
+					     uint64_t len)
 {
 	for (size_t i = 0; i < s->n_points; i++) {
-		struct session_point *p = &s->points[i];
+		struct stub_session_point *p = &s->points[i];
 		if (p->type == type && p->addr == addr && p->len == len)
 			return p;
 	}
 	return NULL;
 }
 
-static struct session_point *point_by_id(struct session *s, int id)
+static struct stub_session_point *point_by_id(struct stub_session *s, int id)
 {
 	for (size_t i = 0; i < s->n_points; i++)
 		if (s->points[i].type >= '2' && s->points[i].id == id)
@@ -61,68 +62,69 @@ static struct session_point *point_by_id(struct session *s, int id)
 	return NULL;
 }
 
-static bool scan_point(struct scan *a, char *type, uint64_t *addr, uint64_t *len)
+static bool scan_point(struct stub_scan *a, char *type, uint64_t *addr, uint64_t *len)
 {
 	if (a->p == a->end)
 		return false;
 	*type = *a->p++;
-	return scan_char(a, ',') && scan_hex(a, addr) && scan_char(a, ',') && scan_hex(a, len);
+	return stub_scan_char(a, ',') && stub_scan_hex(a, addr) && stub_scan_char(a, ',') &&
+	       stub_scan_hex(a, len);
 }
 
-bool handle_point_insert(struct session *s, struct scan *a)
+bool stub_handle_point_insert(struct stub_session *s, struct stub_scan *a)
 {
 	static const unsigned kinds[] = { REPLAY_WATCH_WRITE, REPLAY_WATCH_READ,
 					  REPLAY_WATCH_ACCESS };
-	struct session_point p = { .id = -1 };
+	struct stub_session_point p = { .id = -1 };
 	if (!scan_point(a, &p.type, &p.addr, &p.len))
-		return reply_error(s, 1);
+		return stub_reply_error(s, 1);
 	if (p.type < '0' || p.type > '4')
-		return reply_empty(s);
-	if (p.type <= '1' && !agent_scan_conditions(a, &p.conditions, &p.conditions_len))
-		return reply_error(s, 1);
-	struct session_point *same = point_find(s, p.type, p.addr, p.len);
+		return stub_reply_empty(s);
+	if (p.type <= '1' && !stub_agent_scan_conditions(a, &p.conditions, &p.conditions_len))
+		return stub_reply_error(s, 1);
+	struct stub_session_point *same = point_find(s, p.type, p.addr, p.len);
 	if (same) { /* the manual wants these packets idempotent, but conditions may be new */
 		free(same->conditions);
 		same->conditions = p.conditions;
 		same->conditions_len = p.conditions_len;
-		return reply_ok(s);
+		return stub_reply_ok(s);
 	}
 	if (s->n_points == SESSION_POINTS) {
 		free(p.conditions);
-		return reply_error_text(s, "more than %d breakpoints", SESSION_POINTS);
+		return stub_reply_error_text(s, "more than %d breakpoints", SESSION_POINTS);
 	}
 	if (p.type <= '1') {
 		if (replay_break_add(s->r, p.addr) != 0) {
 			free(p.conditions);
-			return reply_error(s, 12);
+			return stub_reply_error(s, 12);
 		}
 	} else {
 		if (p.len == 0 || p.len > (1u << 20))
-			return reply_error_text(s, "cannot watch %llu bytes",
-						(unsigned long long)p.len);
+			return stub_reply_error_text(s, "cannot watch %llu bytes",
+						     (unsigned long long)p.len);
 		p.id = replay_watch_add(s->r, p.addr, p.len, kinds[p.type - '2']);
 		if (p.id < 0)
-			return reply_error(s, 12);
+			return stub_reply_error(s, 12);
 	}
 	s->points[s->n_points++] = p;
-	return reply_ok(s);
+	return stub_reply_ok(s);
 }
 
-bool handle_point_remove(struct session *s, struct scan *a)
+bool stub_handle_point_remove(struct stub_session *s, struct stub_scan *a)
 {
 	char type;
 	uint64_t addr, len;
 	if (!scan_point(a, &type, &addr, &len))
-		return reply_error(s, 1);
-	struct session_point *p = point_find(s, type, addr, len);
+		return stub_reply_error(s, 1);
+	struct stub_session_point *p = point_find(s, type, addr, len);
 	if (p) {
 		point_drop(s, p);
 		*p = s->points[--s->n_points];
 	}
-	return reply_ok(s);
+	return stub_reply_ok(s);
 }
 
-bool session_breakpoint_at(struct session *s, uint64_t addr)
+bool stub_session_breakpoint_at(struct stub_session *s, uint64_t addr)
 {
 	for (size_t i = 0; i < s->n_points; i++)
 		if (s->points[i].type <= '1' && s->points[i].addr == addr)
@@ -132,70 +134,70 @@ bool session_breakpoint_at(struct session *s, uint64_t addr)
 
 /* ---- stop replies ------------------------------------------------------------------- */
 
-static void put_stop(struct session *s, int signal)
+static void put_stop(struct stub_session *s, int signal)
 {
-	textbuf_reset(&s->reply);
-	textbuf_printf(&s->reply, "T%02x", signal & 0xff);
-	put_expedited_regs(s);
-	textbuf_str(&s->reply, "thread:");
-	put_thread_id(s, replay_thread(s->r));
-	textbuf_char(&s->reply, ';');
+	stub_textbuf_reset(&s->reply);
+	stub_textbuf_printf(&s->reply, "T%02x", signal & 0xff);
+	stub_put_expedited_regs(s);
+	stub_textbuf_str(&s->reply, "thread:");
+	stub_put_thread_id(s, replay_thread(s->r));
+	stub_textbuf_char(&s->reply, ';');
 }
 
 #define GDB_SIGINT  2
 #define GDB_SIGTRAP 5
 #define GDB_SIGSYS  12
 
-bool reply_plain_stop(struct session *s)
+bool stub_reply_plain_stop(struct stub_session *s)
 {
 	int signal = GDB_SIGTRAP;
 	if (s->have_last && s->last.reason == REPLAY_SIGNAL)
-		signal = gdbsignal_from_linux(s->last.signo);
+		signal = stub_gdbsignal_from_linux(s->last.signo);
 	put_stop(s, signal);
 	return true;
 }
 
-bool handle_why(struct session *s, struct scan *a)
+bool stub_handle_why(struct stub_session *s, struct stub_scan *a)
 {
 	(void)a;
 	if (s->no_process) {
-		textbuf_str(&s->reply, "W00");
+		stub_textbuf_str(&s->reply, "W00");
 		return true;
 	}
-	return reply_plain_stop(s);
+	return stub_reply_plain_stop(s);
 }
 
-void session_moved(struct session *s)
+void stub_session_moved(struct stub_session *s)
 {
 	s->have_last = false;
 	s->sysno = -1;
 }
 
-static void tell_end(struct session *s, const struct replay_stop *stop)
+static void tell_end(struct stub_session *s, const struct replay_stop *stop)
 {
 	const char *damage = dj_trace_damage(replay_trace(s->r));
 	if (stop->exited && WIFEXITED(stop->status))
-		session_console(s, "[The program exited with status %d; history ends here.]\n",
-				WEXITSTATUS(stop->status));
+		stub_session_console(s, "[The program exited with status %d; history ends here.]\n",
+				     WEXITSTATUS(stop->status));
 	else if (stop->exited && WIFSIGNALED(stop->status))
-		session_console(s, "[The program was killed by %s; history ends here.]\n",
-				strsignal(WTERMSIG(stop->status)));
+		stub_session_console(s, "[The program was killed by %s; history ends here.]\n",
+				     strsignal(WTERMSIG(stop->status)));
 	else
-		session_console(s, "[The recording ends here%s%s.]\n", damage ? ": " : "",
-				damage ? damage : "");
+		stub_session_console(s, "[The recording ends here%s%s.]\n", damage ? ": " : "",
+				     damage ? damage : "");
 }
 
-static void put_watch(struct session *s, const struct replay_stop *stop)
+static void put_watch(struct stub_session *s, const struct replay_stop *stop)
 {
 	static const char *const names[] = { "watch", "rwatch", "awatch" };
-	const struct session_point *p = point_by_id(s, stop->watch);
+	const struct stub_session_point *p = point_by_id(s, stop->watch);
 	if (p)
-		textbuf_printf(&s->reply, "%s:%llx;", names[p->type - '2'],
-			       (unsigned long long)stop->watch_addr);
+		stub_textbuf_printf(&s->reply, "%s:%llx;", names[p->type - '2'],
+				    (unsigned long long)stop->watch_addr);
 }
 
 /* The name of the break reason follows the kind of breakpoint that is there. */
-static void put_break(struct session *s)
+static void put_break(struct stub_session *s)
 {
 	struct dj_regs regs;
 	replay_regs(s->r, &regs);
@@ -205,10 +207,10 @@ static void put_break(struct session *s)
 			hw |= s->points[i].type == '1';
 			sw |= s->points[i].type == '0';
 		}
-	textbuf_str(&s->reply, hw && !sw ? "hwbreak:;" : "swbreak:;");
+	stub_textbuf_str(&s->reply, hw && !sw ? "hwbreak:;" : "swbreak:;");
 }
 
-static bool reply_stop(struct session *s, const struct replay_stop *stop, enum replay_dir dir)
+static bool reply_stop(struct stub_session *s, const struct replay_stop *stop, enum replay_dir dir)
 {
 	s->last = *stop;
 	s->have_last = true;
@@ -226,48 +228,50 @@ static bool reply_stop(struct session *s, const struct replay_stop *stop, enum r
 	case REPLAY_SYSCALL_RETURN:
 		s->sysno = (int64_t)stop->sysno;
 		put_stop(s, GDB_SIGTRAP);
-		textbuf_printf(&s->reply, "syscall_%s:%llx;",
-			       stop->reason == REPLAY_SYSCALL_ENTRY ? "entry" : "return",
-			       (unsigned long long)stop->sysno);
+		stub_textbuf_printf(&s->reply, "syscall_%s:%llx;",
+				    stop->reason == REPLAY_SYSCALL_ENTRY ? "entry" : "return",
+				    (unsigned long long)stop->sysno);
 		break;
 	case REPLAY_SIGNAL:
-		put_stop(s, gdbsignal_from_linux(stop->signo));
+		put_stop(s, stub_gdbsignal_from_linux(stop->signo));
 		break;
 	case REPLAY_FORKED:
 		s->child = stop->pid;
 		put_stop(s, GDB_SIGTRAP);
-		textbuf_printf(&s->reply, "fork:p%x.%x;", (unsigned)stop->pid, (unsigned)stop->pid);
+		stub_textbuf_printf(&s->reply, "fork:p%x.%x;", (unsigned)stop->pid,
+				    (unsigned)stop->pid);
 		break;
 	case REPLAY_EXECED: {
 		if (dir == REPLAY_FORWARD)
-			session_image_new(s);
-		const char *exe = session_exe(s);
+			stub_session_image_new(s);
+		const char *exe = stub_session_exe(s);
 		put_stop(s, GDB_SIGTRAP);
-		textbuf_str(&s->reply, "exec:");
-		textbuf_hex(&s->reply, exe, strlen(exe));
-		textbuf_char(&s->reply, ';');
+		stub_textbuf_str(&s->reply, "exec:");
+		stub_textbuf_hex(&s->reply, exe, strlen(exe));
+		stub_textbuf_char(&s->reply, ';');
 		break;
 	}
 	case REPLAY_BEGIN:
 		put_stop(s, GDB_SIGTRAP);
-		textbuf_str(&s->reply, "replaylog:begin;");
+		stub_textbuf_str(&s->reply, "replaylog:begin;");
 		break;
 	case REPLAY_END:
 		tell_end(s, stop);
 		put_stop(s, GDB_SIGTRAP);
-		textbuf_str(&s->reply, "replaylog:end;");
+		stub_textbuf_str(&s->reply, "replaylog:end;");
 		break;
 	case REPLAY_INTERRUPTED:
 		put_stop(s, GDB_SIGINT);
 		break;
 	case REPLAY_FAILED:
-		session_console(s, "[deja: %s]\n", stop->err.text);
+		stub_session_console(s, "[deja: %s]\n", stop->err.text);
 		if (s->scratch != SCRATCH_NONE) {
 			put_stop(s, GDB_SIGSYS);
 			break;
 		}
 		put_stop(s, GDB_SIGTRAP);
-		textbuf_str(&s->reply, dir == REPLAY_FORWARD ? "replaylog:end;" : "replaylog:begin;");
+		stub_textbuf_str(&s->reply,
+				 dir == REPLAY_FORWARD ? "replaylog:end;" : "replaylog:begin;");
 		break;
 	case REPLAY_STEPPED:
 		put_stop(s, GDB_SIGTRAP);
@@ -279,32 +283,33 @@ static bool reply_stop(struct session *s, const struct replay_stop *stop, enum r
 /* ---- moving ---------------------------------------------------------------------------- */
 
 /* Whether a breakpoint at this place has no condition, or one that is true. */
-static bool conditions_hold(struct session *s)
+static bool conditions_hold(struct stub_session *s)
 {
 	struct dj_regs regs;
 	bool any = false;
 	replay_regs(s->r, &regs);
 	for (size_t i = 0; i < s->n_points; i++) {
-		const struct session_point *p = &s->points[i];
+		const struct stub_session_point *p = &s->points[i];
 		if (p->type > '1' || p->addr != regs.rip)
 			continue;
 		any = true;
-		if (!p->conditions || agent_any_true(s, p->conditions, p->conditions_len))
+		if (!p->conditions || stub_agent_any_true(s, p->conditions, p->conditions_len))
 			return true;
 	}
 	return !any;
 }
 
-static bool left_range(struct session *s, const struct motion *m)
+static bool left_range(struct stub_session *s, const struct motion *m)
 {
 	struct dj_regs regs;
 	replay_regs(s->r, &regs);
 	return m->how == HOW_RANGE && (regs.rip < m->lo || regs.rip >= m->hi);
 }
 
-/* Breakpoints whose condition is false; events that this client has not asked for, or that only make sense forwards: an image going
- * away is told like one that appears, so that gdb loads the other one's symbols. */
-static bool wanted(struct session *s, const struct replay_stop *stop, enum replay_dir dir)
+/* Breakpoints whose condition is false; events that this client has not asked for, or that only
+ * make sense forwards: an image going away is told like one that appears, so that gdb loads the
+ * other one's symbols. */
+static bool wanted(struct stub_session *s, const struct replay_stop *stop, enum replay_dir dir)
 {
 	if (stop->reason == REPLAY_BREAK)
 		return conditions_hold(s);
@@ -315,7 +320,7 @@ static bool wanted(struct session *s, const struct replay_stop *stop, enum repla
 	return true;
 }
 
-static void move(struct session *s, const struct motion *m, struct replay_stop *stop)
+static void move(struct stub_session *s, const struct motion *m, struct replay_stop *stop)
 {
 	*stop = (struct replay_stop){ 0 };
 	switch (m->how) {
@@ -331,13 +336,13 @@ static void move(struct session *s, const struct motion *m, struct replay_stop *
 	}
 }
 
-static bool resume(struct session *s, const struct motion *m)
+static bool resume(struct stub_session *s, const struct motion *m)
 {
 	struct replay_stop stop;
 	struct replay_pos before, after;
 	s->in_child = false;
-	scratch_before_resume(s, m->dir);
-	xfer_forget(s);
+	stub_scratch_before_resume(s, m->dir);
+	stub_xfer_forget(s);
 	replay_pos(s->r, &before);
 	for (;;) {
 		move(s, m, &stop);
@@ -353,7 +358,7 @@ static bool resume(struct session *s, const struct motion *m)
 			stop.reason = REPLAY_STEPPED;
 			break;
 		}
-		if (s->link && link_poll_interrupt(s->link)) {
+		if (s->link && stub_link_poll_interrupt(s->link)) {
 			stop.reason = REPLAY_INTERRUPTED;
 			break;
 		}
@@ -361,15 +366,15 @@ static bool resume(struct session *s, const struct motion *m)
 	return reply_stop(s, &stop, m->dir);
 }
 
-bool handle_vcont_query(struct session *s, struct scan *a)
+bool stub_handle_vcont_query(struct stub_session *s, struct stub_scan *a)
 {
 	(void)a;
-	textbuf_str(&s->reply, "vCont;c;C;s;S;t;r");
+	stub_textbuf_str(&s->reply, "vCont;c;C;s;S;t;r");
 	return true;
 }
 
 /* One action of a vCont packet; false if it is not one. */
-static bool scan_action(struct scan *a, struct motion *m, bool *stops)
+static bool scan_action(struct stub_scan *a, struct motion *m, bool *stops)
 {
 	uint64_t signal;
 	*m = (struct motion){ .dir = REPLAY_FORWARD };
@@ -385,13 +390,14 @@ static bool scan_action(struct scan *a, struct motion *m, bool *stops)
 		return true;
 	case 'C':
 		m->how = HOW_CONTINUE;
-		return scan_hex(a, &signal);
+		return stub_scan_hex(a, &signal);
 	case 'S':
 		m->how = HOW_STEP;
-		return scan_hex(a, &signal);
+		return stub_scan_hex(a, &signal);
 	case 'r':
 		m->how = HOW_RANGE;
-		return scan_hex(a, &m->lo) && scan_char(a, ',') && scan_hex(a, &m->hi);
+		return stub_scan_hex(a, &m->lo) && stub_scan_char(a, ',') &&
+		       stub_scan_hex(a, &m->hi);
 	case 't':
 		*stops = true;
 		return true;
@@ -399,22 +405,22 @@ static bool scan_action(struct scan *a, struct motion *m, bool *stops)
 	return false;
 }
 
-bool handle_vcont(struct session *s, struct scan *a)
+bool stub_handle_vcont(struct stub_session *s, struct stub_scan *a)
 {
 	int32_t current = replay_thread(s->r);
 	bool found = false;
 	struct motion chosen = { .how = HOW_CONTINUE, .dir = REPLAY_FORWARD };
 	while (a->p < a->end) {
-		struct scan part = scan_until(a, ';');
+		struct stub_scan part = stub_scan_until(a, ';');
 		struct motion m;
 		bool stops;
 		int32_t pid = -1, tid = -1;
 		if (!scan_action(&part, &m, &stops))
-			return reply_error(s, 1);
-		if (scan_char(&part, ':') && !scan_thread_id(&part, &pid, &tid))
-			return reply_error(s, 1);
+			return stub_reply_error(s, 1);
+		if (stub_scan_char(&part, ':') && !stub_scan_thread_id(&part, &pid, &tid))
+			return stub_reply_error(s, 1);
 		if (part.p != part.end)
-			return reply_error(s, 1);
+			return stub_reply_error(s, 1);
 		/* the leftmost action that names the thread is the one that counts */
 		if (!found && !stops && (tid <= 0 || tid == current)) {
 			chosen = m;
@@ -422,7 +428,7 @@ bool handle_vcont(struct session *s, struct scan *a)
 		}
 	}
 	if (!found)
-		return reply_error(s, 1);
+		return stub_reply_error(s, 1);
 	/* a range that does not hold the program counter is one plain step */
 	if (chosen.how == HOW_RANGE && chosen.lo >= chosen.hi)
 		chosen.how = HOW_STEP;
@@ -430,45 +436,45 @@ bool handle_vcont(struct session *s, struct scan *a)
 }
 
 /* The old requests with an address to go on from: history goes on where it is. */
-static bool old_style(struct session *s, struct scan *a, bool with_signal, enum how how)
+static bool old_style(struct stub_session *s, struct stub_scan *a, bool with_signal, enum how how)
 {
 	uint64_t signal;
-	if (with_signal && !scan_hex(a, &signal))
-		return reply_error(s, 1);
+	if (with_signal && !stub_scan_hex(a, &signal))
+		return stub_reply_error(s, 1);
 	if (a->p != a->end)
-		return reply_error_text(s, "history cannot be left by a jump");
+		return stub_reply_error_text(s, "history cannot be left by a jump");
 	struct motion m = { .how = how, .dir = REPLAY_FORWARD };
 	return resume(s, &m);
 }
 
-bool handle_continue(struct session *s, struct scan *a)
+bool stub_handle_continue(struct stub_session *s, struct stub_scan *a)
 {
 	return old_style(s, a, false, HOW_CONTINUE);
 }
 
-bool handle_continue_signal(struct session *s, struct scan *a)
+bool stub_handle_continue_signal(struct stub_session *s, struct stub_scan *a)
 {
 	return old_style(s, a, true, HOW_CONTINUE);
 }
 
-bool handle_step(struct session *s, struct scan *a)
+bool stub_handle_step(struct stub_session *s, struct stub_scan *a)
 {
 	return old_style(s, a, false, HOW_STEP);
 }
 
-bool handle_step_signal(struct session *s, struct scan *a)
+bool stub_handle_step_signal(struct stub_session *s, struct stub_scan *a)
 {
 	return old_style(s, a, true, HOW_STEP);
 }
 
-bool handle_back_step(struct session *s, struct scan *a)
+bool stub_handle_back_step(struct stub_session *s, struct stub_scan *a)
 {
 	(void)a;
 	struct motion m = { .how = HOW_STEP, .dir = REPLAY_BACKWARD };
 	return resume(s, &m);
 }
 
-bool handle_back_continue(struct session *s, struct scan *a)
+bool stub_handle_back_continue(struct stub_session *s, struct stub_scan *a)
 {
 	(void)a;
 	struct motion m = { .how = HOW_CONTINUE, .dir = REPLAY_BACKWARD };

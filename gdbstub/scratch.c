@@ -24,7 +24,7 @@
 /* Parts that gdb does not write back the way it read them. */
 #define COMPARED_PARTS (DJ_REG_ALL & ~(DJ_REG_X87 | DJ_REG_SEGS))
 
-int scratch_enter(struct session *s, struct dj_error *err)
+int stub_scratch_enter(struct stub_session *s, struct dj_error *err)
 {
 	if (s->scratch != SCRATCH_NONE)
 		return 0;
@@ -36,16 +36,16 @@ int scratch_enter(struct session *s, struct dj_error *err)
 	return 0;
 }
 
-void scratch_leave(struct session *s, bool tell)
+void stub_scratch_leave(struct stub_session *s, bool tell)
 {
 	if (s->scratch == SCRATCH_NONE)
 		return;
 	if (tell && s->scratch_edited)
-		session_console(s, "[deja: history cannot change; what you changed here is "
-				   "forgotten as the replay moves on.]\n");
+		stub_session_console(s, "[deja: history cannot change; what you changed here is "
+					"forgotten as the replay moves on.]\n");
 	s->scratch = SCRATCH_NONE;
 	replay_discard(s->r);
-	xfer_forget(s);
+	stub_xfer_forget(s);
 }
 
 /* What the debugger writes this far below the stack pointer it pushes for a call: nobody's edit.
@@ -53,10 +53,10 @@ void scratch_leave(struct session *s, bool tell)
 #define RED_ZONE	128
 #define CALL_FRAME_ROOM 0x4000
 
-int scratch_write(struct session *s, uint64_t addr, const void *bytes, size_t len,
-		  struct dj_error *err)
+int stub_scratch_write(struct stub_session *s, uint64_t addr, const void *bytes, size_t len,
+		       struct dj_error *err)
 {
-	if (scratch_enter(s, err) != 0)
+	if (stub_scratch_enter(s, err) != 0)
 		return -1;
 	uint64_t below = s->scratch_regs.gpr[DJ_RSP] - addr;
 	if (below < RED_ZONE || below > CALL_FRAME_ROOM)
@@ -66,14 +66,14 @@ int scratch_write(struct session *s, uint64_t addr, const void *bytes, size_t le
 	return 0;
 }
 
-int scratch_set_regs(struct session *s, const struct dj_regs *regs, uint64_t mask,
-		     struct dj_error *err)
+int stub_scratch_set_regs(struct stub_session *s, const struct dj_regs *regs, uint64_t mask,
+			  struct dj_error *err)
 {
 	struct dj_regs now;
 	replay_regs(s->r, &now);
 	if (s->scratch == SCRATCH_NONE && (dj_regs_diff(&now, regs) & mask) == 0)
 		return 0;
-	if (scratch_enter(s, err) != 0)
+	if (stub_scratch_enter(s, err) != 0)
 		return -1;
 	if (replay_set_regs(s->r, regs, mask) != 0)
 		return dj_fail(err, 1, "the registers cannot be set");
@@ -84,21 +84,21 @@ int scratch_set_regs(struct session *s, const struct dj_regs *regs, uint64_t mas
 	return 0;
 }
 
-static bool starts_call(struct session *s)
+static bool starts_call(struct stub_session *s)
 {
 	struct dj_regs now;
 	uint8_t ret[8];
 	uint64_t addr = 0;
 	replay_regs(s->r, &now);
 	if (now.rip == s->scratch_regs.rip ||
-	    replay_read(s->r, now.gpr[DJ_RSP], ret, sizeof ret) < sizeof ret)
+	    replay_read(s->r, now.gpr[DJ_RSP], ret, sizeof(ret)) < sizeof(ret))
 		return false;
 	for (int i = 7; i >= 0; i--)
 		addr = addr << 8 | ret[i];
-	return session_breakpoint_at(s, addr);
+	return stub_session_breakpoint_at(s, addr);
 }
 
-void scratch_before_resume(struct session *s, enum replay_dir dir)
+void stub_scratch_before_resume(struct stub_session *s, enum replay_dir dir)
 {
 	if (s->scratch == SCRATCH_NONE)
 		return;
@@ -114,5 +114,5 @@ void scratch_before_resume(struct session *s, enum replay_dir dir)
 	replay_regs(s->r, &now);
 	if (s->scratch == SCRATCH_EDITS && dj_regs_diff(&now, &s->scratch_regs) & COMPARED_PARTS)
 		s->scratch_edited = true;
-	scratch_leave(s, true);
+	stub_scratch_leave(s, true);
 }

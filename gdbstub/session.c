@@ -17,58 +17,58 @@
 
 /* ---- replies ---------------------------------------------------------------------- */
 
-bool reply_ok(struct session *s)
+bool stub_reply_ok(struct stub_session *s)
 {
-	textbuf_reset(&s->reply);
-	textbuf_str(&s->reply, "OK");
+	stub_textbuf_reset(&s->reply);
+	stub_textbuf_str(&s->reply, "OK");
 	return true;
 }
 
-bool reply_empty(struct session *s)
+bool stub_reply_empty(struct stub_session *s)
 {
-	textbuf_reset(&s->reply);
+	stub_textbuf_reset(&s->reply);
 	return true;
 }
 
-bool reply_error(struct session *s, int number)
+bool stub_reply_error(struct stub_session *s, int number)
 {
-	textbuf_reset(&s->reply);
-	textbuf_printf(&s->reply, "E%02x", number & 0xff);
+	stub_textbuf_reset(&s->reply);
+	stub_textbuf_printf(&s->reply, "E%02x", number & 0xff);
 	return true;
 }
 
-bool reply_error_text(struct session *s, const char *fmt, ...)
+bool stub_reply_error_text(struct stub_session *s, const char *fmt, ...)
 {
 	char text[512];
 	va_list ap;
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof text, fmt, ap);
+	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	textbuf_reset(&s->reply);
-	textbuf_str(&s->reply, "E.");
+	stub_textbuf_reset(&s->reply);
+	stub_textbuf_str(&s->reply, "E.");
 	for (const char *p = text; *p; p++)
-		textbuf_char(&s->reply, strchr("#$*}", *p) ? '?' : *p);
+		stub_textbuf_char(&s->reply, strchr("#$*}", *p) ? '?' : *p);
 	return true;
 }
 
-static void console_bytes(struct session *s, const void *bytes, size_t len)
+static void console_bytes(struct stub_session *s, const void *bytes, size_t len)
 {
 	if (!s->link)
 		return;
-	struct textbuf b = { 0 };
-	textbuf_char(&b, 'O');
-	textbuf_hex(&b, bytes, len);
+	struct stub_textbuf b = { 0 };
+	stub_textbuf_char(&b, 'O');
+	stub_textbuf_hex(&b, bytes, len);
 	if (!b.failed)
-		link_send(s->link, b.p, b.len);
-	textbuf_free(&b);
+		stub_link_send(s->link, b.p, b.len);
+	stub_textbuf_free(&b);
 }
 
-void session_console(struct session *s, const char *fmt, ...)
+void stub_session_console(struct stub_session *s, const char *fmt, ...)
 {
 	char text[600];
 	va_list ap;
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof text, fmt, ap);
+	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	console_bytes(s, text, strlen(text));
 }
@@ -81,41 +81,41 @@ static void copy_output(void *ctx, const void *bytes, size_t len)
 
 /* ---- threads ---------------------------------------------------------------------- */
 
-void put_thread_id(struct session *s, int32_t tid)
+void stub_put_thread_id(struct stub_session *s, int32_t tid)
 {
 	if (s->multiprocess)
-		textbuf_printf(&s->reply, "p%x.%x", (unsigned)s->pid, (unsigned)tid);
+		stub_textbuf_printf(&s->reply, "p%x.%x", (unsigned)s->pid, (unsigned)tid);
 	else
-		textbuf_printf(&s->reply, "%x", (unsigned)tid);
+		stub_textbuf_printf(&s->reply, "%x", (unsigned)tid);
 }
 
-static bool scan_id(struct scan *a, int32_t *out)
+static bool scan_id(struct stub_scan *a, int32_t *out)
 {
-	if (scan_word(a, "-1")) {
+	if (stub_scan_word(a, "-1")) {
 		*out = -1;
 		return true;
 	}
 	uint64_t x;
-	if (!scan_hex(a, &x) || x > INT32_MAX)
+	if (!stub_scan_hex(a, &x) || x > INT32_MAX)
 		return false;
 	*out = (int32_t)x;
 	return true;
 }
 
-bool scan_thread_id(struct scan *a, int32_t *pid, int32_t *tid)
+bool stub_scan_thread_id(struct stub_scan *a, int32_t *pid, int32_t *tid)
 {
 	*pid = 0;
-	if (!scan_char(a, 'p'))
+	if (!stub_scan_char(a, 'p'))
 		return scan_id(a, tid);
 	if (!scan_id(a, pid))
 		return false;
 	*tid = -1;
-	return !scan_char(a, '.') || scan_id(a, tid);
+	return !stub_scan_char(a, '.') || scan_id(a, tid);
 }
 
 #define MAX_THREADS 4096
 
-bool session_has_thread(struct session *s, int32_t tid)
+bool stub_session_has_thread(struct stub_session *s, int32_t tid)
 {
 	static int32_t tids[MAX_THREADS];
 	size_t n = replay_threads(s->r, tids, MAX_THREADS);
@@ -125,7 +125,7 @@ bool session_has_thread(struct session *s, int32_t tid)
 	return false;
 }
 
-const char *session_thread_name(struct session *s, int32_t tid)
+const char *stub_session_thread_name(struct stub_session *s, int32_t tid)
 {
 	struct dj_trace *t = replay_trace(s->r);
 	for (size_t i = 0; i < dj_trace_threads(t); i++) {
@@ -138,57 +138,57 @@ const char *session_thread_name(struct session *s, int32_t tid)
 
 /* Registers and memory are those of the current thread: the others can be listed only. gdb selects
  * a forked child to take its breakpoints out, and then detaches from it. */
-static bool handle_select(struct session *s, struct scan *a)
+static bool handle_select(struct stub_session *s, struct stub_scan *a)
 {
 	int32_t pid, tid;
 	if (a->p == a->end)
-		return reply_error(s, 1);
+		return stub_reply_error(s, 1);
 	bool general = *a->p++ == 'g';
-	if (!scan_thread_id(a, &pid, &tid))
-		return reply_error(s, 1);
+	if (!stub_scan_thread_id(a, &pid, &tid))
+		return stub_reply_error(s, 1);
 	if (general)
 		s->in_child = pid > 0 && pid == s->child;
 	if (general && s->in_child)
-		return reply_ok(s);
+		return stub_reply_ok(s);
 	if (s->no_process || (pid > 0 && pid != s->pid) ||
-	    (tid > 0 && !session_has_thread(s, tid)))
-		return reply_error(s, 3);
-	return reply_ok(s);
+	    (tid > 0 && !stub_session_has_thread(s, tid)))
+		return stub_reply_error(s, 3);
+	return stub_reply_ok(s);
 }
 
-static bool handle_alive(struct session *s, struct scan *a)
+static bool handle_alive(struct stub_session *s, struct stub_scan *a)
 {
 	int32_t pid, tid;
-	if (!scan_thread_id(a, &pid, &tid) || s->no_process || (pid > 0 && pid != s->pid) ||
-	    !session_has_thread(s, tid))
-		return reply_error(s, 3);
-	return reply_ok(s);
+	if (!stub_scan_thread_id(a, &pid, &tid) || s->no_process || (pid > 0 && pid != s->pid) ||
+	    !stub_session_has_thread(s, tid))
+		return stub_reply_error(s, 3);
+	return stub_reply_ok(s);
 }
 
 /* ---- processes -------------------------------------------------------------------- */
 
-static bool handle_extended(struct session *s, struct scan *a)
+static bool handle_extended(struct stub_session *s, struct stub_scan *a)
 {
 	(void)a;
 	s->extended = true;
-	return reply_ok(s);
+	return stub_reply_ok(s);
 }
 
 /* Breakpoints go: gdb inserts them anew in a program that starts. */
-static int restart(struct session *s)
+static int restart(struct stub_session *s)
 {
 	struct dj_error err;
-	scratch_leave(s, false);
-	session_points_clear(s);
-	xfer_forget(s);
+	stub_scratch_leave(s, false);
+	stub_session_points_clear(s);
+	stub_xfer_forget(s);
 	if (replay_goto_text(s->r, "begin", &err) != 0)
 		return -1;
 	s->no_process = false;
-	session_moved(s);
+	stub_session_moved(s);
 	return 0;
 }
 
-static bool handle_restart(struct session *s, struct scan *a)
+static bool handle_restart(struct stub_session *s, struct stub_scan *a)
 {
 	(void)a;
 	restart(s);
@@ -196,24 +196,25 @@ static bool handle_restart(struct session *s, struct scan *a)
 }
 
 /* The program and arguments in the packet are not looked at: there is only what was recorded. */
-static bool handle_run(struct session *s, struct scan *a)
+static bool handle_run(struct stub_session *s, struct stub_scan *a)
 {
 	(void)a;
 	if (restart(s) != 0)
-		return reply_error_text(s, "the recording cannot be replayed from its beginning");
-	return reply_plain_stop(s);
+		return stub_reply_error_text(s,
+					     "the recording cannot be replayed from its beginning");
+	return stub_reply_plain_stop(s);
 }
 
-static bool handle_attach(struct session *s, struct scan *a)
+static bool handle_attach(struct stub_session *s, struct stub_scan *a)
 {
 	uint64_t pid;
-	if (!scan_hex(a, &pid) || pid != (uint64_t)s->pid)
-		return reply_error_text(s, "only process %d was recorded", s->pid);
+	if (!stub_scan_hex(a, &pid) || pid != (uint64_t)s->pid)
+		return stub_reply_error_text(s, "only process %d was recorded", s->pid);
 	s->no_process = false;
-	return reply_plain_stop(s);
+	return stub_reply_plain_stop(s);
 }
 
-static bool handle_kill(struct session *s, struct scan *a)
+static bool handle_kill(struct stub_session *s, struct stub_scan *a)
 {
 	(void)a;
 	s->done = true;
@@ -221,108 +222,111 @@ static bool handle_kill(struct session *s, struct scan *a)
 }
 
 /* gdb takes its breakpoints for gone together with the process. */
-static bool leave_process(struct session *s)
+static bool leave_process(struct stub_session *s)
 {
-	scratch_leave(s, false);
-	session_points_clear(s);
+	stub_scratch_leave(s, false);
+	stub_session_points_clear(s);
 	s->no_process = true;
 	if (!s->extended)
 		s->done = true;
-	return reply_ok(s);
+	return stub_reply_ok(s);
 }
 
-static bool handle_vkill(struct session *s, struct scan *a)
+static bool handle_vkill(struct stub_session *s, struct stub_scan *a)
 {
 	uint64_t pid;
-	if (!scan_hex(a, &pid))
-		return reply_error(s, 1);
+	if (!stub_scan_hex(a, &pid))
+		return stub_reply_error(s, 1);
 	if (pid != (uint64_t)s->pid)
-		return reply_ok(s); /* a child, which goes on undebugged: see handle_detach */
+		return stub_reply_ok(s); /* a child, which goes on undebugged: see handle_detach */
 	return leave_process(s);
 }
 
-static bool handle_detach(struct session *s, struct scan *a)
+static bool handle_detach(struct stub_session *s, struct stub_scan *a)
 {
 	uint64_t pid;
 	s->in_child = false;
-	if (scan_char(a, ';') && scan_hex(a, &pid) && pid != (uint64_t)s->pid)
-		return reply_ok(s); /* a forked child: it is not in this recording anyway */
+	if (stub_scan_char(a, ';') && stub_scan_hex(a, &pid) && pid != (uint64_t)s->pid)
+		return stub_reply_ok(s); /* a forked child: it is not in this recording anyway */
 	return leave_process(s);
 }
 
-static bool handle_unknown(struct session *s, struct scan *a)
+static bool handle_unknown(struct stub_session *s, struct stub_scan *a)
 {
 	(void)a;
-	return reply_empty(s);
+	return stub_reply_empty(s);
 }
 
 /* ---- the table --------------------------------------------------------------------- */
 
 /* Requests that need a process come after the row with a NULL prefix. */
-static const struct session_command commands[] = {
+static const struct stub_session_command commands[] = {
 	{ "!", handle_extended },
-	{ "?", handle_why },
+	{ "?", stub_handle_why },
 	{ "D", handle_detach },
 	{ "H", handle_select },
 	{ "R", handle_restart },
 	{ "T", handle_alive },
 	{ "k", handle_kill },
 	{ "vAttach;", handle_attach },
-	{ "vCont?", handle_vcont_query },
-	{ "vFile:", handle_vfile },
+	{ "vCont?", stub_handle_vcont_query },
+	{ "vFile:", stub_handle_vfile },
 	{ "vKill;", handle_vkill },
 	{ "vMustReplyEmpty", handle_unknown },
 	{ "vRun;", handle_run },
 	{ NULL, NULL },
 };
 
-static const struct session_command process_commands[] = {
-	{ "C", handle_continue_signal },
-	{ "G", handle_regs_write },
-	{ "M", handle_mem_write },
-	{ "P", handle_reg_write },
-	{ "S", handle_step_signal },
-	{ "X", handle_mem_write_binary },
-	{ "Z", handle_point_insert },
-	{ "bc", handle_back_continue },
-	{ "bs", handle_back_step },
-	{ "c", handle_continue },
-	{ "g", handle_regs_read },
-	{ "m", handle_mem_read },
-	{ "p", handle_reg_read },
-	{ "s", handle_step },
-	{ "vCont;", handle_vcont },
-	{ "x", handle_mem_read_binary },
-	{ "z", handle_point_remove },
+/* clang-format off */
+static const struct stub_session_command process_commands[] = {
+	{ "C", stub_handle_continue_signal },
+	{ "G", stub_handle_regs_write },
+	{ "M", stub_handle_mem_write },
+	{ "P", stub_handle_reg_write },
+	{ "S", stub_handle_step_signal },
+	{ "X", stub_handle_mem_write_binary },
+	{ "Z", stub_handle_point_insert },
+	{ "bc", stub_handle_back_continue },
+	{ "bs", stub_handle_back_step },
+	{ "c", stub_handle_continue },
+	{ "g", stub_handle_regs_read },
+	{ "m", stub_handle_mem_read },
+	{ "p", stub_handle_reg_read },
+	{ "s", stub_handle_step },
+	{ "vCont;", stub_handle_vcont },
+	{ "x", stub_handle_mem_read_binary },
+	{ "z", stub_handle_point_remove },
 	{ NULL, NULL },
 };
+/* clang-format on */
 
-const struct session_command *session_find(const struct session_command *table, struct scan *a)
+const struct stub_session_command *stub_session_find(const struct stub_session_command *table,
+						     struct stub_scan *a)
 {
 	for (; table->prefix; table++)
-		if (scan_word(a, table->prefix))
+		if (stub_scan_word(a, table->prefix))
 			return table;
 	return NULL;
 }
 
-bool session_packet(struct session *s, struct scan a)
+bool stub_session_packet(struct stub_session *s, struct stub_scan a)
 {
-	textbuf_reset(&s->reply);
-	const struct session_command *c = session_find(commands, &a);
+	stub_textbuf_reset(&s->reply);
+	const struct stub_session_command *c = stub_session_find(commands, &a);
 	if (!c)
-		c = session_find(session_queries, &a);
+		c = stub_session_find(stub_session_queries, &a);
 	if (!c) {
-		c = session_find(process_commands, &a);
+		c = stub_session_find(process_commands, &a);
 		if (c && s->no_process)
-			return reply_error(s, 3);
+			return stub_reply_error(s, 3);
 		if (c && s->in_child && strchr("zZMXGP", *c->prefix))
-			return reply_ok(s); /* leaves the recorded process alone */
+			return stub_reply_ok(s); /* leaves the recorded process alone */
 	}
 	if (!c)
-		return reply_empty(s);
+		return stub_reply_empty(s);
 	bool send = c->handle(s, &a);
 	if (s->reply.failed)
-		return reply_error(s, 12); /* ENOMEM */
+		return stub_reply_error(s, 12); /* ENOMEM */
 	return send;
 }
 
@@ -330,19 +334,20 @@ bool session_packet(struct session *s, struct scan a)
 
 static bool poll_client(void *ctx)
 {
-	struct session *s = ctx;
-	return link_poll_interrupt(s->link);
+	struct stub_session *s = ctx;
+	return stub_link_poll_interrupt(s->link);
 }
 
-int session_init(struct session *s, struct replay *r, struct link *link, struct dj_error *err)
+int stub_session_init(struct stub_session *s, struct replay *r, struct stub_link *link,
+		      struct dj_error *err)
 {
-	*s = (struct session){ .r = r, .link = link, .sysno = -1 };
-	s->points = calloc(SESSION_POINTS, sizeof *s->points);
+	*s = (struct stub_session){ .r = r, .link = link, .sysno = -1 };
+	s->points = calloc(SESSION_POINTS, sizeof(*s->points));
 	if (!s->points)
 		return dj_fail(err, 1, "out of memory");
 	const struct dj_trace_meta *meta = dj_trace_meta(replay_trace(r));
 	s->pid = meta && meta->pid > 0 ? meta->pid : replay_thread(r);
-	session_image_new(s);
+	stub_session_image_new(s);
 	if (!s->images) {
 		free(s->points);
 		return dj_fail(err, 1, "out of memory");
@@ -355,16 +360,16 @@ int session_init(struct session *s, struct replay *r, struct link *link, struct 
 	return 0;
 }
 
-void session_free(struct session *s)
+void stub_session_free(struct stub_session *s)
 {
 	replay_set_poll(s->r, NULL, NULL);
 	replay_set_output(s->r, NULL, NULL);
 	for (size_t i = 0; i < SESSION_FILES; i++)
 		if (s->files[i].open && s->files[i].owned)
 			free((void *)s->files[i].bytes);
-	xfer_forget(s);
-	textbuf_free(&s->doc);
-	textbuf_free(&s->reply);
+	stub_xfer_forget(s);
+	stub_textbuf_free(&s->doc);
+	stub_textbuf_free(&s->reply);
 	for (size_t i = 0; i < s->n_points; i++)
 		free(s->points[i].conditions);
 	free(s->points);
@@ -373,28 +378,29 @@ void session_free(struct session *s)
 
 int gdbstub_serve(struct replay *r, int in, int out, struct dj_error *err)
 {
-	struct link link;
-	struct session s;
-	if (link_init(&link, in, out) != 0)
+	struct stub_link link;
+	struct stub_session s;
+	if (stub_link_init(&link, in, out) != 0)
 		return dj_fail(err, 1, "out of memory");
-	if (session_init(&s, r, &link, err) != 0) {
-		link_free(&link);
+	if (stub_session_init(&s, r, &link, err) != 0) {
+		stub_link_free(&link);
 		return -1;
 	}
 	struct sigaction ignore = { .sa_handler = SIG_IGN }, before;
 	sigaction(SIGPIPE, &ignore, &before);
 	while (!s.done) {
-		struct scan packet;
-		enum link_got got = link_receive(&link, &packet);
+		struct stub_scan packet;
+		enum stub_link_got got = stub_link_receive(&link, &packet);
 		if (got == LINK_CLOSED)
 			break;
-		bool send = got == LINK_BAD ? reply_error_text(&s, "damaged or oversized packet")
-					    : session_packet(&s, packet);
+		bool send = got == LINK_BAD
+				    ? stub_reply_error_text(&s, "damaged or oversized packet")
+				    : stub_session_packet(&s, packet);
 		if (send)
-			link_send(&link, s.reply.p, s.reply.len);
+			stub_link_send(&link, s.reply.p, s.reply.len);
 	}
 	sigaction(SIGPIPE, &before, NULL);
-	session_free(&s);
-	link_free(&link);
+	stub_session_free(&s);
+	stub_link_free(&link);
 	return 0;
 }

@@ -31,7 +31,7 @@ static uint64_t le64(const uint8_t *p)
 	return x;
 }
 
-static bool read_words(struct session *s, uint64_t addr, uint64_t *words, size_t n)
+static bool read_words(struct stub_session *s, uint64_t addr, uint64_t *words, size_t n)
 {
 	uint8_t buf[8 * 8];
 	if (n > 8 || replay_read(s->r, addr, buf, 8 * n) < 8 * n)
@@ -41,7 +41,7 @@ static bool read_words(struct session *s, uint64_t addr, uint64_t *words, size_t
 	return true;
 }
 
-static bool read_string(struct session *s, uint64_t addr, char *out, size_t size)
+static bool read_string(struct stub_session *s, uint64_t addr, char *out, size_t size)
 {
 	size_t n = replay_read(s->r, addr, out, size - 1);
 	out[n] = '\0';
@@ -50,7 +50,7 @@ static bool read_string(struct session *s, uint64_t addr, char *out, size_t size
 
 /* ---- images ------------------------------------------------------------------------------- */
 
-static uint64_t aux_value(const struct session_image *image, uint64_t type)
+static uint64_t aux_value(const struct stub_session_image *image, uint64_t type)
 {
 	for (size_t i = 0; i + 16 <= image->auxv_len; i += 16)
 		if (le64(image->auxv + i) == type)
@@ -58,7 +58,7 @@ static uint64_t aux_value(const struct session_image *image, uint64_t type)
 	return 0;
 }
 
-static const struct replay_mapping *mapping_at(struct session *s, uint64_t addr)
+static const struct replay_mapping *mapping_at(struct stub_session *s, uint64_t addr)
 {
 	const struct replay_mapping *maps;
 	size_t n = replay_mappings(s->r, &maps);
@@ -68,7 +68,7 @@ static const struct replay_mapping *mapping_at(struct session *s, uint64_t addr)
 	return NULL;
 }
 
-static const char *module_path(struct session *s, uint64_t addr)
+static const char *module_path(struct stub_session *s, uint64_t addr)
 {
 	const struct replay_mapping *m = mapping_at(s, addr);
 	struct dj_trace *t = replay_trace(s->r);
@@ -79,7 +79,7 @@ static const char *module_path(struct session *s, uint64_t addr)
 
 /* What exec leaves on the stack: argc, argv, 0, envp, 0, auxv (System V ABI for x86-64,
  * "Initial Stack and Register State"). */
-static void read_stack_auxv(struct session *s, struct session_image *image)
+static void read_stack_auxv(struct stub_session *s, struct stub_session_image *image)
 {
 	struct dj_regs regs;
 	uint64_t at, pair[2];
@@ -94,7 +94,7 @@ static void read_stack_auxv(struct session *s, struct session_image *image)
 		else if (pair[0] == 0)
 			break;
 	at += 8;
-	while (image->auxv_len + 16 <= sizeof image->auxv && read_words(s, at, pair, 2)) {
+	while (image->auxv_len + 16 <= sizeof(image->auxv) && read_words(s, at, pair, 2)) {
 		for (int k = 0; k < 16; k++)
 			image->auxv[image->auxv_len++] = (uint8_t)(pair[k / 8] >> (8 * (k % 8)));
 		if (pair[0] == 0)
@@ -103,26 +103,27 @@ static void read_stack_auxv(struct session *s, struct session_image *image)
 	}
 }
 
-void session_image_new(struct session *s)
+void stub_session_image_new(struct stub_session *s)
 {
 	struct replay_pos pos;
 	replay_pos(s->r, &pos);
 	for (size_t i = 1; i < s->n_images; i++)
 		if (s->images[i].steps == pos.steps)
 			return;
-	struct session_image *grown =
-		realloc(s->images, (s->n_images + 1) * sizeof *s->images);
+	struct stub_session_image *grown =
+		realloc(s->images, (s->n_images + 1) * sizeof(*s->images));
 	if (!grown)
 		return;
 	s->images = grown;
-	struct session_image *image = &s->images[s->n_images];
-	memset(image, 0, sizeof *image);
+	struct stub_session_image *image = &s->images[s->n_images];
+	memset(image, 0, sizeof(*image));
 	const char *exe;
 	if (s->n_images == 0) {
 		const struct dj_trace_meta *meta = dj_trace_meta(replay_trace(s->r));
 		if (meta->auxv) {
-			image->auxv_len = meta->auxv_len < sizeof image->auxv
-						  ? meta->auxv_len : sizeof image->auxv;
+			image->auxv_len = meta->auxv_len < sizeof(image->auxv)
+						  ? meta->auxv_len
+						  : sizeof(image->auxv);
 			memcpy(image->auxv, meta->auxv, image->auxv_len);
 		}
 		exe = meta->exe;
@@ -134,17 +135,18 @@ void session_image_new(struct session *s)
 		read_stack_auxv(s, image);
 		exe = module_path(s, aux_value(image, AUX_PHDR));
 	}
-	snprintf(image->exe, sizeof image->exe, "%s", exe ? exe : "");
+	snprintf(image->exe, sizeof(image->exe), "%s", exe ? exe : "");
 	s->n_images++;
 	/* images were met in the order of their positions or between known ones */
-	for (size_t i = s->n_images - 1; i > 1 && s->images[i].steps < s->images[i - 1].steps; i--) {
-		struct session_image later = s->images[i - 1];
+	for (size_t i = s->n_images - 1; i > 1 && s->images[i].steps < s->images[i - 1].steps;
+	     i--) {
+		struct stub_session_image later = s->images[i - 1];
 		s->images[i - 1] = s->images[i];
 		s->images[i] = later;
 	}
 }
 
-const struct session_image *session_image(struct session *s)
+const struct stub_session_image *stub_session_image(struct stub_session *s)
 {
 	struct replay_pos pos;
 	struct dj_regs regs;
@@ -157,24 +159,25 @@ const struct session_image *session_image(struct session *s)
 	return &s->images[i];
 }
 
-const char *session_exe(struct session *s)
+const char *stub_session_exe(struct stub_session *s)
 {
-	return session_image(s)->exe;
+	return stub_session_image(s)->exe;
 }
 
-/* ---- libraries -------------------------------------------------------------------------------- */
+/* ---- libraries --------------------------------------------------------------------------------
+ */
 
 /* The address of struct r_debug, or 0. */
-static uint64_t find_r_debug(struct session *s)
+static uint64_t find_r_debug(struct stub_session *s)
 {
-	const struct session_image *image = session_image(s);
+	const struct stub_session_image *image = stub_session_image(s);
 	uint64_t phdr = aux_value(image, AUX_PHDR), phnum = aux_value(image, AUX_PHNUM);
 	uint64_t bias = 0, dynamic = 0;
 	uint64_t ph[7]; /* Elf64_Phdr: type+flags, offset, vaddr, paddr, filesz, memsz, align */
-	if (!phdr || phnum > 256 || aux_value(image, AUX_PHENT) != sizeof ph)
+	if (!phdr || phnum > 256 || aux_value(image, AUX_PHENT) != sizeof(ph))
 		return 0;
 	for (uint64_t i = 0; i < phnum; i++) {
-		if (!read_words(s, phdr + i * sizeof ph, ph, 7))
+		if (!read_words(s, phdr + i * sizeof(ph), ph, 7))
 			return 0;
 		if ((uint32_t)ph[0] == PHDR_PHDR)
 			bias = phdr - ph[2];
@@ -193,31 +196,32 @@ static uint64_t find_r_debug(struct session *s)
 	return 0;
 }
 
-static void put_library(struct session *s, struct textbuf *b, const uint64_t *lm, uint64_t addr,
-			uint64_t space)
+static void put_library(struct stub_session *s, struct stub_textbuf *b, const uint64_t *lm,
+			uint64_t addr, uint64_t space)
 {
 	char name[1024];
 	const char *path = module_path(s, lm[2]);
 	/* the dynamic linker keeps the program's name for it, by which gdb knows it already */
-	if (!path || lm[0] == aux_value(session_image(s), AUX_BASE)) {
-		if (!read_string(s, lm[1], name, sizeof name) || !*name)
+	if (!path || lm[0] == aux_value(stub_session_image(s), AUX_BASE)) {
+		if (!read_string(s, lm[1], name, sizeof(name)) || !*name)
 			return;
 		path = name;
 	}
-	textbuf_str(b, "<library name=\"");
-	textbuf_xml(b, path);
-	textbuf_printf(b, "\" lm=\"0x%llx\" l_addr=\"0x%llx\" l_ld=\"0x%llx\" lmid=\"0x%llx\"/>\n",
-		       (unsigned long long)addr, (unsigned long long)lm[0],
-		       (unsigned long long)lm[2], (unsigned long long)space);
+	stub_textbuf_str(b, "<library name=\"");
+	stub_textbuf_xml(b, path);
+	stub_textbuf_printf(
+		b, "\" lm=\"0x%llx\" l_addr=\"0x%llx\" l_ld=\"0x%llx\" lmid=\"0x%llx\"/>\n",
+		(unsigned long long)addr, (unsigned long long)lm[0], (unsigned long long)lm[2],
+		(unsigned long long)space);
 }
 
-void put_library_list(struct session *s, struct textbuf *b)
+void stub_put_library_list(struct stub_session *s, struct stub_textbuf *b)
 {
-	struct textbuf list = { 0 };
+	struct stub_textbuf list = { 0 };
 	uint64_t debug = find_r_debug(s), main_lm = 0;
 	unsigned left = MAX_LIBRARIES;
 	for (unsigned space = 0; debug && space < MAX_NAMESPACES; space++) {
-		uint64_t d[6]; /* version, map, brk, state, ldbase; from version 2 on: next */
+		uint64_t d[6];	/* version, map, brk, state, ldbase; from version 2 on: next */
 		uint64_t lm[4]; /* addr, name, ld, next */
 		if (!read_words(s, debug, d, 5))
 			break;
@@ -233,12 +237,12 @@ void put_library_list(struct session *s, struct textbuf *b)
 		if ((uint32_t)d[0] < 2 || !read_words(s, debug + 40, &debug, 1))
 			break;
 	}
-	textbuf_str(b, "<library-list-svr4 version=\"1.0\"");
+	stub_textbuf_str(b, "<library-list-svr4 version=\"1.0\"");
 	if (main_lm)
-		textbuf_printf(b, " main-lm=\"0x%llx\"", (unsigned long long)main_lm);
-	textbuf_str(b, ">\n");
-	textbuf_bytes(b, list.p, list.len);
-	textbuf_str(b, "</library-list-svr4>\n");
+		stub_textbuf_printf(b, " main-lm=\"0x%llx\"", (unsigned long long)main_lm);
+	stub_textbuf_str(b, ">\n");
+	stub_textbuf_bytes(b, list.p, list.len);
+	stub_textbuf_str(b, "</library-list-svr4>\n");
 	b->failed |= list.failed;
-	textbuf_free(&list);
+	stub_textbuf_free(&list);
 }

@@ -8,7 +8,7 @@
 
 static const char hex_chars[] = "0123456789abcdef";
 
-static bool reserve(struct textbuf *b, size_t more)
+static bool reserve(struct stub_textbuf *b, size_t more)
 {
 	if (b->failed)
 		return false;
@@ -27,25 +27,25 @@ static bool reserve(struct textbuf *b, size_t more)
 	return true;
 }
 
-void textbuf_reset(struct textbuf *b)
+void stub_textbuf_reset(struct stub_textbuf *b)
 {
 	b->len = 0;
 	b->failed = false;
 }
 
-void textbuf_free(struct textbuf *b)
+void stub_textbuf_free(struct stub_textbuf *b)
 {
 	free(b->p);
-	*b = (struct textbuf){ 0 };
+	*b = (struct stub_textbuf){ 0 };
 }
 
-void textbuf_char(struct textbuf *b, char c)
+void stub_textbuf_char(struct stub_textbuf *b, char c)
 {
 	if (reserve(b, 1))
 		b->p[b->len++] = c;
 }
 
-void textbuf_bytes(struct textbuf *b, const void *p, size_t n)
+void stub_textbuf_bytes(struct stub_textbuf *b, const void *p, size_t n)
 {
 	if (n && reserve(b, n)) {
 		memcpy(b->p + b->len, p, n);
@@ -53,12 +53,12 @@ void textbuf_bytes(struct textbuf *b, const void *p, size_t n)
 	}
 }
 
-void textbuf_str(struct textbuf *b, const char *s)
+void stub_textbuf_str(struct stub_textbuf *b, const char *s)
 {
-	textbuf_bytes(b, s, strlen(s));
+	stub_textbuf_bytes(b, s, strlen(s));
 }
 
-void textbuf_printf(struct textbuf *b, const char *fmt, ...)
+void stub_textbuf_printf(struct stub_textbuf *b, const char *fmt, ...)
 {
 	va_list ap;
 	va_start(ap, fmt);
@@ -72,7 +72,7 @@ void textbuf_printf(struct textbuf *b, const char *fmt, ...)
 	b->len += (size_t)n;
 }
 
-void textbuf_hex(struct textbuf *b, const void *p, size_t n)
+void stub_textbuf_hex(struct stub_textbuf *b, const void *p, size_t n)
 {
 	if (!reserve(b, 2 * n))
 		return;
@@ -83,54 +83,54 @@ void textbuf_hex(struct textbuf *b, const void *p, size_t n)
 	}
 }
 
-size_t textbuf_binary(struct textbuf *b, const void *p, size_t n, size_t limit)
+size_t stub_textbuf_binary(struct stub_textbuf *b, const void *p, size_t n, size_t limit)
 {
 	const char *bytes = p;
 	size_t i;
 	for (i = 0; i < n && b->len + 2 <= limit; i++) {
 		char c = bytes[i];
 		if (c == '#' || c == '$' || c == '}' || c == '*') {
-			textbuf_char(b, '}');
+			stub_textbuf_char(b, '}');
 			c ^= 0x20;
 		}
-		textbuf_char(b, c);
+		stub_textbuf_char(b, c);
 	}
 	return i;
 }
 
-void textbuf_xml(struct textbuf *b, const char *s)
+void stub_textbuf_xml(struct stub_textbuf *b, const char *s)
 {
 	for (; *s; s++) {
 		switch (*s) {
 		case '<':
-			textbuf_str(b, "&lt;");
+			stub_textbuf_str(b, "&lt;");
 			break;
 		case '>':
-			textbuf_str(b, "&gt;");
+			stub_textbuf_str(b, "&gt;");
 			break;
 		case '&':
-			textbuf_str(b, "&amp;");
+			stub_textbuf_str(b, "&amp;");
 			break;
 		case '"':
-			textbuf_str(b, "&quot;");
+			stub_textbuf_str(b, "&quot;");
 			break;
 		case '\'':
-			textbuf_str(b, "&apos;");
+			stub_textbuf_str(b, "&apos;");
 			break;
 		default:
 			/* XML 1.0 has no way to write other control characters, and the
 			 * documents are declared UTF-8, which names need not be */
 			if ((unsigned char)*s < 0x20 || (unsigned char)*s >= 0x7f)
-				textbuf_char(b, '?');
+				stub_textbuf_char(b, '?');
 			else
-				textbuf_char(b, *s);
+				stub_textbuf_char(b, *s);
 		}
 	}
 }
 
 /* ---- reading ---- */
 
-int hex_digit(char c)
+int stub_hex_digit(char c)
 {
 	if (c >= '0' && c <= '9')
 		return c - '0';
@@ -141,7 +141,7 @@ int hex_digit(char c)
 	return -1;
 }
 
-bool scan_char(struct scan *s, char c)
+bool stub_scan_char(struct stub_scan *s, char c)
 {
 	if (s->p == s->end || *s->p != c)
 		return false;
@@ -149,21 +149,21 @@ bool scan_char(struct scan *s, char c)
 	return true;
 }
 
-bool scan_word(struct scan *s, const char *w)
+bool stub_scan_word(struct stub_scan *s, const char *w)
 {
 	size_t n = strlen(w);
-	if (scan_left(s) < n || memcmp(s->p, w, n) != 0)
+	if (stub_scan_left(s) < n || memcmp(s->p, w, n) != 0)
 		return false;
 	s->p += n;
 	return true;
 }
 
-bool scan_hex(struct scan *s, uint64_t *out)
+bool stub_scan_hex(struct stub_scan *s, uint64_t *out)
 {
 	uint64_t x = 0;
 	const char *start = s->p;
 	while (s->p < s->end) {
-		int d = hex_digit(*s->p);
+		int d = stub_hex_digit(*s->p);
 		if (d < 0)
 			break;
 		if (x >> 60)
@@ -175,21 +175,21 @@ bool scan_hex(struct scan *s, uint64_t *out)
 	return s->p != start;
 }
 
-struct scan scan_until(struct scan *s, char c)
+struct stub_scan stub_scan_until(struct stub_scan *s, char c)
 {
-	const char *q = memchr(s->p, c, scan_left(s));
-	struct scan part = { s->p, q ? q : s->end };
+	const char *q = memchr(s->p, c, stub_scan_left(s));
+	struct stub_scan part = { s->p, q ? q : s->end };
 	s->p = q ? q + 1 : s->end;
 	return part;
 }
 
-long scan_hexbytes(struct scan *s, void *out, size_t max)
+long stub_scan_hexbytes(struct stub_scan *s, void *out, size_t max)
 {
 	uint8_t *o = out;
 	size_t n = 0;
 	while (s->p < s->end && n < max) {
-		int hi = hex_digit(s->p[0]);
-		int lo = scan_left(s) >= 2 ? hex_digit(s->p[1]) : -1;
+		int hi = stub_hex_digit(s->p[0]);
+		int lo = stub_scan_left(s) >= 2 ? stub_hex_digit(s->p[1]) : -1;
 		if (hi < 0 || lo < 0)
 			return -1;
 		o[n++] = (uint8_t)(hi << 4 | lo);
@@ -198,7 +198,7 @@ long scan_hexbytes(struct scan *s, void *out, size_t max)
 	return (long)n;
 }
 
-long scan_binary(struct scan *s, void *out, size_t max)
+long stub_scan_binary(struct stub_scan *s, void *out, size_t max)
 {
 	uint8_t *o = out;
 	size_t n = 0;

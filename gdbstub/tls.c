@@ -20,7 +20,7 @@ static const char modid_symbol[] = "_thread_db_link_map_l_tls_modid";
 #define MODULES_MAX	65536
 #define LINK_MAP_MAX	65536
 
-static bool read_word(struct session *s, uint64_t addr, unsigned size, uint64_t *out)
+static bool read_word(struct stub_session *s, uint64_t addr, unsigned size, uint64_t *out)
 {
 	uint8_t bytes[8];
 
@@ -33,24 +33,24 @@ static bool read_word(struct session *s, uint64_t addr, unsigned size, uint64_t 
 }
 
 /* qSymbol::, the offer to look symbols up, or qSymbol:VALUE:NAME, one that was. */
-bool handle_symbol(struct session *s, struct scan *a)
+bool stub_handle_symbol(struct stub_session *s, struct stub_scan *a)
 {
 	uint64_t value;
 
-	if (scan_char(a, ':')) {
+	if (stub_scan_char(a, ':')) {
 		if (a->p != a->end)
-			return reply_ok(s); /* not known (yet) */
-		textbuf_str(&s->reply, "qSymbol:");
-		textbuf_hex(&s->reply, modid_symbol, strlen(modid_symbol));
+			return stub_reply_ok(s); /* not known (yet) */
+		stub_textbuf_str(&s->reply, "qSymbol:");
+		stub_textbuf_hex(&s->reply, modid_symbol, strlen(modid_symbol));
 		return true;
 	}
-	if (scan_hex(a, &value) && scan_char(a, ':'))
+	if (stub_scan_hex(a, &value) && stub_scan_char(a, ':'))
 		s->tls_modid_at = value;
-	return reply_ok(s);
+	return stub_reply_ok(s);
 }
 
 /* The module's number in the vector, 0 if it is not known. */
-static uint64_t module_number(struct session *s, uint64_t link_map)
+static uint64_t module_number(struct stub_session *s, uint64_t link_map)
 {
 	uint64_t bits, offset, number;
 
@@ -64,21 +64,22 @@ static uint64_t module_number(struct session *s, uint64_t link_map)
 }
 
 /* THREAD,OFFSET,LINKMAP */
-bool handle_tls_address(struct session *s, struct scan *a)
+bool stub_handle_tls_address(struct stub_session *s, struct stub_scan *a)
 {
 	uint64_t offset, link_map, number, dtv, block;
 	int32_t pid, tid;
 	struct dj_regs regs;
 
-	if (!scan_thread_id(a, &pid, &tid) || !scan_char(a, ',') || !scan_hex(a, &offset) ||
-	    !scan_char(a, ',') || !scan_hex(a, &link_map) || !session_has_thread(s, tid))
-		return reply_error(s, 1);
+	if (!stub_scan_thread_id(a, &pid, &tid) || !stub_scan_char(a, ',') ||
+	    !stub_scan_hex(a, &offset) || !stub_scan_char(a, ',') || !stub_scan_hex(a, &link_map) ||
+	    !stub_session_has_thread(s, tid))
+		return stub_reply_error(s, 1);
 	number = module_number(s, link_map);
 	replay_regs(s->r, &regs);
 	if (!number || !regs.fs_base || !read_word(s, regs.fs_base + DTV_POINTER, 8, &dtv) ||
 	    !dtv || !read_word(s, dtv + DTV_ENTRY * number, 8, &block) || !block ||
 	    block == DTV_UNALLOCATED)
-		return reply_error_text(s, "the thread has no such variable yet");
-	textbuf_printf(&s->reply, "%llx", (unsigned long long)(block + offset));
+		return stub_reply_error_text(s, "the thread has no such variable yet");
+	stub_textbuf_printf(&s->reply, "%llx", (unsigned long long)(block + offset));
 	return true;
 }

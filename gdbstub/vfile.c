@@ -10,27 +10,34 @@
 #include <string.h>
 
 /* Error numbers of the protocol (gdb manual, "Errno Values"). */
-enum { FIO_ENOENT = 2, FIO_EBADF = 9, FIO_EINVAL = 22, FIO_EMFILE = 24, FIO_EROFS = 30,
-       FIO_ENOMEM = 12, FIO_EIO = 5 };
+enum {
+	FIO_ENOENT = 2,
+	FIO_EBADF = 9,
+	FIO_EINVAL = 22,
+	FIO_EMFILE = 24,
+	FIO_EROFS = 30,
+	FIO_ENOMEM = 12,
+	FIO_EIO = 5
+};
 
-static bool reply_errno(struct session *s, int number)
+static bool reply_errno(struct stub_session *s, int number)
 {
-	textbuf_reset(&s->reply);
-	textbuf_printf(&s->reply, "F-1,%x", number);
+	stub_textbuf_reset(&s->reply);
+	stub_textbuf_printf(&s->reply, "F-1,%x", number);
 	return true;
 }
 
-static bool reply_number(struct session *s, uint64_t n)
+static bool reply_number(struct stub_session *s, uint64_t n)
 {
-	textbuf_printf(&s->reply, "F%llx", (unsigned long long)n);
+	stub_textbuf_printf(&s->reply, "F%llx", (unsigned long long)n);
 	return true;
 }
 
 /* A hexadecimal path up to a comma or the end. */
-static bool scan_path(struct scan *a, char *path, size_t size)
+static bool scan_path(struct stub_scan *a, char *path, size_t size)
 {
-	struct scan hex = scan_until(a, ',');
-	long n = scan_hexbytes(&hex, path, size - 1);
+	struct stub_scan hex = stub_scan_until(a, ',');
+	long n = stub_scan_hexbytes(&hex, path, size - 1);
 	if (n <= 0 || hex.p != hex.end || memchr(path, '\0', (size_t)n))
 		return false;
 	path[n] = '\0';
@@ -72,13 +79,13 @@ static bool match_version(const char *have, const char *want)
 	       base_name(have)[n] == '.';
 }
 
-static bool find_module(struct session *s, const char *path, size_t *number)
+static bool find_module(struct stub_session *s, const char *path, size_t *number)
 {
 	static bool (*const matches[])(const char *, const char *) = { match_exact, match_usr,
 								       match_base, match_version };
 	struct dj_trace *t = replay_trace(s->r);
 	size_t n = dj_trace_modules(t);
-	for (size_t k = 0; k < sizeof matches / sizeof *matches; k++)
+	for (size_t k = 0; k < sizeof(matches) / sizeof(*matches); k++)
 		for (size_t i = 0; i < n; i++)
 			if (matches[k](dj_trace_module(t, i)->path, path)) {
 				*number = i;
@@ -87,32 +94,33 @@ static bool find_module(struct session *s, const char *path, size_t *number)
 	return false;
 }
 
-/* ---- open files --------------------------------------------------------------------------------- */
+/* ---- open files ---------------------------------------------------------------------------------
+ */
 
-static struct session_file *file_of(struct session *s, struct scan *a)
+static struct stub_session_file *file_of(struct stub_session *s, struct stub_scan *a)
 {
 	uint64_t fd;
-	if (!scan_hex(a, &fd) || fd >= SESSION_FILES || !s->files[fd].open)
+	if (!stub_scan_hex(a, &fd) || fd >= SESSION_FILES || !s->files[fd].open)
 		return NULL;
 	return &s->files[fd];
 }
 
-static void file_close(struct session_file *f)
+static void file_close(struct stub_session_file *f)
 {
 	if (f->owned)
 		free((void *)f->bytes);
-	*f = (struct session_file){ 0 };
+	*f = (struct stub_session_file){ 0 };
 }
 
 /* Returns 0 or an error number. */
-static int file_open(struct session *s, const char *path, struct session_file *f)
+static int file_open(struct stub_session *s, const char *path, struct stub_session_file *f)
 {
-	struct textbuf made = { 0 };
+	struct stub_textbuf made = { 0 };
 	size_t module;
-	*f = (struct session_file){ .open = true };
-	if (procfs_read(s, path, &made)) {
+	*f = (struct stub_session_file){ .open = true };
+	if (stub_procfs_read(s, path, &made)) {
 		if (made.failed) {
-			textbuf_free(&made);
+			stub_textbuf_free(&made);
 			return FIO_ENOMEM;
 		}
 		f->bytes = (uint8_t *)made.p;
@@ -129,13 +137,13 @@ static int file_open(struct session *s, const char *path, struct session_file *f
 
 #define ACCESS_MODE 3 /* of the flags: 0 is read-only */
 
-static bool file_op_open(struct session *s, struct scan *a)
+static bool file_op_open(struct stub_session *s, struct stub_scan *a)
 {
 	char path[4096];
 	uint64_t flags, mode;
 	size_t fd = 0;
-	if (!scan_path(a, path, sizeof path) || !scan_hex(a, &flags) || !scan_char(a, ',') ||
-	    !scan_hex(a, &mode))
+	if (!scan_path(a, path, sizeof(path)) || !stub_scan_hex(a, &flags) ||
+	    !stub_scan_char(a, ',') || !stub_scan_hex(a, &mode))
 		return reply_errno(s, FIO_EINVAL);
 	if (flags & ACCESS_MODE)
 		return reply_errno(s, FIO_EROFS);
@@ -145,15 +153,15 @@ static bool file_op_open(struct session *s, struct scan *a)
 		return reply_errno(s, FIO_EMFILE);
 	int failed = file_open(s, path, &s->files[fd]);
 	if (failed) {
-		s->files[fd] = (struct session_file){ 0 };
+		s->files[fd] = (struct stub_session_file){ 0 };
 		return reply_errno(s, failed);
 	}
 	return reply_number(s, fd);
 }
 
-static bool file_op_close(struct session *s, struct scan *a)
+static bool file_op_close(struct stub_session *s, struct stub_scan *a)
 {
-	struct session_file *f = file_of(s, a);
+	struct stub_session_file *f = file_of(s, a);
 	if (!f)
 		return reply_errno(s, FIO_EBADF);
 	file_close(f);
@@ -161,25 +169,25 @@ static bool file_op_close(struct session *s, struct scan *a)
 }
 
 /* F and the number of bytes, ';', the bytes: the number is known only after escaping. */
-static bool reply_data(struct session *s, const void *bytes, size_t n)
+static bool reply_data(struct stub_session *s, const void *bytes, size_t n)
 {
-	struct textbuf data = { 0 };
-	size_t put = textbuf_binary(&data, bytes, n, LINK_PACKET_ANNOUNCED - 32);
-	textbuf_printf(&s->reply, "F%zx;", put);
-	textbuf_bytes(&s->reply, data.p, data.len);
+	struct stub_textbuf data = { 0 };
+	size_t put = stub_textbuf_binary(&data, bytes, n, LINK_PACKET_ANNOUNCED - 32);
+	stub_textbuf_printf(&s->reply, "F%zx;", put);
+	stub_textbuf_bytes(&s->reply, data.p, data.len);
 	s->reply.failed |= data.failed;
-	textbuf_free(&data);
+	stub_textbuf_free(&data);
 	return true;
 }
 
-static bool file_op_pread(struct session *s, struct scan *a)
+static bool file_op_pread(struct stub_session *s, struct stub_scan *a)
 {
-	struct session_file *f = file_of(s, a);
+	struct stub_session_file *f = file_of(s, a);
 	uint64_t count, offset;
 	if (!f)
 		return reply_errno(s, FIO_EBADF);
-	if (!scan_char(a, ',') || !scan_hex(a, &count) || !scan_char(a, ',') ||
-	    !scan_hex(a, &offset))
+	if (!stub_scan_char(a, ',') || !stub_scan_hex(a, &count) || !stub_scan_char(a, ',') ||
+	    !stub_scan_hex(a, &offset))
 		return reply_errno(s, FIO_EINVAL);
 	if (offset >= f->size)
 		return reply_data(s, "", 0);
@@ -189,29 +197,30 @@ static bool file_op_pread(struct session *s, struct scan *a)
 
 /* The protocol's struct stat: big-endian dev, ino, mode, nlink, uid, gid, rdev (4 bytes), size,
  * blksize, blocks (8), atime, mtime, ctime (4). */
-static bool reply_stat(struct session *s, const struct session_file *f)
+static bool reply_stat(struct stub_session *s, const struct stub_session_file *f)
 {
 	static const unsigned char widths[] = { 4, 4, 4, 4, 4, 4, 4, 8, 8, 8, 4, 4, 4 };
-	const uint64_t values[] = { 1, f->module, 0100555, 1, 0, 0, 0, f->size, 4096,
-				    (f->size + 511) / 512, 0, 0, 0 };
+	const uint64_t values[] = { 1, f->module, 0100555, 1,	 0,
+				    0, 0,	  f->size, 4096, (f->size + 511) / 512,
+				    0, 0,	  0 };
 	uint8_t out[64], *p = out;
-	for (size_t i = 0; i < sizeof widths; i++)
+	for (size_t i = 0; i < sizeof(widths); i++)
 		for (unsigned k = widths[i]; k-- > 0;)
 			*p++ = (uint8_t)(values[i] >> (8 * k));
-	return reply_data(s, out, sizeof out);
+	return reply_data(s, out, sizeof(out));
 }
 
-static bool file_op_fstat(struct session *s, struct scan *a)
+static bool file_op_fstat(struct stub_session *s, struct stub_scan *a)
 {
-	struct session_file *f = file_of(s, a);
+	struct stub_session_file *f = file_of(s, a);
 	return f ? reply_stat(s, f) : reply_errno(s, FIO_EBADF);
 }
 
-static bool file_op_stat(struct session *s, struct scan *a)
+static bool file_op_stat(struct stub_session *s, struct stub_scan *a)
 {
 	char path[4096];
-	struct session_file f;
-	if (!scan_path(a, path, sizeof path))
+	struct stub_session_file f;
+	if (!scan_path(a, path, sizeof(path)))
 		return reply_errno(s, FIO_EINVAL);
 	int failed = file_open(s, path, &f);
 	if (failed)
@@ -221,34 +230,35 @@ static bool file_op_stat(struct session *s, struct scan *a)
 	return true;
 }
 
-static bool file_op_readlink(struct session *s, struct scan *a)
+static bool file_op_readlink(struct stub_session *s, struct stub_scan *a)
 {
 	char path[4096];
-	struct textbuf target = { 0 };
-	if (!scan_path(a, path, sizeof path))
+	struct stub_textbuf target = { 0 };
+	if (!scan_path(a, path, sizeof(path)))
 		return reply_errno(s, FIO_EINVAL);
-	if (!procfs_readlink(s, path, &target))
+	if (!stub_procfs_readlink(s, path, &target))
 		reply_errno(s, FIO_ENOENT);
 	else
 		reply_data(s, target.p, target.len);
-	textbuf_free(&target);
+	stub_textbuf_free(&target);
 	return true;
 }
 
 /* There is one file system: the trace's. */
-static bool file_op_setfs(struct session *s, struct scan *a)
+static bool file_op_setfs(struct stub_session *s, struct stub_scan *a)
 {
 	(void)a;
 	return reply_number(s, 0);
 }
 
-static bool file_op_readonly(struct session *s, struct scan *a)
+static bool file_op_readonly(struct stub_session *s, struct stub_scan *a)
 {
 	(void)a;
 	return reply_errno(s, FIO_EROFS);
 }
 
-static const struct session_command operations[] = {
+/* clang-format off */
+static const struct stub_session_command operations[] = {
 	{ "close:", file_op_close },	   { "fstat:", file_op_fstat },
 	{ "lstat:", file_op_stat },	   { "open:", file_op_open },
 	{ "pread:", file_op_pread },	   { "pwrite:", file_op_readonly },
@@ -256,9 +266,10 @@ static const struct session_command operations[] = {
 	{ "stat:", file_op_stat },	   { "unlink:", file_op_readonly },
 	{ NULL, NULL },
 };
+/* clang-format on */
 
-bool handle_vfile(struct session *s, struct scan *a)
+bool stub_handle_vfile(struct stub_session *s, struct stub_scan *a)
 {
-	const struct session_command *c = session_find(operations, a);
-	return c ? c->handle(s, a) : reply_empty(s);
+	const struct stub_session_command *c = stub_session_find(operations, a);
+	return c ? c->handle(s, a) : stub_reply_empty(s);
 }

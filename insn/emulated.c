@@ -11,13 +11,16 @@
 
 /* System instructions that are emulated all the same. The XSAVE family only writes memory
  * that is not mirrored, and changes no register. */
+/* clang-format off */
 static const uint16_t system_emulated[] = {
 	INSN_XSAVE, INSN_XSAVEC, INSN_XSAVEOPT, INSN_FXSAVE,
 	INSN_LDMXCSR, INSN_STMXCSR, INSN_VLDMXCSR, INSN_VSTMXCSR,
 	/* does nothing without user shadow stacks, which CPUID does not offer */
 	INSN_RDSSP,
 };
+/* clang-format on */
 
+/* clang-format off */
 static const uint16_t not_emulated[] = {
 	/* results differ between CPUs */
 	INSN_F2XM1, INSN_FYL2X, INSN_FYL2XP1, INSN_FPTAN, INSN_FPATAN, INSN_FSIN, INSN_FCOS,
@@ -27,6 +30,7 @@ static const uint16_t not_emulated[] = {
 	/* always trap */
 	INSN_UD, INSN_INT3,
 };
+/* clang-format on */
 
 enum { NO = 1, YES = 2 };
 static uint8_t verdict[INSN_IDS];
@@ -34,8 +38,12 @@ static uint8_t verdict[INSN_IDS];
 __attribute__((constructor)) static void build_verdicts(void)
 {
 #define X(name) verdict[INSN_##name] = YES;
-	INSN_LIST_INT(X) INSN_LIST_STRING(X) INSN_LIST_VEC(X) INSN_LIST_FP(X)
-	INSN_LIST_MMX(X) INSN_LIST_X87(X)
+	INSN_LIST_INT(X)
+	INSN_LIST_STRING(X)
+	INSN_LIST_VEC(X)
+	INSN_LIST_FP(X)
+	INSN_LIST_MMX(X)
+	INSN_LIST_X87(X)
 #undef X
 	for (size_t i = 0; i < sizeof(system_emulated) / sizeof(system_emulated[0]); i++)
 		verdict[system_emulated[i]] = YES;

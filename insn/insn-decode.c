@@ -20,24 +20,28 @@ static const struct opnd_spec opnd_specs[O_COUNT] = {
 struct flag_use {
 	uint16_t r, w, u;
 };
+/* clang-format off */
 static const struct flag_use flag_kinds[] = {
 	[FL_NONE] = { 0, 0, 0 },
 #define X(name, r, w, u) [FL_##name] = { r, w, u },
 	INSN_FLAG_KINDS(X)
 #undef X
 };
+/* clang-format on */
 struct gpr_use {
 	uint16_t r, w, f;
 };
+/* clang-format off */
 static const struct gpr_use implicits[] = {
 	[IM_NONE] = { 0, 0, 0 },
 #define X(name, r, w, f) [IM_##name] = { r, w, f },
 	INSN_IMPLICITS(X)
 #undef X
 };
+/* clang-format on */
 /* Flags that condition code cc reads, by cc >> 1. */
-static const uint16_t cond_flags[8] = { F_O, F_C, F_Z, F_C | F_Z, F_S, F_P, F_S | F_O,
-					F_Z | F_S | F_O };
+static const uint16_t cond_flags[8] = { F_O, F_C, F_Z,	     F_C | F_Z,
+					F_S, F_P, F_S | F_O, F_Z | F_S | F_O };
 
 /*
  * The index: for each encoding, map and opcode the rows to try, as a range of `order`.
@@ -55,9 +59,22 @@ static bool row_has_modrm(const struct insn_row *r)
 		return true;
 	for (int i = 0; i < 5 && r->opnd[i]; i++) {
 		switch (opnd_specs[r->opnd[i]].source) {
-		case S_E: case S_M: case S_R: case S_G: case S_SEG: case S_CR: case S_V: case S_W:
-		case S_U: case S_P: case S_Q: case S_N: case S_K: case S_KE: case S_STI:
-		 case S_VSIB:
+		case S_E:
+		case S_M:
+		case S_R:
+		case S_G:
+		case S_SEG:
+		case S_CR:
+		case S_V:
+		case S_W:
+		case S_U:
+		case S_P:
+		case S_Q:
+		case S_N:
+		case S_K:
+		case S_KE:
+		case S_STI:
+		case S_VSIB:
 			return true;
 		}
 	}
@@ -67,9 +84,10 @@ static bool row_has_modrm(const struct insn_row *r)
 __attribute__((constructor)) static void build_index(void)
 {
 	static const struct insn_table *const tables[] = {
-		&insn_table_base, &insn_table_x87, &insn_table_0f, &insn_table_sys,
-		&insn_table_sse, &insn_table_sse2, &insn_table_38, &insn_table_3a,
-		&insn_table_opaque_0f, &insn_table_opaque_38, &insn_table_opaque_3a,
+		&insn_table_base,      &insn_table_x87,	      &insn_table_0f,
+		&insn_table_sys,       &insn_table_sse,	      &insn_table_sse2,
+		&insn_table_38,	       &insn_table_3a,	      &insn_table_opaque_0f,
+		&insn_table_opaque_38, &insn_table_opaque_3a,
 	};
 	const size_t ntables = sizeof(tables) / sizeof(tables[0]);
 	static uint16_t count[2][4][256], next[2][4][256];
@@ -123,27 +141,40 @@ static int64_t get_sle(const uint8_t *p, unsigned size)
 static unsigned size_bytes(const struct insn *in, unsigned z)
 {
 	static const uint8_t fixed[Z_COUNT] = {
-		[Z_B] = 1, [Z_W] = 2, [Z_D] = 4, [Z_Q] = 8, [Z_DQ] = 16, [Z_QQ] = 32,
-		[Z_T] = 10, [Z_S] = 10, [Z_64B] = 64,
+		[Z_B] = 1,   [Z_W] = 2,	 [Z_D] = 4,  [Z_Q] = 8,	   [Z_DQ] = 16,
+		[Z_QQ] = 32, [Z_T] = 10, [Z_S] = 10, [Z_64B] = 64,
 	};
 	unsigned x = in->vex_l ? 32 : 16;
 
 	if (fixed[z])
 		return fixed[z];
 	switch (z) {
-	case Z_V: return in->opsize;
-	case Z_Z: return in->opsize == 2 ? 2 : 4;
-	case Z_Y: return in->opsize == 8 ? 8 : 4;
-	case Z_X: return x;
-	case Z_XH: return x / 2;
-	case Z_XQ: return x / 4;
-	case Z_XE: return x / 8;
-	case Z_DDUP: return in->vex_l ? 32 : 8;
-	case Z_P: return in->opsize + 2u;
-	case Z_ENV: return in->opsize == 2 ? 14 : 28;
-	case Z_SAVE: return in->opsize == 2 ? 94 : 108;
-	case Z_FX: return 512;
-	case Z_XS: return 832;
+	case Z_V:
+		return in->opsize;
+	case Z_Z:
+		return in->opsize == 2 ? 2 : 4;
+	case Z_Y:
+		return in->opsize == 8 ? 8 : 4;
+	case Z_X:
+		return x;
+	case Z_XH:
+		return x / 2;
+	case Z_XQ:
+		return x / 4;
+	case Z_XE:
+		return x / 8;
+	case Z_DDUP:
+		return in->vex_l ? 32 : 8;
+	case Z_P:
+		return in->opsize + 2u;
+	case Z_ENV:
+		return in->opsize == 2 ? 14 : 28;
+	case Z_SAVE:
+		return in->opsize == 2 ? 94 : 108;
+	case Z_FX:
+		return 512;
+	case Z_XS:
+		return 832;
 	}
 	return 0;
 }
@@ -177,8 +208,9 @@ static void implicit_gprs(struct insn *in, unsigned im)
 	case IM_MULDIV: /* rdx:rax, or ax for bytes */
 		use_gpr(in, 0, size, INSN_RW, false);
 		if (size > 1)
-			use_gpr(in, 2, size, in->id == INSN_MUL || in->id == INSN_IMUL ? INSN_W :
-									INSN_RW, false);
+			use_gpr(in, 2, size,
+				in->id == INSN_MUL || in->id == INSN_IMUL ? INSN_W : INSN_RW,
+				false);
 		break;
 	case IM_CBW:
 		use_gpr(in, 0, size, INSN_RW, false);
@@ -236,7 +268,10 @@ static void flag_use(struct insn *in, unsigned kind)
 	in->flags_written = f->w;
 	in->flags_undefined = f->u;
 	switch (kind) {
-	case FL_SHIFT: case FL_SHD: case FL_ROT: case FL_RC:
+	case FL_SHIFT:
+	case FL_SHD:
+	case FL_ROT:
+	case FL_RC:
 		flags_by_count(in, kind);
 		break;
 	case FL_COND:
@@ -291,15 +326,18 @@ static bool take_imm(struct insn *in, unsigned *pos, unsigned n, unsigned size)
 
 enum { TAKE_OK = 1, TAKE_SHORT = 0, TAKE_BAD = -1 };
 
-static int take_opnd(struct insn *in, struct insn_opnd *o, const struct opnd_spec *s,
-		     unsigned *pos, unsigned n)
+static int take_opnd(struct insn *in, struct insn_opnd *o, const struct opnd_spec *s, unsigned *pos,
+		     unsigned n)
 {
 	const bool is_reg = in->mod == 3;
 	const uint8_t *at = in->bytes + *pos;
 
 	o->size = (uint16_t)size_bytes(in, s->zreg);
 	switch (s->source) {
-	case S_E: case S_W: case S_Q: case S_KE:
+	case S_E:
+	case S_W:
+	case S_Q:
+	case S_KE:
 		if (!is_reg)
 			mem_opnd(in, o, size_bytes(in, s->zmem));
 		else if (s->source == S_E)
@@ -314,7 +352,9 @@ static int take_opnd(struct insn *in, struct insn_opnd *o, const struct opnd_spe
 			return TAKE_BAD;
 		mem_opnd(in, o, size_bytes(in, s->zmem));
 		return TAKE_OK;
-	case S_R: case S_U: case S_N:
+	case S_R:
+	case S_U:
+	case S_N:
 		if (!is_reg)
 			return TAKE_BAD;
 		if (s->source == S_R)
@@ -331,23 +371,57 @@ static int take_opnd(struct insn *in, struct insn_opnd *o, const struct opnd_spe
 		o->reg = in->index;
 		in->mem_size = (uint16_t)size_bytes(in, s->zmem);
 		return TAKE_OK;
-	case S_G: gpr_opnd(in, o, in->reg); return TAKE_OK;
-	case S_B: gpr_opnd(in, o, in->vex_vvvv); return TAKE_OK;
-	case S_Z: gpr_opnd(in, o, (in->opcode & 7u) | (in->rex & 1u) << 3); return TAKE_OK;
-	case S_A: reg_opnd(o, OPND_GPR, 0); return TAKE_OK;
-	case S_C: reg_opnd(o, OPND_GPR, 1); return TAKE_OK;
-	case S_D: reg_opnd(o, OPND_GPR, 2); return TAKE_OK;
-	case S_V: reg_opnd(o, OPND_VEC, in->reg); return TAKE_OK;
-	case S_H: reg_opnd(o, OPND_VEC, in->vex_vvvv); return TAKE_OK;
-	case S_XMM0: reg_opnd(o, OPND_VEC, 0); return TAKE_OK;
-	case S_P: reg_opnd(o, OPND_MMX, in->reg & 7); return TAKE_OK;
-	case S_ST0: reg_opnd(o, OPND_X87, 0); return TAKE_OK;
-	case S_STI: reg_opnd(o, OPND_X87, in->modrm & 7); return TAKE_OK;
-	case S_FS: reg_opnd(o, OPND_SEG, 4); return TAKE_OK;
-	case S_GS: reg_opnd(o, OPND_SEG, 5); return TAKE_OK;
-	case S_K: reg_opnd(o, OPND_CR, in->reg & 7); return TAKE_OK;
-	case S_KH: reg_opnd(o, OPND_CR, in->vex_vvvv); return TAKE_OK;
-	case S_CR: reg_opnd(o, OPND_CR, in->reg); return TAKE_OK;
+	case S_G:
+		gpr_opnd(in, o, in->reg);
+		return TAKE_OK;
+	case S_B:
+		gpr_opnd(in, o, in->vex_vvvv);
+		return TAKE_OK;
+	case S_Z:
+		gpr_opnd(in, o, (in->opcode & 7u) | (in->rex & 1u) << 3);
+		return TAKE_OK;
+	case S_A:
+		reg_opnd(o, OPND_GPR, 0);
+		return TAKE_OK;
+	case S_C:
+		reg_opnd(o, OPND_GPR, 1);
+		return TAKE_OK;
+	case S_D:
+		reg_opnd(o, OPND_GPR, 2);
+		return TAKE_OK;
+	case S_V:
+		reg_opnd(o, OPND_VEC, in->reg);
+		return TAKE_OK;
+	case S_H:
+		reg_opnd(o, OPND_VEC, in->vex_vvvv);
+		return TAKE_OK;
+	case S_XMM0:
+		reg_opnd(o, OPND_VEC, 0);
+		return TAKE_OK;
+	case S_P:
+		reg_opnd(o, OPND_MMX, in->reg & 7);
+		return TAKE_OK;
+	case S_ST0:
+		reg_opnd(o, OPND_X87, 0);
+		return TAKE_OK;
+	case S_STI:
+		reg_opnd(o, OPND_X87, in->modrm & 7);
+		return TAKE_OK;
+	case S_FS:
+		reg_opnd(o, OPND_SEG, 4);
+		return TAKE_OK;
+	case S_GS:
+		reg_opnd(o, OPND_SEG, 5);
+		return TAKE_OK;
+	case S_K:
+		reg_opnd(o, OPND_CR, in->reg & 7);
+		return TAKE_OK;
+	case S_KH:
+		reg_opnd(o, OPND_CR, in->vex_vvvv);
+		return TAKE_OK;
+	case S_CR:
+		reg_opnd(o, OPND_CR, in->reg);
+		return TAKE_OK;
 	case S_SEG:
 		reg_opnd(o, OPND_SEG, in->modrm >> 3 & 7);
 		return o->reg > 5 ? TAKE_BAD : TAKE_OK;
@@ -355,7 +429,8 @@ static int take_opnd(struct insn *in, struct insn_opnd *o, const struct opnd_spe
 		o->kind = OPND_IMM;
 		in->imm = 1;
 		return TAKE_OK;
-	case S_I: case S_SI:
+	case S_I:
+	case S_SI:
 		o->kind = OPND_IMM;
 		if (!take_imm(in, pos, n, o->size))
 			return TAKE_SHORT;
@@ -399,12 +474,18 @@ static int take_opnd(struct insn *in, struct insn_opnd *o, const struct opnd_spe
 static unsigned opnd_access(unsigned acc, unsigned i)
 {
 	switch (acc) {
-	case ACC_W: return i == 0 ? INSN_W : INSN_R;
-	case ACC_RW: return i == 0 ? INSN_RW : INSN_R;
-	case ACC_XX: return i < 2 ? INSN_RW : INSN_R;
-	case ACC_WW: return i < 2 ? INSN_W : INSN_R;
-	case ACC_GATHER: return i == 0 || i == 2 ? INSN_RW : INSN_R;
-	case ACC_N: return 0;
+	case ACC_W:
+		return i == 0 ? INSN_W : INSN_R;
+	case ACC_RW:
+		return i == 0 ? INSN_RW : INSN_R;
+	case ACC_XX:
+		return i < 2 ? INSN_RW : INSN_R;
+	case ACC_WW:
+		return i < 2 ? INSN_W : INSN_R;
+	case ACC_GATHER:
+		return i == 0 || i == 2 ? INSN_RW : INSN_R;
+	case ACC_N:
+		return 0;
 	}
 	return INSN_R;
 }
@@ -439,14 +520,22 @@ static int take_opnds(struct insn *in, const struct insn_row *row, unsigned *pos
 	for (unsigned i = 0; i < k; i++) {
 		struct insn_opnd *o = &in->opnd[i];
 		switch (o->kind) {
-		case OPND_GPR: case OPND_GPR8H:
+		case OPND_GPR:
+		case OPND_GPR8H:
 			use_gpr(in, o->reg, o->size, o->access,
 				(row->attr & RA_CONDW) || o->kind == OPND_GPR8H);
 			break;
-		case OPND_VEC: in->attr |= INSN_A_VEC; break;
-		case OPND_MMX: in->attr |= INSN_A_MMX; break;
-		case OPND_X87: in->attr |= INSN_A_X87; break;
-		case OPND_VSIB: in->attr |= INSN_A_VEC; /* fallthrough */
+		case OPND_VEC:
+			in->attr |= INSN_A_VEC;
+			break;
+		case OPND_MMX:
+			in->attr |= INSN_A_MMX;
+			break;
+		case OPND_X87:
+			in->attr |= INSN_A_X87;
+			break;
+		case OPND_VSIB:
+			in->attr |= INSN_A_VEC; /* fallthrough */
 		case OPND_MEM:
 			if (row->attr & INSN_A_NOACCESS)
 				o->access = 0;
@@ -582,7 +671,10 @@ static int take_xop(struct insn *in, unsigned pos, unsigned n)
 	in->rex_off = (uint8_t)pos;
 	in->opcode = p[3];
 	in->opcode_off = (uint8_t)(pos + 3);
-	return finish_opaque(in, INSN_XOP, pos + 4, n, map == 8 ? 1 : map == 10 ? 4 : 0,
+	return finish_opaque(in, INSN_XOP, pos + 4, n,
+			     map == 8	 ? 1
+			     : map == 10 ? 4
+					 : 0,
 			     ~p[1] >> 6 & 1, ~p[1] >> 5 & 1);
 }
 
@@ -599,14 +691,32 @@ static bool take_prefixes(struct insn *in, unsigned *pos, unsigned n)
 			continue;
 		}
 		switch (b) {
-		case 0x66: in->opsize16 = true; break;
-		case 0x67: in->addr32 = true; break;
-		case 0xf0: in->lock = true; break;
-		case 0xf2: case 0xf3: in->rep = b; break;
-		case 0x64: in->seg = 4; break;
-		case 0x65: in->seg = 5; break;
-		case 0x26: case 0x2e: case 0x36: case 0x3e: break;
-		default: return true;
+		case 0x66:
+			in->opsize16 = true;
+			break;
+		case 0x67:
+			in->addr32 = true;
+			break;
+		case 0xf0:
+			in->lock = true;
+			break;
+		case 0xf2:
+		case 0xf3:
+			in->rep = b;
+			break;
+		case 0x64:
+			in->seg = 4;
+			break;
+		case 0x65:
+			in->seg = 5;
+			break;
+		case 0x26:
+		case 0x2e:
+		case 0x36:
+		case 0x3e:
+			break;
+		default:
+			return true;
 		}
 		in->rex = 0;
 		in->rex_off = 0;
@@ -706,8 +816,8 @@ static int decode(struct insn *in, unsigned n)
 	if (b0 == 0x8f && pos + 1 >= n)
 		return TAKE_SHORT;
 	if (b0 == 0x8f && (in->bytes[pos + 1] & 31) >= 8)
-		return in->rex || in->lock || in->rep || in->opsize16 ? TAKE_BAD :
-									take_xop(in, pos, n);
+		return in->rex || in->lock || in->rep || in->opsize16 ? TAKE_BAD
+								      : take_xop(in, pos, n);
 	if (b0 == 0xc4 || b0 == 0xc5) {
 		r = take_vex(in, &pos, n, &rex);
 	} else {
@@ -723,8 +833,8 @@ static int decode(struct insn *in, unsigned n)
 
 	const unsigned enc = in->vex != 0;
 	unsigned at = first_row[enc][in->map][in->opcode];
-	const unsigned end = in->opcode == 255 ? first_row[enc][in->map][256] :
-						 first_row[enc][in->map][in->opcode + 1];
+	const unsigned end = in->opcode == 255 ? first_row[enc][in->map][256]
+					       : first_row[enc][in->map][in->opcode + 1];
 	if (at == end)
 		return TAKE_BAD;
 
@@ -755,8 +865,7 @@ static int decode(struct insn *in, unsigned n)
 	if (row->attr & RA_MOD3)
 		in->mod = 3;
 	const bool vsib = opnd_specs[row->opnd[1]].source == S_VSIB;
-	if (in->modrm_off && in->mod != 3 &&
-	    !take_mem(in, &pos, n, rex >> 1 & 1, rex & 1, vsib))
+	if (in->modrm_off && in->mod != 3 && !take_mem(in, &pos, n, rex >> 1 & 1, rex & 1, vsib))
 		return TAKE_SHORT;
 	in->id = row->id;
 	operand_size(in, row, w);

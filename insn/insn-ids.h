@@ -2,6 +2,7 @@
 #ifndef DEJA_INSN_INSN_IDS_H
 #define DEJA_INSN_INSN_IDS_H
 
+/* clang-format off */
 /* Integer */
 #define INSN_LIST_INT(X) \
 	X(ADD) X(OR) X(ADC) X(SBB) X(AND) X(SUB) X(XOR) X(CMP) X(TEST) X(MOV) X(MOVZX) X(MOVSX) \
@@ -110,4 +111,5 @@ enum insn_id {
 	INSN_IDS
 };
 
+/* clang-format on */
 #endif

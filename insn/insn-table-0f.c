@@ -6,6 +6,7 @@
 
 #define NOACC INSN_A_NOACCESS
 
+/* clang-format off */
 static const struct insn_row rows[] = {
 	/* hints and reserved nops (SDM vol. 2B, NOP; vol. 2D, table A-6, group 16) */
 	R(0x0d, MEM, PREFETCH, N, NONE, NONE, NOACC, Ev)
@@ -102,5 +103,6 @@ static const struct insn_row rows[] = {
 	V(0xae, NP | MEM | L0 | REG(2), VLDMXCSR, R, Md)
 	V(0xae, NP | MEM | L0 | REG(3), VSTMXCSR, W, Md)
 };
+/* clang-format on */
 
 INSN_TABLE(insn_table_0f, 1);

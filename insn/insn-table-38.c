@@ -6,38 +6,44 @@
 #define PRIV INSN_A_PRIV
 
 /* An operation on mm, xmm and ymm registers alike; on xmm and ymm only; two operands. */
-#define PI(op, name) L(op, NP, name, RW, Pq, Qq) B(op, P66, name, W, Vx, Hx, Wx)
-#define XI(op, name) B(op, P66, name, W, Vx, Hx, Wx)
+#define PI(op, name)   L(op, NP, name, RW, Pq, Qq) B(op, P66, name, W, Vx, Hx, Wx)
+#define XI(op, name)   B(op, P66, name, W, Vx, Hx, Wx)
 #define PABS(op, name) L(op, NP, name, W, Pq, Qq) B(op, P66, name, W, Vx, Wx)
 
 /* Sign and zero extensions at 20.. and 30..: a half, quarter or eighth is read. */
-#define EXTEND(op, name) \
-	B((op) + 0, P66, name##BW, W, Vx, Wxh) \
-	B((op) + 1, P66, name##BD, W, Vx, Wxq) \
-	B((op) + 2, P66, name##BQ, W, Vx, Wxe) \
-	B((op) + 3, P66, name##WD, W, Vx, Wxh) \
-	B((op) + 4, P66, name##WQ, W, Vx, Wxq) \
+#define EXTEND(op, name)                                                                           \
+	B((op) + 0, P66, name##BW, W, Vx, Wxh)                                                     \
+	B((op) + 1, P66, name##BD, W, Vx, Wxq)                                                     \
+	B((op) + 2, P66, name##BQ, W, Vx, Wxe)                                                     \
+	B((op) + 3, P66, name##WD, W, Vx, Wxh)                                                     \
+	B((op) + 4, P66, name##WQ, W, Vx, Wxq)                                                     \
 	B((op) + 5, P66, name##DQ, W, Vx, Wxh)
 
-#define FMAP(op, name) \
+#define FMAP(op, name)                                                                             \
 	V(op, P66 | W0, name##PS, RW, Vx, Hx, Wx) V(op, P66 | W1, name##PD, RW, Vx, Hx, Wx)
-#define FMAS(op, name) \
+#define FMAS(op, name)                                                                             \
 	V(op, P66 | W0, name##SS, RW, Vss, Hss, Wss) V(op, P66 | W1, name##SD, RW, Vsd, Hsd, Wsd)
 /* The ten of one operand order, from its first opcode (96, a6, b6). */
-#define FMA(op) \
-	FMAP((op) + 0, VFMADDSUB) FMAP((op) + 1, VFMSUBADD) \
-	FMAP((op) + 2, VFMADD) FMAS((op) + 3, VFMADD) \
-	FMAP((op) + 4, VFMSUB) FMAS((op) + 5, VFMSUB) \
-	FMAP((op) + 6, VFNMADD) FMAS((op) + 7, VFNMADD) \
-	FMAP((op) + 8, VFNMSUB) FMAS((op) + 9, VFNMSUB)
+#define FMA(op)                                                                                    \
+	FMAP((op) + 0, VFMADDSUB)                                                                  \
+	FMAP((op) + 1, VFMSUBADD)                                                                  \
+	FMAP((op) + 2, VFMADD)                                                                     \
+	FMAS((op) + 3, VFMADD)                                                                     \
+	FMAP((op) + 4, VFMSUB)                                                                     \
+	FMAS((op) + 5, VFMSUB)                                                                     \
+	FMAP((op) + 6, VFNMADD)                                                                    \
+	FMAS((op) + 7, VFNMADD)                                                                    \
+	FMAP((op) + 8, VFNMSUB)                                                                    \
+	FMAS((op) + 9, VFNMSUB)
 
-#define MASKED(op, m, name, ...) \
+#define MASKED(op, m, name, ...)                                                                   \
 	ROW(ENC_VEX, op, 1, m, name, W, NONE, NONE, INSN_A_MASKED, __VA_ARGS__)
-#define GATHER(op, m, name, ...) \
+#define GATHER(op, m, name, ...)                                                                   \
 	ROW(ENC_VEX, op, 1, m, name, GATHER, NONE, NONE, INSN_A_MASKED, __VA_ARGS__)
-#define BMI(op, m, name, acc, fl, im, ...) \
+#define BMI(op, m, name, acc, fl, im, ...)                                                         \
 	ROW(ENC_VEX, op, 1, L0 | (m), name, acc, fl, im, 0, __VA_ARGS__)
 
+/* clang-format off */
 static const struct insn_row rows[] = {
 	PI(0x00, PSHUFB)
 	PI(0x01, PHADDW)
@@ -160,5 +166,6 @@ static const struct insn_row rows[] = {
 	BMI(0xf7, PF3, SARX, W, NONE, NONE, Gy, Ey, By)
 	BMI(0xf7, PF2, SHRX, W, NONE, NONE, Gy, Ey, By)
 };
+/* clang-format on */
 
 INSN_TABLE(insn_table_38, 2);

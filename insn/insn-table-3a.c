@@ -3,6 +3,7 @@
  */
 #include "insn/insn-table.h"
 
+/* clang-format off */
 static const struct insn_row rows[] = {
 	V(0x00, P66 | L1 | W1, VPERMQ, W, Vqq, Wqq, Ib)
 	V(0x01, P66 | L1 | W1, VPERMPD, W, Vqq, Wqq, Ib)
@@ -56,5 +57,6 @@ static const struct insn_row rows[] = {
 	B(0xdf, P66 | L0, AESKEYGENASSIST, W, Vdq, Wdq, Ib)
 	ROW(ENC_VEX, 0xf0, 1, PF2 | L0, RORX, W, NONE, NONE, 0, Gy, Ey, Ib)
 };
+/* clang-format on */
 
 INSN_TABLE(insn_table_3a, 3);

@@ -11,41 +11,43 @@
 
 /* Near branches with an operand-size prefix. Intel's processors ignore it; AMD's then take 16-bit
  * displacements, targets and return addresses and cut rip to 16 bits (APM vol. 3, 1.2.2 and
- * the branches' pages), except under REX.W. Nobody writes that, so it goes the way of far transfers. */
+ * the branches' pages), except under REX.W. Nobody writes that, so it goes the way of far
+ * transfers. */
 #define NEAR16 (AMD | O16)
 #define JMP16  (INSN_A_BRANCH | INSN_A_PRIV)
 #define JMPI16 (INSN_A_BRANCH | INSN_A_INDIRECT | INSN_A_PRIV)
-#define PORT  (INSN_A_PRIV | RA_NOW)
+#define PORT   (INSN_A_PRIV | RA_NOW)
 
 /* The six forms of an arithmetic instruction, and its four immediate forms. */
-#define ALU(op, reg, name, acc, fl) \
-	R((op) + 0, ANY, name, acc, fl, NONE, 0, Eb, Gb) \
-	R((op) + 1, ANY, name, acc, fl, NONE, 0, Ev, Gv) \
-	R((op) + 2, ANY, name, acc, fl, NONE, 0, Gb, Eb) \
-	R((op) + 3, ANY, name, acc, fl, NONE, 0, Gv, Ev) \
-	R((op) + 4, ANY, name, acc, fl, NONE, 0, AL, sIb) \
-	R((op) + 5, ANY, name, acc, fl, NONE, 0, RAXv, Iz) \
-	R(0x80, REG(reg), name, acc, fl, NONE, 0, Eb, sIb) \
-	R(0x81, REG(reg), name, acc, fl, NONE, 0, Ev, Iz) \
+#define ALU(op, reg, name, acc, fl)                                                                \
+	R((op) + 0, ANY, name, acc, fl, NONE, 0, Eb, Gb)                                           \
+	R((op) + 1, ANY, name, acc, fl, NONE, 0, Ev, Gv)                                           \
+	R((op) + 2, ANY, name, acc, fl, NONE, 0, Gb, Eb)                                           \
+	R((op) + 3, ANY, name, acc, fl, NONE, 0, Gv, Ev)                                           \
+	R((op) + 4, ANY, name, acc, fl, NONE, 0, AL, sIb)                                          \
+	R((op) + 5, ANY, name, acc, fl, NONE, 0, RAXv, Iz)                                         \
+	R(0x80, REG(reg), name, acc, fl, NONE, 0, Eb, sIb)                                         \
+	R(0x81, REG(reg), name, acc, fl, NONE, 0, Ev, Iz)                                          \
 	R(0x83, REG(reg), name, acc, fl, NONE, 0, Ev, sIb)
 
 /* The six forms of a shift or rotate. */
-#define SHIFT(reg, name, fl) \
-	R(0xc0, REG(reg), name, RW, fl, NONE, 0, Eb, Ib) \
-	R(0xc1, REG(reg), name, RW, fl, NONE, 0, Ev, Ib) \
-	R(0xd0, REG(reg), name, RW, fl, NONE, 0, Eb, ONE) \
-	R(0xd1, REG(reg), name, RW, fl, NONE, 0, Ev, ONE) \
-	R(0xd2, REG(reg), name, RW, fl, NONE, 0, Eb, CL) \
+#define SHIFT(reg, name, fl)                                                                       \
+	R(0xc0, REG(reg), name, RW, fl, NONE, 0, Eb, Ib)                                           \
+	R(0xc1, REG(reg), name, RW, fl, NONE, 0, Ev, Ib)                                           \
+	R(0xd0, REG(reg), name, RW, fl, NONE, 0, Eb, ONE)                                          \
+	R(0xd1, REG(reg), name, RW, fl, NONE, 0, Ev, ONE)                                          \
+	R(0xd2, REG(reg), name, RW, fl, NONE, 0, Eb, CL)                                           \
 	R(0xd3, REG(reg), name, RW, fl, NONE, 0, Ev, CL)
 
 /* Byte and full-size form of a group row, and of a string instruction. */
-#define BV(op, m, name, acc, fl, im) \
-	R(op, m, name, acc, fl, im, 0, Eb) \
+#define BV(op, m, name, acc, fl, im)                                                               \
+	R(op, m, name, acc, fl, im, 0, Eb)                                                         \
 	R((op) + 1, m, name, acc, fl, im, 0, Ev)
-#define STRING(op, name, fl, im, at) \
-	R(op, ANY, name, N, fl, im, STR | RA_BYTE | (at)) \
+#define STRING(op, name, fl, im, at)                                                               \
+	R(op, ANY, name, N, fl, im, STR | RA_BYTE | (at))                                          \
 	R((op) + 1, ANY, name, N, fl, im, STR | (at))
 
+/* clang-format off */
 static const struct insn_row rows[] = {
 	ALU(0x00, 0, ADD, RW, ARITH)
 	ALU(0x08, 1, OR, RW, LOGIC)
@@ -199,5 +201,6 @@ static const struct insn_row rows[] = {
 	R(0xff, MEM | REG(5), JMPFAR, R, NONE, NONE, PRIV | INSN_A_BRANCH, Mp)
 	R(0xff, REG(6), PUSH, R, NONE, SP, STACK | RA_D64, Ev)
 };
+/* clang-format on */
 
 INSN_TABLE(insn_table_base, 0);

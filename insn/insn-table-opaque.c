@@ -6,17 +6,15 @@
  */
 #include "insn/insn-table.h"
 
-#define K(op, m, acc, ...) \
-	ROW(ENC_VEX, op, 1, m, EVEX, acc, NONE, NONE, INSN_A_VEC, __VA_ARGS__)
-#define KF(op, m, ...) \
-	ROW(ENC_VEX, op, 1, m, EVEX, R, ARITH, NONE, INSN_A_VEC, __VA_ARGS__)
+#define K(op, m, acc, ...) ROW(ENC_VEX, op, 1, m, EVEX, acc, NONE, NONE, INSN_A_VEC, __VA_ARGS__)
+#define KF(op, m, ...)	   ROW(ENC_VEX, op, 1, m, EVEX, R, ARITH, NONE, INSN_A_VEC, __VA_ARGS__)
 
 /* byte, word, doubleword and quadword mask operations of two sources and of one */
-#define K3(op) \
-	K(op, NP | L1 | RGS, W, Kr, Kh, KEq) K(op, P66 | L1 | RGS, W, Kr, Kh, KEq)
-#define K2(op) K(op, NP | L0 | RGS, W, Kr, KEq) K(op, P66 | L0 | RGS, W, Kr, KEq)
+#define K3(op)	K(op, NP | L1 | RGS, W, Kr, Kh, KEq) K(op, P66 | L1 | RGS, W, Kr, Kh, KEq)
+#define K2(op)	K(op, NP | L0 | RGS, W, Kr, KEq) K(op, P66 | L0 | RGS, W, Kr, KEq)
 #define K2F(op) KF(op, NP | L0 | RGS, Kr, KEq) KF(op, P66 | L0 | RGS, Kr, KEq)
 
+/* clang-format off */
 static const struct insn_row rows_0f[] = {
 	K3(0x41) K3(0x42) K2(0x44) K3(0x45) K3(0x46) K3(0x47) K3(0x4a)
 	K(0x4b, NP | L1 | RGS, W, Kr, Kh, KEq)
@@ -37,11 +35,13 @@ static const struct insn_row rows_0f[] = {
 	K(0x93, PF2 | L0 | RGS, W, Gy, KEq)
 	K2F(0x98) K2F(0x99)
 };
+/* clang-format on */
 
-#define ANYPP(op, ...) \
-	K(op, NP, RW, __VA_ARGS__) K(op, P66, RW, __VA_ARGS__) \
-	K(op, PF3, RW, __VA_ARGS__) K(op, PF2, RW, __VA_ARGS__)
+#define ANYPP(op, ...)                                                                             \
+	K(op, NP, RW, __VA_ARGS__)                                                                 \
+	K(op, P66, RW, __VA_ARGS__) K(op, PF3, RW, __VA_ARGS__) K(op, PF2, RW, __VA_ARGS__)
 
+/* clang-format off */
 static const struct insn_row rows_38[] = {
 	/* vpdpb??d, vpdpw??d */
 	ANYPP(0x50, Vx, Hx, Wx) ANYPP(0x51, Vx, Hx, Wx)
@@ -69,14 +69,14 @@ static const struct insn_row rows_38[] = {
 	K(0xda, PF3 | W0, RW, Vx, Hx, Wx)
 	K(0xda, PF2 | W0, RW, Vx, Hx, Wx)
 };
+/* clang-format on */
 
 /* FMA4: the four operands with the memory operand third (W0) or fourth (W1). */
-#define X4(op, v, h, w, l) \
-	ROW(ENC_VEX, op, 1, P66, XOP, W, NONE, NONE, INSN_A_VEC, v, h, w, l)
-#define X4P(op) X4(op, Vx, Hx, Wx, Lx) X4((op) + 1, Vx, Hx, Wx, Lx)
-#define X4PS(op) \
-	X4P(op) X4((op) + 2, Vdq, Hdq, Wss, Lx) X4((op) + 3, Vdq, Hdq, Wsd, Lx)
+#define X4(op, v, h, w, l) ROW(ENC_VEX, op, 1, P66, XOP, W, NONE, NONE, INSN_A_VEC, v, h, w, l)
+#define X4P(op)		   X4(op, Vx, Hx, Wx, Lx) X4((op) + 1, Vx, Hx, Wx, Lx)
+#define X4PS(op)	   X4P(op) X4((op) + 2, Vdq, Hdq, Wss, Lx) X4((op) + 3, Vdq, Hdq, Wsd, Lx)
 
+/* clang-format off */
 static const struct insn_row rows_3a[] = {
 	K(0x30, P66 | L0 | RGS, W, Kr, KEq, Ib)
 	K(0x31, P66 | L0 | RGS, W, Kr, KEq, Ib)
@@ -87,6 +87,7 @@ static const struct insn_row rows_3a[] = {
 	X4P(0x5c) X4P(0x5e)
 	X4PS(0x68) X4PS(0x6c) X4PS(0x78) X4PS(0x7c)
 };
+/* clang-format on */
 
 #define TABLE(name, r, m) const struct insn_table name = { r, sizeof(r) / sizeof(r[0]), m }
 

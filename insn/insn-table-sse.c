@@ -8,13 +8,14 @@
 #include "insn/insn-table.h"
 
 /* ps, pd, ss, sd with two sources */
-#define PSD2(op, name) \
-	B(op, NP, name##PS, W, Vx, Hx, Wx) B(op, P66, name##PD, W, Vx, Hx, Wx) \
+#define PSD2(op, name)                                                                             \
+	B(op, NP, name##PS, W, Vx, Hx, Wx)                                                         \
+	B(op, P66, name##PD, W, Vx, Hx, Wx)                                                        \
 	B(op, PF3, name##SS, W, Vss, Hss, Wss) B(op, PF2, name##SD, W, Vsd, Hsd, Wsd)
 /* ps, pd with two sources */
-#define PP2(op, name) \
-	B(op, NP, name##PS, W, Vx, Hx, Wx) B(op, P66, name##PD, W, Vx, Hx, Wx)
+#define PP2(op, name) B(op, NP, name##PS, W, Vx, Hx, Wx) B(op, P66, name##PD, W, Vx, Hx, Wx)
 
+/* clang-format off */
 static const struct insn_row rows[] = {
 	B(0x10, NP, MOVUPS, W, Vx, Wx)
 	B(0x10, P66, MOVUPD, W, Vx, Wx)
@@ -117,5 +118,6 @@ static const struct insn_row rows[] = {
 	B(0xe6, PF3, CVTDQ2PD, W, Vx, Wxh)
 	B(0xe6, PF2, CVTPD2DQ, W, Vdq, Wx)
 };
+/* clang-format on */
 
 INSN_TABLE(insn_table_sse, 1);

@@ -10,11 +10,12 @@
 #define PUNPCKL(op, name) L(op, NP, name, RW, Pq, Qd) B(op, P66, name, W, Vx, Hx, Wx)
 /* The count of a shift is 16 bytes in memory even for ymm. */
 #define PSHIFT(op, name) L(op, NP, name, RW, Pq, Qq) B(op, P66, name, W, Vx, Hx, Wdq)
-#define PSHIFTI(op, reg, name) \
-	L(op, NP | RGS | REG(reg), name, RW, Nq, Ib) \
-	L(op, P66 | RGS | REG(reg), name, RW, Udq, Ib) \
+#define PSHIFTI(op, reg, name)                                                                     \
+	L(op, NP | RGS | REG(reg), name, RW, Nq, Ib)                                               \
+	L(op, P66 | RGS | REG(reg), name, RW, Udq, Ib)                                             \
 	V(op, P66 | RGS | REG(reg), name, W, Hx, Ux, Ib)
 
+/* clang-format off */
 static const struct insn_row rows[] = {
 	PUNPCKL(0x60, PUNPCKLBW)
 	PUNPCKL(0x61, PUNPCKLWD)
@@ -125,5 +126,6 @@ static const struct insn_row rows[] = {
 	PI(0xfd, PADDW)
 	PI(0xfe, PADDD)
 };
+/* clang-format on */
 
 INSN_TABLE(insn_table_sse2, 1);

@@ -4,10 +4,11 @@
  */
 #include "insn/insn-table.h"
 
-#define PRIV   INSN_A_PRIV
-#define NONDET INSN_A_NONDET
+#define PRIV				 INSN_A_PRIV
+#define NONDET				 INSN_A_NONDET
 #define S(op, m, name, acc, im, at, ...) R(op, m, name, acc, NONE, im, at, __VA_ARGS__)
 
+/* clang-format off */
 static const struct insn_row rows[] = {
 	/* group 6 */
 	S(0x00, REG(0), SLDT, W, NONE, NONDET, RvMw)
@@ -77,5 +78,6 @@ static const struct insn_row rows[] = {
 	R(0xc7, MEM | REG(7), SYSTEM, W, ARITH, NONE, PRIV, Mq)
 	R(0xc7, PF3 | RGS | REG(6), SYSTEM, R, NONE, NONE, PRIV, Rq) /* senduipi */
 };
+/* clang-format on */
 
 INSN_TABLE(insn_table_sys, 1);

@@ -4,20 +4,24 @@
  */
 #include "insn/insn-table.h"
 
-#define F(op, m, name, acc, ...) \
+#define F(op, m, name, acc, ...)                                                                   \
 	ROW(ENC_LEGACY, op, 1, m, name, acc, NONE, NONE, INSN_A_X87, __VA_ARGS__)
-#define FF(op, m, name, acc, fl, ...) \
+#define FF(op, m, name, acc, fl, ...)                                                              \
 	ROW(ENC_LEGACY, op, 1, m, name, acc, fl, NONE, INSN_A_X87, __VA_ARGS__)
-#define FX(op, m, name, acc, ...) \
+#define FX(op, m, name, acc, ...)                                                                  \
 	ROW(ENC_LEGACY, op, 1, m, name, acc, NONE, NONE, INSN_A_X87 | INSN_A_XSTATE, __VA_ARGS__)
 
 /* Arithmetic with a memory operand: the eight of D8, DA, DC and DE. */
-#define FMEM(op, prefix, mem) \
-	F(op, MEM | REG(0), prefix##ADD, R, mem) F(op, MEM | REG(1), prefix##MUL, R, mem) \
-	F(op, MEM | REG(2), prefix##COM, R, mem) F(op, MEM | REG(3), prefix##COMP, R, mem) \
-	F(op, MEM | REG(4), prefix##SUB, R, mem) F(op, MEM | REG(5), prefix##SUBR, R, mem) \
+#define FMEM(op, prefix, mem)                                                                      \
+	F(op, MEM | REG(0), prefix##ADD, R, mem)                                                   \
+	F(op, MEM | REG(1), prefix##MUL, R, mem)                                                   \
+	F(op, MEM | REG(2), prefix##COM, R, mem)                                                   \
+	F(op, MEM | REG(3), prefix##COMP, R, mem)                                                  \
+	F(op, MEM | REG(4), prefix##SUB, R, mem)                                                   \
+	F(op, MEM | REG(5), prefix##SUBR, R, mem)                                                  \
 	F(op, MEM | REG(6), prefix##DIV, R, mem) F(op, MEM | REG(7), prefix##DIVR, R, mem)
 
+/* clang-format off */
 static const struct insn_row rows[] = {
 	FMEM(0xd8, F, Md)
 	F(0xd8, RGS | REG(0), FADD, RW, ST0, STi)
@@ -145,5 +149,6 @@ static const struct insn_row rows[] = {
 	FF(0xdf, RGS | REG(5), FUCOMIP, R, ARITH, ST0, STi)
 	FF(0xdf, RGS | REG(6), FCOMIP, R, ARITH, ST0, STi)
 };
+/* clang-format on */
 
 INSN_TABLE(insn_table_x87, 0);

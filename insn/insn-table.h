@@ -10,6 +10,7 @@
 #ifndef DEJA_INSN_INSN_TABLE_H
 #define DEJA_INSN_INSN_TABLE_H
 
+/* clang-format off */
 #include "format/regs.h"
 #include "insn/insn.h"
 
@@ -296,4 +297,5 @@ extern const struct insn_table insn_table_base, insn_table_x87, insn_table_0f, i
 #define INSN_TABLE(name, m) \
 	const struct insn_table name = { rows, sizeof(rows) / sizeof(rows[0]), m }
 
+/* clang-format on */
 #endif

@@ -11,16 +11,27 @@
 static const char *special_name(unsigned id)
 {
 	switch (id) {
-	case INSN_INVALID: return "(bad)";
-	case INSN_CMPSDX: return "cmpsd";
-	case INSN_JCC: return "jcc";
-	case INSN_MOVSEG: case INSN_MOVCR: return "mov";
-	case INSN_JMPFAR: return "ljmp";
-	case INSN_CALLFAR: return "lcall";
-	case INSN_RETFAR: return "retf";
-	case INSN_POPSEG: return "pop";
-	case INSN_PUSHSEG: return "push";
-	case INSN_ENDBR: return "endbr64";
+	case INSN_INVALID:
+		return "(bad)";
+	case INSN_CMPSDX:
+		return "cmpsd";
+	case INSN_JCC:
+		return "jcc";
+	case INSN_MOVSEG:
+	case INSN_MOVCR:
+		return "mov";
+	case INSN_JMPFAR:
+		return "ljmp";
+	case INSN_CALLFAR:
+		return "lcall";
+	case INSN_RETFAR:
+		return "retf";
+	case INSN_POPSEG:
+		return "pop";
+	case INSN_PUSHSEG:
+		return "push";
+	case INSN_ENDBR:
+		return "endbr64";
 	}
 	return NULL;
 }
@@ -30,12 +41,14 @@ static char names[INSN_IDS][NAME_MAX_LEN];
 
 __attribute__((constructor)) static void build_names(void)
 {
+	/* clang-format off */
 	static const char *const upper[] = {
 		[INSN_INVALID] = "",
 #define X(name) [INSN_##name] = #name,
 		INSN_LIST(X)
 #undef X
 	};
+	/* clang-format on */
 
 	for (unsigned id = 0; id < INSN_IDS; id++) {
 		const char *s = special_name(id);

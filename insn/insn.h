@@ -25,9 +25,9 @@
 
 #include "insn/insn-ids.h" /* enum insn_id { INSN_INVALID = 0, INSN_ADD, ... } */
 
-#define INSN_MAX 15
+#define INSN_MAX   15
 #define INSN_NOREG 16
-#define INSN_RIP 17 /* as a base */
+#define INSN_RIP   17 /* as a base */
 
 enum insn_opnd_kind {
 	OPND_NONE,
@@ -53,6 +53,7 @@ struct insn_opnd {
 };
 
 /* Attributes */
+/* clang-format off */
 #define INSN_A_BRANCH    (1u << 0)  /* may set rip: jmp, jcc, call, ret, loop, jrcxz */
 #define INSN_A_COND      (1u << 1)  /* conditional branch */
 #define INSN_A_CALL      (1u << 2)
@@ -73,29 +74,30 @@ struct insn_opnd {
 #define INSN_A_XSTATE    (1u << 17) /* fxsave fxrstor xsave* xrstor* fnsave frstor fnstenv fldenv: bulky memory operand */
 #define INSN_A_BITSTRING (1u << 18) /* bt/bts/btr/btc with memory and register index: address depends on the index */
 #define INSN_A_MASKED    (1u << 19) /* masked or gathered access: only some elements are touched */
+/* clang-format on */
 #define INSN_A_FLAGSCOND (1u << 20) /* may leave flags unchanged (shift by a zero count) */
 
 struct insn {
 	uint64_t addr;
 	uint8_t bytes[INSN_MAX + 1];
 	uint8_t len;
-	uint8_t cpu;	 /* enum dj_cpu_kind: whose rules were followed */
-	uint16_t id;	 /* enum insn_id */
-	uint8_t cond;	 /* Jcc/SETcc/CMOVcc: 0 o, 1 no, 2 b, 3 ae, 4 e, 5 ne, 6 be, 7 a, 8 s... */
-	uint8_t opsize;	 /* operand size of the general form: 1, 2, 4 or 8 */
+	uint8_t cpu;	/* enum dj_cpu_kind: whose rules were followed */
+	uint16_t id;	/* enum insn_id */
+	uint8_t cond;	/* Jcc/SETcc/CMOVcc: 0 o, 1 no, 2 b, 3 ae, 4 e, 5 ne, 6 be, 7 a, 8 s... */
+	uint8_t opsize; /* operand size of the general form: 1, 2, 4 or 8 */
 	uint8_t nopnd;
 	struct insn_opnd opnd[5]; /* explicit operands, Intel order (destination first) */
-	uint32_t attr;	 /* INSN_A_... */
+	uint32_t attr;		  /* INSN_A_... */
 
 	/* prefixes */
-	uint8_t seg;	 /* effective override: 0 none, 4 fs, 5 gs (es cs ss ds are ignored) */
-	uint8_t rep;	 /* last of 0xf2/0xf3 seen, or 0; mandatory prefixes are reported too */
+	uint8_t seg; /* effective override: 0 none, 4 fs, 5 gs (es cs ss ds are ignored) */
+	uint8_t rep; /* last of 0xf2/0xf3 seen, or 0; mandatory prefixes are reported too */
 	bool lock, opsize16, addr32;
-	uint8_t rex;	 /* 0 or 0x40..0x4f */
-	uint8_t vex;	 /* 0 none, 2 or 3: bytes of VEX prefix, 4: EVEX */
+	uint8_t rex; /* 0 or 0x40..0x4f */
+	uint8_t vex; /* 0 none, 2 or 3: bytes of VEX prefix, 4: EVEX */
 	uint8_t vex_l, vex_w, vex_vvvv, vex_pp;
-	uint8_t map;	 /* 0 one-byte, 1 0F, 2 0F38, 3 0F3A */
-	uint8_t opcode;	 /* the last opcode byte */
+	uint8_t map;	/* 0 one-byte, 1 0F, 2 0F38, 3 0F3A */
+	uint8_t opcode; /* the last opcode byte */
 
 	/* where things are in bytes[] (0 = absent) */
 	uint8_t rex_off;    /* REX, VEX or EVEX prefix */
@@ -106,22 +108,24 @@ struct insn {
 
 	/* memory operand by modrm or moffs; valid if has_mem */
 	bool has_mem;
-	uint8_t base;	 /* 0..15, INSN_RIP or INSN_NOREG */
-	uint8_t index;	 /* 0..15 (vector register number if OPND_VSIB) or INSN_NOREG */
-	uint8_t scale;	 /* 1 2 4 8 */
-	int64_t disp;	 /* sign-extended; for INSN_RIP the absolute address is `target` */
-	uint64_t target; /* rip-relative: absolute address */
-	uint16_t mem_size;   /* bytes accessed through modrm memory operand; 0 if NOACCESS */
-	uint8_t mem_access;  /* INSN_R | INSN_W; 0 if NOACCESS or no memory */
+	uint8_t base;	    /* 0..15, INSN_RIP or INSN_NOREG */
+	uint8_t index;	    /* 0..15 (vector register number if OPND_VSIB) or INSN_NOREG */
+	uint8_t scale;	    /* 1 2 4 8 */
+	int64_t disp;	    /* sign-extended; for INSN_RIP the absolute address is `target` */
+	uint64_t target;    /* rip-relative: absolute address */
+	uint16_t mem_size;  /* bytes accessed through modrm memory operand; 0 if NOACCESS */
+	uint8_t mem_access; /* INSN_R | INSN_W; 0 if NOACCESS or no memory */
 
-	int64_t imm;	 /* immediate or absolute branch target */
-	int64_t imm2;	 /* enter's second */
+	int64_t imm;  /* immediate or absolute branch target */
+	int64_t imm2; /* enter's second */
 
 	/* register and flag use, implicit ones and address registers included */
 	uint32_t gpr_read;    /* bit n: register n read (partial writes count as a read too) */
 	uint32_t gpr_written; /* bit n: register n written, perhaps partly or conditionally */
-	uint32_t gpr_full;    /* subset of written: wholly overwritten, always (32-bit writes are whole) */
-	uint32_t flags_read, flags_written, flags_undefined; /* rflags bits; undefined is a subset of written */
+	uint32_t gpr_full;    /* subset of written: wholly overwritten, always (32-bit writes are
+				 whole) */
+	uint32_t flags_read, flags_written,
+		flags_undefined; /* rflags bits; undefined is a subset of written */
 };
 
 /*
@@ -137,9 +141,10 @@ int insn_decode_as(enum dj_cpu_kind cpu, struct insn *out, const uint8_t *code, 
 		   uint64_t addr);
 int insn_decode(struct insn *out, const uint8_t *code, size_t avail, uint64_t addr);
 
-/* Where the memory operand (has_mem, no vector index) lies, given the general registers and segment bases
- * (of a bit string: the operand that the index leads to; SDM vol. 2A, BT). */
-static inline uint64_t insn_address(const struct insn *in, const uint64_t *gpr, uint64_t fs_base, uint64_t gs_base)
+/* Where the memory operand (has_mem, no vector index) lies, given the general registers and segment
+ * bases (of a bit string: the operand that the index leads to; SDM vol. 2A, BT). */
+static inline uint64_t insn_address(const struct insn *in, const uint64_t *gpr, uint64_t fs_base,
+				    uint64_t gs_base)
 {
 	uint64_t a = in->base == INSN_RIP ? in->target : (uint64_t)in->disp;
 
@@ -147,10 +152,16 @@ static inline uint64_t insn_address(const struct insn *in, const uint64_t *gpr, 
 		a += gpr[in->base];
 	if (in->index < 16)
 		a += gpr[in->index] * in->scale;
-	if (in->attr & INSN_A_BITSTRING) { /* the operand that holds the bit, counted from the one named */
+	if (in->attr &
+	    INSN_A_BITSTRING) { /* the operand that holds the bit, counted from the one named */
 		uint64_t bit = gpr[in->opnd[1].reg];
-		int64_t n = in->opsize == 8 ? (int64_t)bit : in->opsize == 4 ? (int32_t)bit : (int16_t)bit;
-		a += (uint64_t)((n >> (in->opsize == 8 ? 6 : in->opsize == 4 ? 5 : 4)) * in->opsize);
+		int64_t n = in->opsize == 8   ? (int64_t)bit
+			    : in->opsize == 4 ? (int32_t)bit
+					      : (int16_t)bit;
+		a += (uint64_t)((n >> (in->opsize == 8	 ? 6
+				       : in->opsize == 4 ? 5
+							 : 4)) *
+				in->opsize);
 	}
 	if (in->addr32)
 		a = (uint32_t)a;

@@ -1,6 +1,6 @@
 /*
- * A new process image: right after exec, before its first instruction, the supervisor takes stock of
- * the mappings, saves the memory that no module file has, and puts the area in place.
+ * A new process image: right after exec, before its first instruction, the supervisor takes stock
+ * of the mappings, saves the memory that no module file has, and puts the area in place.
  */
 #include "recorder/supervisor.h"
 
@@ -36,7 +36,7 @@ static int snapshot(struct tracee *t)
 			if (!got)
 				break;
 			pthread_mutex_lock(&t->sup->writer_lock);
-			struct dj_error err = {0};
+			struct dj_error err = { 0 };
 			rc = dj_writer_snapshot(t->sup->writer, t->steps, at, buf, got, &err);
 			pthread_mutex_unlock(&t->sup->writer_lock);
 			if (rc)
@@ -57,7 +57,7 @@ static void find_vdso_syscall(struct tracee *t)
 		return;
 	static uint8_t buf[32768];
 	size_t n = proc->vdso_end - proc->vdso;
-	n = tracee_read(proc, proc->vdso, buf, n < sizeof buf ? n : sizeof buf);
+	n = tracee_read(proc, proc->vdso, buf, n < sizeof(buf) ? n : sizeof(buf));
 	for (size_t i = 0; i + 2 <= n; i++)
 		if (buf[i] == 0x0f && buf[i + 1] == 0x05) {
 			proc->vdso_syscall = proc->vdso + i;
@@ -65,35 +65,37 @@ static void find_vdso_syscall(struct tracee *t)
 		}
 }
 
-/* The area: control region and the shadow's first page (shared), the rest of the shadow (private), and the
- * first page again, in one piece. The path of the shared
- * file is put below the stack pointer, out of the red zone, and taken back. */
+/* The area: control region and the shadow's first page (shared), the rest of the shadow (private),
+ * and the first page again, in one piece. The path of the shared file is put below the stack
+ * pointer, out of the red zone, and taken back. */
 static int make_area(struct tracee *t)
 {
 	struct process *proc = t->proc;
 	uint64_t total = AREA_CONTROL + AREA_SHADOW;
 	char link[40], saved[40];
-	snprintf(link, sizeof link, "/proc/%d/fd/%d", getpid(), proc->memfd);
+	snprintf(link, sizeof(link), "/proc/%d/fd/%d", getpid(), proc->memfd);
 	uint64_t text = (t->regs.rsp - 1024) & ~15ULL;
-	if (tracee_read(proc, text, saved, sizeof saved) != sizeof saved ||
-	    !tracee_write(proc, text, link, sizeof link))
+	if (tracee_read(proc, text, saved, sizeof(saved)) != sizeof(saved) ||
+	    !tracee_write(proc, text, link, sizeof(link)))
 		return dj_fail(t->sup->err, 1, "cannot write to the program's stack");
 	int64_t fd = tracee_syscall(t, SYS_open, text, O_RDWR | O_CLOEXEC, 0, 0, 0, 0);
-	tracee_write(proc, text, saved, sizeof saved);
+	tracee_write(proc, text, saved, sizeof(saved));
 	if (fd < 0)
-		return dj_fail(t->sup->err, 1, "the program cannot open %s: %s (is /proc mounted?)", link,
-			       strerror((int)-fd));
+		return dj_fail(t->sup->err, 1, "the program cannot open %s: %s (is /proc mounted?)",
+			       link, strerror((int)-fd));
 	int64_t at = tracee_syscall(t, SYS_mmap, 0x600000000000ULL, total, PROT_READ | PROT_WRITE,
 				    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, (uint64_t)-1, 0);
 	if (at < 0 && at > -4096)
-		return dj_fail(t->sup->err, 1, "cannot map %llu MiB into the program: %s (memory limit?)",
+		return dj_fail(t->sup->err, 1,
+			       "cannot map %llu MiB into the program: %s (memory limit?)",
 			       (unsigned long long)(total >> 20), strerror((int)-at));
 	int64_t got = tracee_syscall(t, SYS_mmap, (uint64_t)at, AREA_SHARED, PROT_READ | PROT_WRITE,
 				     MAP_SHARED | MAP_FIXED, (uint64_t)fd, proc->arena_off);
 	t->s = (uint64_t)at + AREA_CONTROL;
 	if (got == at) {
-		got = tracee_syscall(t, SYS_mmap, t->s + (1UL << 32), AREA_PAGE, PROT_READ | PROT_WRITE,
-				     MAP_SHARED | MAP_FIXED, (uint64_t)fd, proc->arena_off + AREA_CONTROL);
+		got = tracee_syscall(t, SYS_mmap, t->s + (1UL << 32), AREA_PAGE,
+				     PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, (uint64_t)fd,
+				     proc->arena_off + AREA_CONTROL);
 		if (got > 0)
 			got = at;
 	}
@@ -108,14 +110,15 @@ static int make_area(struct tracee *t)
 static int check_image(struct tracee *t)
 {
 	char path[64];
-	unsigned char id[EI_NIDENT + 4] = {0};
-	snprintf(path, sizeof path, "/proc/%d/exe", t->proc->pid);
+	unsigned char id[EI_NIDENT + 4] = { 0 };
+	snprintf(path, sizeof(path), "/proc/%d/exe", t->proc->pid);
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd >= 0 ? read(fd, id, sizeof id) : 0;
+	ssize_t n = fd >= 0 ? read(fd, id, sizeof(id)) : 0;
 	if (fd >= 0)
 		close(fd);
-	if (n == (ssize_t)sizeof id && id[EI_CLASS] != ELFCLASS64)
-		return dj_fail(t->sup->err, 1, "%s is a 32-bit program; only x86-64 programs can be recorded",
+	if (n == (ssize_t)sizeof(id) && id[EI_CLASS] != ELFCLASS64)
+		return dj_fail(t->sup->err, 1,
+			       "%s is a 32-bit program; only x86-64 programs can be recorded",
 			       t->sup->argv[0]);
 	return 0;
 }
@@ -127,15 +130,17 @@ int image_begin(struct tracee *t, bool exec)
 	proc->hand = t;
 	if (proc->mem >= 0)
 		close(proc->mem);
-	snprintf(path, sizeof path, "/proc/%d/mem", proc->pid);
+	snprintf(path, sizeof(path), "/proc/%d/mem", proc->pid);
 	proc->mem = open(path, O_RDWR | O_CLOEXEC);
 	if (proc->mem < 0)
 		return dj_fail_errno(t->sup->err, 1, "cannot open %s", path);
 	if (check_image(t))
 		return -1;
-	/* The event comes from inside execve, whose way out still writes its result to rax: leave it. */
+	/* The event comes from inside execve, whose way out still writes its result to rax: leave
+	 * it. */
 	int status;
-	if (ptrace(PTRACE_SYSCALL, t->tid, NULL, NULL) || tracee_wait(t, &status) || !WIFSTOPPED(status))
+	if (ptrace(PTRACE_SYSCALL, t->tid, NULL, NULL) || tracee_wait(t, &status) ||
+	    !WIFSTOPPED(status))
 		return dj_fail(t->sup->err, 1, "the program ended before its first instruction");
 	if (tracee_getregs(t, &t->regs))
 		return dj_fail_errno(t->sup->err, 1, "cannot read the program's registers");
@@ -180,30 +185,39 @@ int image_begin(struct tracee *t, bool exec)
 	syscalls_init(t);
 
 	if (exec) {
-		struct dj_record r = {.kind = DJ_REC_EXEC, .steps = t->steps, .name = t->sup->argv[0]};
+		struct dj_record r = { .kind = DJ_REC_EXEC,
+				       .steps = t->steps,
+				       .name = t->sup->argv[0] };
 		char link[64], name[DJ_NAME_MAX];
-		snprintf(link, sizeof link, "/proc/%d/exe", proc->pid);
-		ssize_t n = readlink(link, name, sizeof name - 1);
+		snprintf(link, sizeof(link), "/proc/%d/exe", proc->pid);
+		ssize_t n = readlink(link, name, sizeof(name) - 1);
 		name[n > 0 ? n : 0] = 0;
 		r.name = name;
 		ring_record(t, &r);
 	}
-	struct dj_record r = {.kind = DJ_REC_REGS, .steps = t->steps, .mask = DJ_REG_ALL, .regs = first};
+	struct dj_record r = {
+		.kind = DJ_REC_REGS, .steps = t->steps, .mask = DJ_REG_ALL, .regs = first
+	};
 	r.regs.gs_base = 0;
 	ring_record(t, &r);
 	/* the trace gets the mappings the program has, without ours */
 	for (size_t i = 0; i < proc->n_maps; i++) {
 		const struct mapping *m = &proc->maps[i];
-		struct dj_record mr = {.kind = DJ_REC_MAP, .steps = t->steps, .addr = m->start,
-				       .length = m->end - m->start, .prot = m->prot, .flags = m->flags,
-				       .module = m->module, .offset = m->offset};
+		struct dj_record mr = { .kind = DJ_REC_MAP,
+					.steps = t->steps,
+					.addr = m->start,
+					.length = m->end - m->start,
+					.prot = m->prot,
+					.flags = m->flags,
+					.module = m->module,
+					.offset = m->offset };
 		mr.name = m->module >= 0 ? t->sup->modules[m->module].path : m->label;
 		ring_record(t, &mr);
 	}
 	if (snapshot(t))
 		return -1;
 
-	struct translator_ops ops = {proc, maps_read_code, maps_translated, maps_new_arena};
+	struct translator_ops ops = { proc, maps_read_code, maps_translated, maps_new_arena };
 	maps_forget_code(proc, 0, UINT64_MAX);
 	proc->tr = tr_new(&ops, t->control, t->s, t->sup->opt.predict);
 	return 0;

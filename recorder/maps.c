@@ -20,7 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PAGE 4096ULL
+#define PAGE	  4096ULL
 #define PAGE_HASH 4096
 
 /* ---- modules ------------------------------------------------------------------------- */
@@ -42,7 +42,7 @@ static int module_of(struct sup *s, int fd, const char *path)
 		munmap(p, (size_t)st.st_size);
 		return -1;
 	}
-	struct dj_error err = {0};
+	struct dj_error err = { 0 };
 	pthread_mutex_lock(&s->writer_lock);
 	int n = dj_writer_module(s->writer, path, p, (size_t)st.st_size, &err);
 	pthread_mutex_unlock(&s->writer_lock);
@@ -52,9 +52,10 @@ static int module_of(struct sup *s, int fd, const char *path)
 		return -1;
 	}
 	if ((size_t)n >= s->n_modules) {
-		s->modules = realloc(s->modules, ((size_t)n + 1) * sizeof *s->modules);
+		s->modules = realloc(s->modules, ((size_t)n + 1) * sizeof(*s->modules));
 		DJ_ASSERT(s->modules, "out of memory for modules");
-		memset(s->modules + s->n_modules, 0, ((size_t)n + 1 - s->n_modules) * sizeof *s->modules);
+		memset(s->modules + s->n_modules, 0,
+		       ((size_t)n + 1 - s->n_modules) * sizeof(*s->modules));
 		s->n_modules = (size_t)n + 1;
 	}
 	s->modules[n].path = strdup(path);
@@ -72,10 +73,10 @@ static void insert(struct process *proc, size_t at, const struct mapping *m)
 {
 	if (proc->n_maps == proc->cap_maps) {
 		proc->cap_maps = proc->cap_maps ? 2 * proc->cap_maps : 256;
-		proc->maps = realloc(proc->maps, proc->cap_maps * sizeof *proc->maps);
+		proc->maps = realloc(proc->maps, proc->cap_maps * sizeof(*proc->maps));
 		DJ_ASSERT(proc->maps, "out of memory for mappings");
 	}
-	memmove(proc->maps + at + 1, proc->maps + at, (proc->n_maps - at) * sizeof *m);
+	memmove(proc->maps + at + 1, proc->maps + at, (proc->n_maps - at) * sizeof(*m));
 	proc->maps[at] = *m;
 	proc->n_maps++;
 }
@@ -112,7 +113,7 @@ static size_t split(struct process *proc, uint64_t at)
 static void drop(struct process *proc, uint64_t start, uint64_t end)
 {
 	size_t i = split(proc, start), j = split(proc, end);
-	memmove(proc->maps + i, proc->maps + j, (proc->n_maps - j) * sizeof *proc->maps);
+	memmove(proc->maps + i, proc->maps + j, (proc->n_maps - j) * sizeof(*proc->maps));
 	proc->n_maps -= j - i;
 }
 
@@ -129,19 +130,26 @@ static uint64_t page_up(uint64_t x)
 
 static void record_map(struct tracee *t, const struct mapping *m, const char *name)
 {
-	struct dj_record r = {.kind = DJ_REC_MAP, .steps = t->steps, .addr = m->start,
-			      .length = m->end - m->start, .prot = m->prot, .flags = m->flags,
-			      .module = m->module, .offset = m->offset, .name = name ? name : ""};
+	struct dj_record r = { .kind = DJ_REC_MAP,
+			       .steps = t->steps,
+			       .addr = m->start,
+			       .length = m->end - m->start,
+			       .prot = m->prot,
+			       .flags = m->flags,
+			       .module = m->module,
+			       .offset = m->offset,
+			       .name = name ? name : "" };
 	ring_record(t, &r);
 }
 
-void maps_add(struct tracee *t, uint64_t start, uint64_t end, uint32_t prot, uint32_t flags, int fd, uint64_t offset)
+void maps_add(struct tracee *t, uint64_t start, uint64_t end, uint32_t prot, uint32_t flags, int fd,
+	      uint64_t offset)
 {
 	char link[64], path[DJ_NAME_MAX] = "";
-	struct mapping m = {start, page_up(end), offset, prot, flags, -1, ""};
+	struct mapping m = { start, page_up(end), offset, prot, flags, -1, "" };
 	if (!(flags & MAP_ANONYMOUS) && fd >= 0) {
-		snprintf(link, sizeof link, "/proc/%d/fd/%d", t->proc->pid, fd);
-		ssize_t n = readlink(link, path, sizeof path - 1);
+		snprintf(link, sizeof(link), "/proc/%d/fd/%d", t->proc->pid, fd);
+		ssize_t n = readlink(link, path, sizeof(path) - 1);
 		path[n > 0 ? n : 0] = 0;
 		int ours = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 		if (ours >= 0) {
@@ -158,15 +166,18 @@ void maps_add(struct tracee *t, uint64_t start, uint64_t end, uint32_t prot, uin
 void maps_add_named(struct tracee *t, uint64_t start, uint64_t end, uint32_t prot, uint32_t flags,
 		    const char *name)
 {
-	struct mapping m = {start, page_up(end), 0, prot, flags, -1, ""};
+	struct mapping m = { start, page_up(end), 0, prot, flags, -1, "" };
 	maps_forget_code(t->proc, m.start, m.end);
 	put(t->proc, &m);
 	record_map(t, &m, name);
 }
 
-void maps_add_like(struct tracee *t, const struct mapping *like, uint64_t start, uint64_t end, uint64_t offset)
+void maps_add_like(struct tracee *t, const struct mapping *like, uint64_t start, uint64_t end,
+		   uint64_t offset)
 {
-	struct mapping m = {start, page_up(end), offset, like->prot, like->flags, like->module, ""};
+	struct mapping m = {
+		start, page_up(end), offset, like->prot, like->flags, like->module, ""
+	};
 	maps_forget_code(t->proc, m.start, m.end);
 	put(t->proc, &m);
 	record_map(t, &m, m.module >= 0 ? t->sup->modules[m.module].path : "");
@@ -175,15 +186,16 @@ void maps_add_like(struct tracee *t, const struct mapping *like, uint64_t start,
 void maps_refresh(struct tracee *t, uint64_t addr)
 {
 	char path[64], line[DJ_NAME_MAX + 256];
-	snprintf(path, sizeof path, "/proc/%d/maps", t->proc->pid);
+	snprintf(path, sizeof(path), "/proc/%d/maps", t->proc->pid);
 	FILE *f = fopen(path, "re");
-	while (f && fgets(line, sizeof line, f)) {
+	while (f && fgets(line, sizeof(line), f)) {
 		uint64_t start, end;
 		char perm[8];
-		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s", &start, &end, perm) != 3 || addr < start ||
-		    addr >= end)
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s", &start, &end, perm) != 3 ||
+		    addr < start || addr >= end)
 			continue;
-		uint32_t prot = (perm[0] == 'r' ? PROT_READ : 0u) | (perm[1] == 'w' ? PROT_WRITE : 0u) |
+		uint32_t prot = (perm[0] == 'r' ? PROT_READ : 0u) |
+				(perm[1] == 'w' ? PROT_WRITE : 0u) |
 				(perm[2] == 'x' ? PROT_EXEC : 0u);
 		maps_add_named(t, start, end, prot, MAP_SHARED, "");
 	}
@@ -203,7 +215,9 @@ void maps_remove(struct tracee *t, uint64_t start, uint64_t end)
 	end = page_up(end);
 	maps_forget_code(t->proc, start, end);
 	drop(t->proc, start, end);
-	struct dj_record r = {.kind = DJ_REC_UNMAP, .steps = t->steps, .addr = start, .length = end - start};
+	struct dj_record r = {
+		.kind = DJ_REC_UNMAP, .steps = t->steps, .addr = start, .length = end - start
+	};
 	ring_record(t, &r);
 }
 
@@ -218,8 +232,11 @@ void maps_protect(struct tracee *t, uint64_t start, uint64_t end, uint32_t prot)
 	}
 	if (code)
 		maps_forget_code(t->proc, start, end);
-	struct dj_record r = {.kind = DJ_REC_PROTECT, .steps = t->steps, .addr = start,
-			      .length = end - start, .prot = prot};
+	struct dj_record r = { .kind = DJ_REC_PROTECT,
+			       .steps = t->steps,
+			       .addr = start,
+			       .length = end - start,
+			       .prot = prot };
 	ring_record(t, &r);
 }
 
@@ -228,29 +245,29 @@ int maps_read(struct tracee *t, bool record)
 {
 	struct process *proc = t->proc;
 	char path[64], line[DJ_NAME_MAX + 256];
-	snprintf(path, sizeof path, "/proc/%d/maps", proc->pid);
+	snprintf(path, sizeof(path), "/proc/%d/maps", proc->pid);
 	FILE *f = fopen(path, "re");
 	if (!f)
 		return -1;
 	proc->n_maps = 0;
 	proc->vdso = 0;
-	while (fgets(line, sizeof line, f)) {
+	while (fgets(line, sizeof(line), f)) {
 		uint64_t start, end, off;
 		char perm[8];
 		int name_at = 0;
-		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %*s %*s %n", &start, &end, perm,
-			   &off, &name_at) < 4)
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %*s %*s %n", &start, &end,
+			   perm, &off, &name_at) < 4)
 			continue;
 		char *name = line + name_at;
 		name[strcspn(name, "\n")] = 0;
-		struct mapping m = {start, end, off, 0, MAP_PRIVATE, -1, ""};
+		struct mapping m = { start, end, off, 0, MAP_PRIVATE, -1, "" };
 		m.prot = (perm[0] == 'r' ? PROT_READ : 0u) | (perm[1] == 'w' ? PROT_WRITE : 0u) |
 			 (perm[2] == 'x' ? PROT_EXEC : 0u);
 		if (perm[3] == 's')
 			m.flags = MAP_SHARED;
 		if (name[0] == '/') {
 			char via[64 + DJ_NAME_MAX];
-			snprintf(via, sizeof via, "/proc/%d/root%s", proc->pid, name);
+			snprintf(via, sizeof(via), "/proc/%d/root%s", proc->pid, name);
 			int fd = open(via, O_RDONLY | O_CLOEXEC);
 			if (fd >= 0) {
 				m.module = module_of(t->sup, fd, name);
@@ -258,7 +275,7 @@ int maps_read(struct tracee *t, bool record)
 			}
 		} else {
 			m.flags |= MAP_ANONYMOUS;
-			snprintf(m.label, sizeof m.label, "%s", name);
+			snprintf(m.label, sizeof(m.label), "%s", name);
 		}
 		if (!strcmp(name, "[vdso]")) {
 			proc->vdso = start;
@@ -286,7 +303,7 @@ static struct code_page *code_page(struct process *proc, uint64_t addr)
 {
 	uint64_t page = addr & ~(PAGE - 1);
 	if (!proc->pages) {
-		proc->pages = calloc(PAGE_HASH, sizeof *proc->pages);
+		proc->pages = calloc(PAGE_HASH, sizeof(*proc->pages));
 		DJ_ASSERT(proc->pages, "out of memory for code pages");
 	}
 	struct code_page **slot = &proc->pages[page_slot(page)];
@@ -300,7 +317,7 @@ static struct code_page *code_page(struct process *proc, uint64_t addr)
 	const struct mapping *m = maps_find(proc, page);
 	if (!m || !(m->prot & PROT_EXEC) || !(m->prot & PROT_READ))
 		return NULL;
-	struct code_page *p = malloc(sizeof *p);
+	struct code_page *p = malloc(sizeof(*p));
 	DJ_ASSERT(p, "out of memory for a code page");
 	p->addr = page;
 	p->logged = false;
@@ -365,8 +382,11 @@ void maps_translated(void *ctx, uint64_t pc, size_t len)
 		struct code_page *p = code_page(t->proc, page);
 		if (!p || !p->dynamic || p->logged)
 			continue;
-		struct dj_record r = {.kind = DJ_REC_CODE, .steps = t->steps, .addr = page,
-				      .length = p->len, .bytes = p->bytes};
+		struct dj_record r = { .kind = DJ_REC_CODE,
+				       .steps = t->steps,
+				       .addr = page,
+				       .length = p->len,
+				       .bytes = p->bytes };
 		ring_record(t, &r);
 		p->logged = true;
 	}
@@ -377,7 +397,8 @@ void maps_forget_code(struct process *proc, uint64_t start, uint64_t end)
 	if (proc->pages) {
 		bool any = false;
 		for (unsigned i = 0; i < PAGE_HASH && !any; i++)
-			any = proc->pages[i] && proc->pages[i]->addr < end && proc->pages[i]->addr + PAGE > start;
+			any = proc->pages[i] && proc->pages[i]->addr < end &&
+			      proc->pages[i]->addr + PAGE > start;
 		if (any) {
 			for (unsigned i = 0; i < PAGE_HASH; i++) {
 				free(proc->pages[i]);
@@ -406,12 +427,13 @@ void maps_free(struct process *proc)
 static bool hole(struct process *proc, uint64_t at, uint64_t size)
 {
 	char path[64], line[512];
-	snprintf(path, sizeof path, "/proc/%d/maps", proc->pid);
+	snprintf(path, sizeof(path), "/proc/%d/maps", proc->pid);
 	FILE *f = fopen(path, "re");
 	bool free_there = f && at >= 0x10000 && at + size < 0x7fffffff0000ULL;
-	while (free_there && fgets(line, sizeof line, f)) {
+	while (free_there && fgets(line, sizeof(line), f)) {
 		uint64_t start, end;
-		if (sscanf(line, "%" SCNx64 "-%" SCNx64, &start, &end) == 2 && start < at + size && at < end)
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64, &start, &end) == 2 && start < at + size &&
+		    at < end)
 			free_there = false;
 	}
 	if (f)
@@ -423,14 +445,14 @@ static bool hole(struct process *proc, uint64_t at, uint64_t size)
 static uint64_t map_shared(struct tracee *t, uint64_t at, uint64_t size, uint64_t off, int prot)
 {
 	char link[40];
-	snprintf(link, sizeof link, "/proc/%d/fd/%d", getpid(), t->proc->memfd);
+	snprintf(link, sizeof(link), "/proc/%d/fd/%d", getpid(), t->proc->memfd);
 	uint64_t text = t->s + (uint64_t)(int64_t)T_BASE + 0x700;
-	memcpy(tcb(t, T_BASE + 0x700), link, sizeof link);
+	memcpy(tcb(t, T_BASE + 0x700), link, sizeof(link));
 	int64_t fd = tracee_syscall(t, SYS_open, text, O_RDWR | O_CLOEXEC, 0, 0, 0, 0);
 	if (fd < 0)
 		return 0;
-	int64_t got = tracee_syscall(t, SYS_mmap, at, size, (uint64_t)prot, MAP_SHARED | MAP_FIXED_NOREPLACE,
-				     (uint64_t)fd, off);
+	int64_t got = tracee_syscall(t, SYS_mmap, at, size, (uint64_t)prot,
+				     MAP_SHARED | MAP_FIXED_NOREPLACE, (uint64_t)fd, off);
 	tracee_syscall(t, SYS_close, (uint64_t)fd, 0, 0, 0, 0, 0);
 	return got < 0 || (uint64_t)got != at ? 0 : at;
 }
@@ -440,13 +462,15 @@ uint64_t maps_new_arena(void *ctx, uint64_t pc, size_t size, uint8_t **ours)
 	struct process *proc = ctx;
 	struct tracee *t = proc->hand;
 	uint64_t base = pc & ~0xfffffULL;
+	/* clang-format off */
 	const uint64_t tries[] = {
 		pc < 0x70000000 ? 0x70000000ULL : base - 0x40000000, base - 0x20000000,
 		base + 0x40000000, base + 0x60000000, base - 0x60000000, base - 0x10000000,
 		base + 0x20000000, base - 0x70000000,
 	};
+	/* clang-format on */
 	uint64_t at = 0;
-	for (size_t i = 0; i < sizeof tries / sizeof *tries && !at; i++)
+	for (size_t i = 0; i < sizeof(tries) / sizeof(*tries) && !at; i++)
 		if (hole(proc, tries[i], size))
 			at = tries[i];
 	if (!at)

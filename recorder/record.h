@@ -6,7 +6,7 @@
 #include "format/trace.h"
 
 struct record_options {
-	const char *output;	  /* path of the trace file */
+	const char *output; /* path of the trace file */
 	enum dj_predict predict;
 	uint64_t digest_interval; /* instructions; 0 takes the default */
 	bool verbose;		  /* statistics on stderr at the end */
@@ -15,11 +15,12 @@ struct record_options {
 #define RECORD_DIGEST_INTERVAL 10000000u
 
 /*
- * Run `file` (a path, already looked up) with the arguments and environment given, recording it. Returns 0 and the wait(2) status the program ended with, or -1 with
- * `err`; in that case nothing is left running. If recording had to end before the
- * program did, `*cut` is set, `err` says why, and the trace is intact up to there.
+ * Run `file` (a path, already looked up) with the arguments and environment given, recording it.
+ * Returns 0 and the wait(2) status the program ended with, or -1 with `err`; in that case nothing
+ * is left running. If recording had to end before the program did, `*cut` is set, `err` says why,
+ * and the trace is intact up to there.
  */
-int record_program(const char *file, char *const argv[], char *const envp[], const struct record_options *opt,
-		   int *status, bool *cut, struct dj_error *err);
+int record_program(const char *file, char *const argv[], char *const envp[],
+		   const struct record_options *opt, int *status, bool *cut, struct dj_error *err);
 
 #endif

@@ -2,11 +2,11 @@
  * The ring buffer: two halves that the recorded thread fills by turns, and a thread of ours that
  * turns what is in them into trace records.
  *
- * The recorded thread appends at T_HEAD and calls the supervisor when it reaches T_LIMIT. Only then, or at
- * another stop, when it does not run, does the supervisor hand the filled part to the writing
- * thread and give the recorded thread the other half, waiting until that has been written. So there is
- * no moment at which two parties touch one half. Records of the supervisor's own (signals,
- * mappings...) go into the same half, as pointers, and so stay in order.
+ * The recorded thread appends at T_HEAD and calls the supervisor when it reaches T_LIMIT. Only
+ * then, or at another stop, when it does not run, does the supervisor hand the filled part to the
+ * writing thread and give the recorded thread the other half, waiting until that has been written.
+ * So there is no moment at which two parties touch one half. Records of the supervisor's own
+ * (signals, mappings...) go into the same half, as pointers, and so stay in order.
  */
 #include "recorder/supervisor.h"
 
@@ -19,7 +19,7 @@ struct ring {
 	struct tracee *t;
 	uint8_t *half[2];
 	uint64_t half_va[2];
-	uint8_t *start;	   /* of the part of the current half not handed over */
+	uint8_t *start; /* of the part of the current half not handed over */
 	unsigned current;
 	pthread_t thread;
 	pthread_mutex_t lock;
@@ -53,12 +53,14 @@ static int write_part(struct ring *g, uint8_t *p, const uint8_t *end, uint64_t s
 		switch (type) {
 		case RING_IMPORT:
 			if (!rc)
-				rc = dj_writer_import(t->sup->writer, t->tid, at, w[2], ordinal, w[1],
-						      p + 24, &g->err);
+				rc = dj_writer_import(t->sup->writer, t->tid, at, w[2], ordinal,
+						      w[1], p + 24, &g->err);
 			p += RING_IMPORT_SIZE;
 			break;
 		case RING_SYSCALL: {
-			struct dj_record r = {.kind = DJ_REC_SYSCALL, .steps = at, .result = w[1], .r11 = w[2]};
+			struct dj_record r = {
+				.kind = DJ_REC_SYSCALL, .steps = at, .result = w[1], .r11 = w[2]
+			};
 			if (!rc)
 				rc = dj_writer_record(t->sup->writer, t->tid, &r, &g->err);
 			after = at + 1;
@@ -67,7 +69,9 @@ static int write_part(struct ring *g, uint8_t *p, const uint8_t *end, uint64_t s
 		}
 		case RING_TSC: {
 			memcpy(w, p, RING_TSC_SIZE);
-			struct dj_record r = {.kind = DJ_REC_EFFECTS, .steps = at, .why = DJ_WHY_TSC};
+			struct dj_record r = { .kind = DJ_REC_EFFECTS,
+					       .steps = at,
+					       .why = DJ_WHY_TSC };
 			r.mask = DJ_REG_GPR(DJ_RAX) | DJ_REG_GPR(DJ_RDX) | DJ_REG_RIP;
 			r.regs.gpr[DJ_RAX] = w[1];
 			r.regs.gpr[DJ_RDX] = w[2];
@@ -149,7 +153,7 @@ struct ring *ring_start(struct tracee *t)
 {
 	struct ring *g = t->ring;
 	if (!g) {
-		g = calloc(1, sizeof *g);
+		g = calloc(1, sizeof(*g));
 		DJ_ASSERT(g, "out of memory for the ring");
 		g->t = t;
 		pthread_mutex_init(&g->lock, NULL);
@@ -176,7 +180,8 @@ void ring_hand_over(struct tracee *t)
 {
 	struct ring *g = t->ring;
 	uint64_t used = *tcb(t, T_HEAD) - g->half_va[g->current];
-	DJ_ASSERT(used <= AREA_HALF, "ring head outside its half (%#llx)", (unsigned long long)used);
+	DJ_ASSERT(used <= AREA_HALF, "ring head outside its half (%#llx)",
+		  (unsigned long long)used);
 	pthread_mutex_lock(&g->lock);
 	g->job[g->current].from = g->half[g->current];
 	g->job[g->current].to = g->half[g->current] + used;
@@ -193,7 +198,7 @@ void ring_record(struct tracee *t, const struct dj_record *rec)
 {
 	size_t n_bytes = rec->bytes ? (rec->kind == DJ_REC_IMPORT ? DJ_LINE : rec->length) : 0;
 	size_t n_name = rec->name ? strlen(rec->name) + 1 : 0;
-	struct own_record *o = malloc(sizeof *o + n_bytes + n_name);
+	struct own_record *o = malloc(sizeof(*o) + n_bytes + n_name);
 	DJ_ASSERT(o, "out of memory for a record");
 	o->rec = *rec;
 	if (n_bytes) {
@@ -206,8 +211,8 @@ void ring_record(struct tracee *t, const struct dj_record *rec)
 	}
 	struct ring *g = t->ring;
 	uint64_t off = *tcb(t, T_HEAD) - g->half_va[g->current];
-	uint64_t w[4] = {(uint64_t)RING_RECORD << 56 | rec->steps, (uint64_t)(uintptr_t)o, 0, 0};
-	memcpy(g->half[g->current] + off, w, sizeof w);
+	uint64_t w[4] = { (uint64_t)RING_RECORD << 56 | rec->steps, (uint64_t)(uintptr_t)o, 0, 0 };
+	memcpy(g->half[g->current] + off, w, sizeof(w));
 	*tcb(t, T_HEAD) += RING_SMALL_SIZE;
 	if (*tcb(t, T_HEAD) >= *tcb(t, T_LIMIT))
 		ring_hand_over(t);

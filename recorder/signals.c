@@ -1,8 +1,8 @@
 /*
  * Signals.
  *
- * The kernel itself builds signal frames and applies restart rules; all we do is let it happen at an
- * instruction boundary of the program, with the program's registers in place, and then lead the
+ * The kernel itself builds signal frames and applies restart rules; all we do is let it happen at
+ * an instruction boundary of the program, with the program's registers in place, and then lead the
  * handler's first instruction into the cache. So frames, saved instruction pointers, restarted
  * system calls, alternate stacks, SA_RESETHAND, masks and sigreturn are the kernel's own.
  *
@@ -10,13 +10,14 @@
  *
  *  1. In the cache, at an access or operation that faulted (synchronous: SEGV, BUS, FPE, ILL with a
  *     kernel si_code). The fragment's table gives the program's instruction and where its
- *     registers are; the instruction has not been executed. Delivered there. si_addr of FPE, ILL and TRAP is the
- *     address of the instruction and is changed into the program's.
- *  2. In the cache, behind a system call that the signal interrupted (rax is one of the kernel's restart
- *     codes, T_IN_SYSCALL is 1). Delivered at once with rip behind the program's own system call
- *     instruction and orig_rax as it is: the kernel then either leaves -EINTR in the frame, or moves
- *     rip back to the instruction. We read from the frame which it was: in the first case the
- *     system call counts as executed (a SYSCALL record precedes the SIGNAL record), in the second not.
+ *     registers are; the instruction has not been executed. Delivered there. si_addr of FPE, ILL
+ * and TRAP is the address of the instruction and is changed into the program's.
+ *  2. In the cache, behind a system call that the signal interrupted (rax is one of the kernel's
+ * restart codes, T_IN_SYSCALL is 1). Delivered at once with rip behind the program's own system
+ * call instruction and orig_rax as it is: the kernel then either leaves -EINTR in the frame, or
+ * moves rip back to the instruction. We read from the frame which it was: in the first case the
+ *     system call counts as executed (a SYSCALL record precedes the SIGNAL record), in the second
+ * not.
  *  3. Anywhere else in the cache. The signal is put aside and the thread stepped to the next place
  *     where the program's registers can be found: a boundary between two instructions of a
  *     fragment, the top of an iteration in a string routine, or a stop of ours. It never steps
@@ -52,9 +53,9 @@ static bool in_mask(const char *status, const char *field, int sig)
 static enum disposition disposition(struct tracee *t, int sig)
 {
 	char path[64], text[4096];
-	snprintf(path, sizeof path, "/proc/%d/status", t->tid);
+	snprintf(path, sizeof(path), "/proc/%d/status", t->tid);
 	FILE *f = fopen(path, "re");
-	size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+	size_t n = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
 	if (f)
 		fclose(f);
 	text[n] = 0;
@@ -83,19 +84,21 @@ static enum disposition disposition(struct tracee *t, int sig)
 
 void signals_put_aside(struct tracee *t, const siginfo_t *info)
 {
-	if (t->n_pending == sizeof t->pending / sizeof *t->pending)
+	if (t->n_pending == sizeof(t->pending) / sizeof(*t->pending))
 		return; /* as the kernel does with a queue that is full */
 	t->pending[t->n_pending++] = *info;
 }
 
 /* `sp`: what the kernel wrote for a handler lies there and up to `top`. */
-static void record_signal(struct tracee *t, const siginfo_t *info, const struct dj_regs *regs, uint64_t sp,
-			  uint64_t top)
+static void record_signal(struct tracee *t, const siginfo_t *info, const struct dj_regs *regs,
+			  uint64_t sp, uint64_t top)
 {
 	uint8_t frame[DJ_CODE_MAX];
-	struct dj_record r = {.kind = DJ_REC_SIGNAL, .steps = t->steps, .signo = (uint32_t)info->si_signo};
-	_Static_assert(sizeof(siginfo_t) == sizeof r.siginfo, "siginfo is 128 bytes");
-	memcpy(r.siginfo, info, sizeof r.siginfo);
+	struct dj_record r = { .kind = DJ_REC_SIGNAL,
+			       .steps = t->steps,
+			       .signo = (uint32_t)info->si_signo };
+	_Static_assert(sizeof(siginfo_t) == sizeof(r.siginfo), "siginfo is 128 bytes");
+	memcpy(r.siginfo, info, sizeof(r.siginfo));
 	/* inside a string instruction the count register says which iteration */
 	r.rep = t->in_rep ? t->regs.rcx : 0;
 	if (regs) {
@@ -104,7 +107,8 @@ static void record_signal(struct tracee *t, const siginfo_t *info, const struct 
 		/* above an alternate stack's frame comes what else is there: as true */
 		r.addr = sp;
 		r.length = tracee_read(t->proc, sp, frame,
-				       top > sp && top - sp < sizeof frame ? top - sp : sizeof frame);
+				       top > sp && top - sp < sizeof(frame) ? top - sp
+									    : sizeof(frame));
 		r.bytes = frame;
 	}
 	ring_record(t, &r);
@@ -119,8 +123,8 @@ static void deliver(struct tracee *t, siginfo_t *info, uint64_t after)
 {
 	int sig = info->si_signo;
 	enum disposition d = disposition(t, sig);
-	bool forced = info->si_code > 0 && (sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL ||
-					    sig == SIGTRAP);
+	bool forced = info->si_code > 0 && (sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE ||
+					    sig == SIGILL || sig == SIGTRAP);
 	struct user_regs_struct r = t->regs;
 	r.gs_base = *tcb(t, T_GSBASE);
 	r.eflags &= ~0x100ULL;
@@ -190,8 +194,10 @@ static void deliver(struct tracee *t, siginfo_t *info, uint64_t after)
 		tracee_read(t->proc, h.rsp + 8 + 40 + 16 * 8, &rip, 8);
 		tracee_read(t->proc, h.rsp + 8 + 40 + 13 * 8, &rax, 8);
 		if (rip == after) {
-			struct dj_record rec = {.kind = DJ_REC_SYSCALL, .steps = t->steps, .result = rax,
-						.r11 = t->regs.r11};
+			struct dj_record rec = { .kind = DJ_REC_SYSCALL,
+						 .steps = t->steps,
+						 .result = rax,
+						 .r11 = t->regs.r11 };
 			ring_record(t, &rec);
 			t->steps++;
 		}
@@ -219,7 +225,7 @@ void signals_pending(struct tracee *t)
 {
 	while (t->n_pending && !t->proc->ended && !t->sup->fatal && !t->sup->cut) {
 		siginfo_t info = t->pending[0];
-		memmove(t->pending, t->pending + 1, --t->n_pending * sizeof *t->pending);
+		memmove(t->pending, t->pending + 1, --t->n_pending * sizeof(*t->pending));
 		deliver(t, &info, 0);
 	}
 }
@@ -285,8 +291,9 @@ void sup_step_to_boundary(struct tracee *t)
 	}
 }
 
-/* A store that pops was done on the shadow; then memory refused it. The popped register is still there, as ST(7),
- * marked empty (FXSAVE keeps registers by their distance from the top, tags by number; SDM vol. 1, 10.5.1). */
+/* A store that pops was done on the shadow; then memory refused it. The popped register is still
+ * there, as ST(7), marked empty (FXSAVE keeps registers by their distance from the top, tags by
+ * number; SDM vol. 1, 10.5.1). */
 static void undo_pop(struct tracee *t)
 {
 	const uint16_t top_mask = 7 << 11, underflow = 0x41; /* SF, IE */
@@ -295,9 +302,9 @@ static void undo_pop(struct tracee *t)
 	if (ptrace(PTRACE_GETFPREGS, t->tid, NULL, &f) || (f.swd & top_mask) == (before & top_mask))
 		return;
 	uint32_t st7[4];
-	memcpy(st7, f.st_space + 7 * 4, sizeof st7);
-	memmove(f.st_space + 4, f.st_space, 7 * sizeof st7);
-	memcpy(f.st_space, st7, sizeof st7);
+	memcpy(st7, f.st_space + 7 * 4, sizeof(st7));
+	memmove(f.st_space + 4, f.st_space, 7 * sizeof(st7));
+	memcpy(f.st_space, st7, sizeof(st7));
 	bool empty = (f.swd & underflow) == underflow && (before & underflow) != underflow;
 	if (!empty)
 		f.ftw |= (uint16_t)(1u << (before >> 11 & 7));
@@ -305,20 +312,23 @@ static void undo_pop(struct tracee *t)
 	ptrace(PTRACE_SETFPREGS, t->tid, NULL, &f);
 }
 
-/* In hand at an access that faulted. What modifies memory does so on the shadow first: make that undone. */
+/* In hand at an access that faulted. What modifies memory does so on the shadow first: make that
+ * undone. */
 static void undo_store(struct tracee *t)
 {
 	struct dj_regs regs;
 	struct insn in;
 	uint8_t code[INSN_MAX];
-	size_t got = tracee_read(t->proc, t->regs.rip, code, sizeof code);
+	size_t got = tracee_read(t->proc, t->regs.rip, code, sizeof(code));
 	if (!got || insn_decode(&in, code, got, t->regs.rip) <= 0 || !(in.mem_access & INSN_W))
 		return;
-	bool pops = in.id == INSN_FSTP || in.id == INSN_FISTP || in.id == INSN_FISTTP || in.id == INSN_FBSTP;
+	bool pops = in.id == INSN_FSTP || in.id == INSN_FISTP || in.id == INSN_FISTTP ||
+		    in.id == INSN_FBSTP;
 	if (pops && t->sup->opt.predict == DJ_PREDICT_SHADOW)
 		undo_pop(t);
 	tracee_from_user(&t->regs, &regs);
-	sup_import(t, insn_address(&in, regs.gpr, *tcb(t, T_FSBASE), *tcb(t, T_GSBASE)), in.mem_size);
+	sup_import(t, insn_address(&in, regs.gpr, *tcb(t, T_FSBASE), *tcb(t, T_GSBASE)),
+		   in.mem_size);
 }
 
 void signals_stop(struct tracee *t, int sig)
@@ -327,15 +337,18 @@ void signals_stop(struct tracee *t, int sig)
 	siginfo_t info;
 	struct user_regs_struct r;
 	struct tr_where w;
-	memset(&info, 0, sizeof info);
+	memset(&info, 0, sizeof(info));
 	ptrace(PTRACE_GETSIGINFO, t->tid, NULL, &info);
 	tracee_getregs(t, &r);
-	bool sync = info.si_code > 0 && (sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL ||
-					 sig == SIGTRAP);
+	bool sync = info.si_code > 0 && (sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE ||
+					 sig == SIGILL || sig == SIGTRAP);
 	if (sync) {
 		if (!tr_locate(proc->tr, r.rip, *tcb(t, T_RT_RET), &w)) {
-			sup_fatal(t->sup, "signal %d at %#llx in the cache, where no instruction of the program is "
-				  "(address %p)", sig, (unsigned long long)r.rip, info.si_addr);
+			sup_fatal(t->sup,
+				  "signal %d at %#llx in the cache, where no instruction of the "
+				  "program is "
+				  "(address %p)",
+				  sig, (unsigned long long)r.rip, info.si_addr);
 			return;
 		}
 		t->in_rep = w.frag->insn[w.index].id_string && !w.boundary;
@@ -354,8 +367,8 @@ void signals_stop(struct tracee *t, int sig)
 		sup_resume(t, sig);
 		return;
 	}
-	if (tr_locate(proc->tr, r.rip, *tcb(t, T_RT_RET), &w) && w.after_syscall && restarts((int64_t)r.rax) &&
-	    (int64_t)r.orig_rax >= 0) {
+	if (tr_locate(proc->tr, r.rip, *tcb(t, T_RT_RET), &w) && w.after_syscall &&
+	    restarts((int64_t)r.rax) && (int64_t)r.orig_rax >= 0) {
 		struct tr_where at = w;
 		at.spilled = 0;
 		sup_take(t, &r, &at);

@@ -1,5 +1,6 @@
 /*
- * The supervisor: starts the program under ptrace and stays with it. supervisor.h says what is where.
+ * The supervisor: starts the program under ptrace and stays with it. supervisor.h says what is
+ * where.
  */
 #include "recorder/supervisor.h"
 
@@ -37,7 +38,7 @@ void sup_cut(struct sup *s, const char *fmt, ...)
 		return;
 	va_list ap;
 	va_start(ap, fmt);
-	vsnprintf(s->err->text, sizeof s->err->text, fmt, ap);
+	vsnprintf(s->err->text, sizeof(s->err->text), fmt, ap);
 	va_end(ap);
 	s->err->exit_status = 1;
 	s->cut = true;
@@ -47,7 +48,7 @@ void sup_fatal(struct sup *s, const char *fmt, ...)
 {
 	va_list ap;
 	va_start(ap, fmt);
-	vsnprintf(s->err->text, sizeof s->err->text, fmt, ap);
+	vsnprintf(s->err->text, sizeof(s->err->text), fmt, ap);
 	va_end(ap);
 	s->err->exit_status = 1;
 	s->fatal = true;
@@ -57,8 +58,9 @@ void sup_fatal(struct sup *s, const char *fmt, ...)
 
 static unsigned long long *user_gpr(struct user_regs_struct *u, unsigned r)
 {
-	unsigned long long *const p[16] = {&u->rax, &u->rcx, &u->rdx, &u->rbx, &u->rsp, &u->rbp, &u->rsi, &u->rdi,
-					   &u->r8, &u->r9, &u->r10, &u->r11, &u->r12, &u->r13, &u->r14, &u->r15};
+	unsigned long long *const p[16] = { &u->rax, &u->rcx, &u->rdx, &u->rbx, &u->rsp, &u->rbp,
+					    &u->rsi, &u->rdi, &u->r8,  &u->r9,	&u->r10, &u->r11,
+					    &u->r12, &u->r13, &u->r14, &u->r15 };
 	return p[r];
 }
 
@@ -93,9 +95,11 @@ void sup_import(struct tracee *t, uint64_t addr, unsigned size)
 {
 	uint8_t line[DJ_LINE];
 	for (uint64_t at = addr & -(uint64_t)DJ_LINE; at < addr + size; at += DJ_LINE) {
-		struct dj_record r = {.kind = DJ_REC_IMPORT, .steps = t->steps, .addr = at, .bytes = line};
-		if (tracee_read(t->proc, at, line, sizeof line) != sizeof line ||
-		    !tracee_write(t->proc, t->s + (uint32_t)at, line, sizeof line))
+		struct dj_record r = {
+			.kind = DJ_REC_IMPORT, .steps = t->steps, .addr = at, .bytes = line
+		};
+		if (tracee_read(t->proc, at, line, sizeof(line)) != sizeof(line) ||
+		    !tracee_write(t->proc, t->s + (uint32_t)at, line, sizeof(line)))
 			return;
 		ring_record(t, &r);
 	}
@@ -107,8 +111,11 @@ void sup_digest(struct tracee *t, bool force)
 		return;
 	struct dj_regs full;
 	tracee_full_regs(t, &full);
-	struct dj_record r = {.kind = DJ_REC_DIGEST, .steps = t->steps, .digest = dj_regs_digest(&full),
-			      .mask = DJ_DIGEST_PARTS, .regs = full};
+	struct dj_record r = { .kind = DJ_REC_DIGEST,
+			       .steps = t->steps,
+			       .digest = dj_regs_digest(&full),
+			       .mask = DJ_DIGEST_PARTS,
+			       .regs = full };
 	ring_record(t, &r);
 	t->last_digest = t->steps;
 }
@@ -147,21 +154,23 @@ void sup_resume(struct tracee *t, int sig)
 	ptrace(PTRACE_CONT, t->tid, NULL, (void *)(long)sig);
 }
 
-/* Address bits 48 and up are a copy of bit 47, else a branch there is refused (SDM vol. 1, 3.3.7.1). With
- * 57-bit addresses more is allowed: trying natively finds out. */
+/* Address bits 48 and up are a copy of bit 47, else a branch there is refused (SDM vol.
+ * 1, 3.3.7.1). With 57-bit addresses more is allowed: trying natively finds out. */
 static bool canonical(uint64_t addr)
 {
 	return (uint64_t)((int64_t)(addr << 16) >> 16) == addr;
 }
 
-/* In hand at the target of an indirect branch: go back to before the branch. False if that cannot be had. */
+/* In hand at the target of an indirect branch: go back to before the branch. False if that cannot
+ * be had. */
 static bool undo_branch(struct tracee *t)
 {
 	uint64_t pc = tr_branch(t->proc->tr, (uint32_t)*tcb(t, T_BRANCH));
 	uint8_t code[INSN_MAX];
 	struct insn in;
-	size_t got = pc ? tracee_read(t->proc, pc, code, sizeof code) : 0;
-	if (!got || insn_decode(&in, code, got, pc) <= 0 || !(in.attr & (INSN_A_RET | INSN_A_INDIRECT)))
+	size_t got = pc ? tracee_read(t->proc, pc, code, sizeof(code)) : 0;
+	if (!got || insn_decode(&in, code, got, pc) <= 0 ||
+	    !(in.attr & (INSN_A_RET | INSN_A_INDIRECT)))
 		return false;
 	t->steps--;
 	*tcb(t, T_STEPS) = t->steps;
@@ -201,7 +210,8 @@ void sup_trap(struct tracee *t, struct user_regs_struct *r)
 		r->rip += 4;
 		r->orig_rax = (unsigned long long)-1;
 		tracee_setregs(t, r);
-		if (t->n_pending || *tcb(t, T_STEPS) - t->last_digest >= t->sup->opt.digest_interval) {
+		if (t->n_pending ||
+		    *tcb(t, T_STEPS) - t->last_digest >= t->sup->opt.digest_interval) {
 			sup_step_to_boundary(t);
 			if (t->in_hand)
 				sup_enter(t);
@@ -210,7 +220,7 @@ void sup_trap(struct tracee *t, struct user_regs_struct *r)
 		sup_resume(t, 0);
 		return;
 	}
-	struct tr_where w = {.flags = FLAGS_HW, .spilled = TR_HOME_BIT};
+	struct tr_where w = { .flags = FLAGS_HW, .spilled = TR_HOME_BIT };
 	if (runtime == STOP_IBL_MISS) {
 		w.pc = r->rcx;
 		w.spilled = 3 | TR_HOME_BIT;
@@ -228,7 +238,8 @@ void sup_trap(struct tracee *t, struct user_regs_struct *r)
 		return;
 	}
 	if (!stop) {
-		sup_fatal(t->sup, "trap at %#llx in the cache, where no stop is", (unsigned long long)r->rip);
+		sup_fatal(t->sup, "trap at %#llx in the cache, where no stop is",
+			  (unsigned long long)r->rip);
 		return;
 	}
 	w.pc = stop->pc;
@@ -264,8 +275,8 @@ static void on_alarm(int sig)
 
 static void set_clock(bool on)
 {
-	struct sigaction sa = {.sa_handler = on_alarm};
-	struct itimerval t = {{0, 0}, {0, 0}};
+	struct sigaction sa = { .sa_handler = on_alarm };
+	struct itimerval t = { { 0, 0 }, { 0, 0 } };
 	if (on)
 		t.it_interval.tv_usec = t.it_value.tv_usec = 250000;
 	else
@@ -274,8 +285,8 @@ static void set_clock(bool on)
 	setitimer(ITIMER_REAL, &t, NULL);
 }
 
-/* SIGTERM and SIGHUP to deja are meant for the program, too: pass them on. (Those of the terminal's keys
- * reach it by themselves.) */
+/* SIGTERM and SIGHUP to deja are meant for the program, too: pass them on. (Those of the terminal's
+ * keys reach it by themselves.) */
 static volatile pid_t forward_to;
 
 static void on_termination(int sig)
@@ -286,9 +297,9 @@ static void on_termination(int sig)
 	errno = saved;
 }
 
-/* A thread that computes without ever coming to the ring or to us is interrupted after a while, so that
- * its digests and its progress get into the trace. One in a system call is left alone: some calls
- * show that they were interrupted. */
+/* A thread that computes without ever coming to the ring or to us is interrupted after a while, so
+ * that its digests and its progress get into the trace. One in a system call is left alone: some
+ * calls show that they were interrupted. */
 static void tick(struct tracee *t)
 {
 	ticked = 0;
@@ -317,8 +328,9 @@ static void dispatch(struct tracee *t, int status)
 		}
 		struct user_regs_struct r;
 		t->stops++;
-		if (*tcb(t, T_STEPS) - t->last_digest >= t->sup->opt.digest_interval && !tracee_getregs(t, &r) &&
-		    tr_in_cache(proc->tr, r.rip) && !*tcb(t, T_IN_SYSCALL)) {
+		if (*tcb(t, T_STEPS) - t->last_digest >= t->sup->opt.digest_interval &&
+		    !tracee_getregs(t, &r) && tr_in_cache(proc->tr, r.rip) &&
+		    !*tcb(t, T_IN_SYSCALL)) {
 			sup_step_to_boundary(t);
 			if (t->in_hand) {
 				ring_hand_over(t);
@@ -342,7 +354,7 @@ static void dispatch(struct tracee *t, int status)
 	if (tracee_getregs(t, &r))
 		return; /* killed meanwhile: the end follows */
 	if (sig == SIGTRAP && tr_in_cache(proc->tr, r.rip - 1)) {
-		siginfo_t info = {0};
+		siginfo_t info = { 0 };
 		ptrace(PTRACE_GETSIGINFO, t->tid, NULL, &info);
 		if (info.si_code == SI_KERNEL) {
 			sup_trap(t, &r);
@@ -388,13 +400,17 @@ struct child_report {
 	int where; /* 1 exec, 2 ptrace */
 };
 
-/* Signals that deja treats differently while it records; the program starts with them as they were. A
- * file-size limit shows as an error of the write, not as a signal. */
-static const struct { int sig; void (*handler)(int); } ours[] = {
-	{SIGINT, SIG_IGN}, {SIGQUIT, SIG_IGN}, {SIGPIPE, SIG_IGN}, {SIGALRM, SIG_IGN}, {SIGXFSZ, SIG_IGN},
-	{SIGTERM, on_termination}, {SIGHUP, on_termination},
+/* Signals that deja treats differently while it records; the program starts with them as they were.
+ * A file-size limit shows as an error of the write, not as a signal. */
+static const struct {
+	int sig;
+	void (*handler)(int);
+} ours[] = {
+	{ SIGINT, SIG_IGN },	    { SIGQUIT, SIG_IGN }, { SIGPIPE, SIG_IGN },
+	{ SIGALRM, SIG_IGN },	    { SIGXFSZ, SIG_IGN }, { SIGTERM, on_termination },
+	{ SIGHUP, on_termination },
 };
-#define N_OURS (sizeof ours / sizeof *ours)
+#define N_OURS (sizeof(ours) / sizeof(*ours))
 
 /* Fork; the child waits to be traced, then becomes the program. */
 static int start(struct tracee *t, const char *file, char *const argv[], char *const envp[])
@@ -407,7 +423,7 @@ static int start(struct tracee *t, const char *file, char *const argv[], char *c
 		return dj_fail_errno(t->sup->err, 1, "cannot fork");
 	if (pid == 0) {
 		char c;
-		struct child_report rep = {0, 1};
+		struct child_report rep = { 0, 1 };
 		close(go[1]);
 		for (size_t i = 0; i < N_OURS; i++)
 			sigaction(ours[i].sig, &t->sup->inherited[ours[i].sig], NULL);
@@ -417,18 +433,19 @@ static int start(struct tracee *t, const char *file, char *const argv[], char *c
 		} else {
 			rep.where = 2;
 		}
-		(void)!write(report[1], &rep, sizeof rep);
+		(void)!write(report[1], &rep, sizeof(rep));
 		_exit(127);
 	}
 	t->tid = t->proc->pid = pid;
 	close(go[0]);
 	close(report[1]);
-	long opts = PTRACE_O_EXITKILL | PTRACE_O_TRACEEXEC | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |
-		    PTRACE_O_TRACECLONE;
+	long opts = PTRACE_O_EXITKILL | PTRACE_O_TRACEEXEC | PTRACE_O_TRACEFORK |
+		    PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE;
 	int rc = 0;
 	if (ptrace(PTRACE_SEIZE, t->tid, NULL, (void *)opts)) {
-		rc = dj_fail(t->sup->err, 1, "cannot trace a program here: ptrace: %s (a container without "
-					"SYS_PTRACE, a seccomp filter, or kernel.yama.ptrace_scope=3?)",
+		rc = dj_fail(t->sup->err, 1,
+			     "cannot trace a program here: ptrace: %s (a container without "
+			     "SYS_PTRACE, a seccomp filter, or kernel.yama.ptrace_scope=3?)",
 			     strerror(errno));
 		kill(pid, SIGKILL);
 		waitpid(t->tid, NULL, __WALL);
@@ -437,19 +454,21 @@ static int start(struct tracee *t, const char *file, char *const argv[], char *c
 		int status;
 		for (;;) {
 			if (tracee_wait(t, &status)) {
-				rc = dj_fail_errno(t->sup->err, 1, "lost the program before it began");
+				rc = dj_fail_errno(t->sup->err, 1,
+						   "lost the program before it began");
 				break;
 			}
 			if (WIFSTOPPED(status)) {
 				if (status >> 16 == PTRACE_EVENT_EXEC)
 					break;
-				ptrace(PTRACE_CONT, t->tid, NULL, (void *)(long)(status >> 16 ? 0 : WSTOPSIG(status)));
+				ptrace(PTRACE_CONT, t->tid, NULL,
+				       (void *)(long)(status >> 16 ? 0 : WSTOPSIG(status)));
 				continue;
 			}
-			struct child_report rep = {0, 0};
-			if (read(report[0], &rep, sizeof rep) == (ssize_t)sizeof rep && rep.error)
-				rc = dj_fail(t->sup->err, rep.error == ENOENT ? 127 : 126, "%s: %s", argv[0],
-					     strerror(rep.error));
+			struct child_report rep = { 0, 0 };
+			if (read(report[0], &rep, sizeof(rep)) == (ssize_t)sizeof(rep) && rep.error)
+				rc = dj_fail(t->sup->err, rep.error == ENOENT ? 127 : 126, "%s: %s",
+					     argv[0], strerror(rep.error));
 			else
 				rc = dj_fail(t->sup->err, 1, "%s ended before it began", argv[0]);
 			break;
@@ -460,12 +479,13 @@ static int start(struct tracee *t, const char *file, char *const argv[], char *c
 	return rc;
 }
 
-/* ---- what the trace says of machine and program ------------------------------------------------- */
+/* ---- what the trace says of machine and program -------------------------------------------------
+ */
 
 static ssize_t read_proc(pid_t pid, const char *name, void *buf, size_t size)
 {
 	char path[64];
-	snprintf(path, sizeof path, "/proc/%d/%s", pid, name);
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t n = fd >= 0 ? read(fd, buf, size) : -1;
 	if (fd >= 0)
@@ -481,15 +501,16 @@ static struct dj_writer *create_trace(struct tracee *t, char *const argv[], char
 	struct utsname u;
 	struct timespec now;
 	uname(&u);
-	snprintf(machine, sizeof machine, "%s %s %s %s", u.sysname, u.release, u.machine, u.nodename);
-	dj_cpu_describe(cpu, sizeof cpu);
-	snprintf(link, sizeof link, "/proc/%d/exe", proc->pid);
-	ssize_t n = readlink(link, exe, sizeof exe - 1);
+	snprintf(machine, sizeof(machine), "%s %s %s %s", u.sysname, u.release, u.machine,
+		 u.nodename);
+	dj_cpu_describe(cpu, sizeof(cpu));
+	snprintf(link, sizeof(link), "/proc/%d/exe", proc->pid);
+	ssize_t n = readlink(link, exe, sizeof(exe) - 1);
 	exe[n > 0 ? n : 0] = 0;
-	if (!getcwd(cwd, sizeof cwd))
+	if (!getcwd(cwd, sizeof(cwd)))
 		cwd[0] = 0;
-	ssize_t aux = read_proc(proc->pid, "auxv", auxv, sizeof auxv);
-	n = read_proc(proc->pid, "comm", comm, sizeof comm - 1);
+	ssize_t aux = read_proc(proc->pid, "auxv", auxv, sizeof(auxv));
+	n = read_proc(proc->pid, "comm", comm, sizeof(comm) - 1);
 	comm[n > 0 ? n : 0] = 0;
 	comm[strcspn(comm, "\n")] = 0;
 	clock_gettime(CLOCK_REALTIME, &now);
@@ -519,7 +540,8 @@ static struct dj_writer *create_trace(struct tracee *t, char *const argv[], char
 	return w;
 }
 
-/* ---- the whole -------------------------------------------------------------------------------------- */
+/* ---- the whole
+ * -------------------------------------------------------------------------------------- */
 
 static void finish_trace(struct tracee *t)
 {
@@ -531,7 +553,7 @@ static void finish_trace(struct tracee *t)
 		uint64_t reached = ring_reached(t);
 		if (steps < reached)
 			steps = reached;
-		struct dj_record r = {.steps = steps};
+		struct dj_record r = { .steps = steps };
 		if (proc->ended) {
 			r.kind = DJ_REC_EXIT;
 			r.status = proc->status;
@@ -541,7 +563,7 @@ static void finish_trace(struct tracee *t)
 		}
 		*tcb(t, T_STEPS) = steps;
 		ring_record(t, &r);
-		struct dj_error err = {0};
+		struct dj_error err = { 0 };
 		struct dj_error *keep = t->sup->err;
 		if (proc->ended)
 			t->sup->err = &err;
@@ -557,9 +579,12 @@ static void finish_trace(struct tracee *t)
 	if (t->sup->writer) {
 		struct timespec now;
 		clock_gettime(CLOCK_REALTIME, &now);
-		struct dj_trace_end end = {.present = true, .status = proc->ended ? proc->status : 0, .steps = t->steps,
-					   .end_time_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec};
-		struct dj_error err = {0};
+		struct dj_trace_end end = { .present = true,
+					    .status = proc->ended ? proc->status : 0,
+					    .steps = t->steps,
+					    .end_time_ns = (int64_t)now.tv_sec * 1000000000 +
+							   now.tv_nsec };
+		struct dj_error err = { 0 };
 		if (dj_writer_close(t->sup->writer, &end, &err) && proc->ended) {
 			*t->sup->err = err;
 			proc->ended = false;
@@ -589,14 +614,14 @@ static void free_recording(struct sup *s)
 	free(s);
 }
 
-int record_program(const char *file, char *const argv[], char *const envp[], const struct record_options *opt, int *status,
-		   bool *cut, struct dj_error *err)
+int record_program(const char *file, char *const argv[], char *const envp[],
+		   const struct record_options *opt, int *status, bool *cut, struct dj_error *err)
 {
-	struct sup *s = calloc(1, sizeof *s);
-	struct process *proc = calloc(1, sizeof *proc);
-	struct tracee *t = calloc(1, sizeof *t);
+	struct sup *s = calloc(1, sizeof(*s));
+	struct process *proc = calloc(1, sizeof(*proc));
+	struct tracee *t = calloc(1, sizeof(*t));
 	DJ_ASSERT(s && proc && t, "out of memory for a recording");
-	memset(err, 0, sizeof *err);
+	memset(err, 0, sizeof(*err));
 	s->opt = *opt;
 	if (!s->opt.digest_interval)
 		s->opt.digest_interval = RECORD_DIGEST_INTERVAL;
@@ -610,7 +635,7 @@ int record_program(const char *file, char *const argv[], char *const envp[], con
 	/* Terminal signals are meant for the program; it decides. */
 	forward_to = 0;
 	for (size_t i = 0; i < N_OURS; i++) {
-		struct sigaction sa = {.sa_handler = ours[i].handler};
+		struct sigaction sa = { .sa_handler = ours[i].handler };
 		sigaction(ours[i].sig, &sa, &s->inherited[ours[i].sig]);
 	}
 
@@ -641,11 +666,13 @@ int record_program(const char *file, char *const argv[], char *const envp[], con
 		struct tr_stats st;
 		tr_stats(proc->tr, &st);
 		fprintf(stderr,
-			"deja: %llu instructions, %llu stops, %llu executed natively, %llu fragments, "
+			"deja: %llu instructions, %llu stops, %llu executed natively, %llu "
+			"fragments, "
 			"%llu instructions translated into %llu bytes, %llu flushes\n",
-			(unsigned long long)t->steps, (unsigned long long)t->stops, (unsigned long long)t->natives,
-			(unsigned long long)st.fragments, (unsigned long long)st.instructions,
-			(unsigned long long)st.code_bytes, (unsigned long long)st.flushes);
+			(unsigned long long)t->steps, (unsigned long long)t->stops,
+			(unsigned long long)t->natives, (unsigned long long)st.fragments,
+			(unsigned long long)st.instructions, (unsigned long long)st.code_bytes,
+			(unsigned long long)st.flushes);
 	}
 	tr_free(proc->tr);
 	for (size_t i = 0; i < N_OURS; i++)

@@ -63,7 +63,7 @@ struct sup {
 		uint8_t *bytes;
 		size_t size;
 		uint64_t dev, ino;
-	} *modules; /* by module number of the trace */
+	} * modules; /* by module number of the trace */
 	size_t n_modules;
 	uint64_t modules_bytes;
 	bool cut;   /* recording ends before the program does: err says why */
@@ -74,22 +74,22 @@ struct sup {
 struct process {
 	struct sup *sup;
 	pid_t pid;
-	int memfd;		/* the shared areas and arenas */
-	uint64_t arena_off;	/* next free offset in there */
-	int mem;		/* /proc/PID/mem */
+	int memfd;	    /* the shared areas and arenas */
+	uint64_t arena_off; /* next free offset in there */
+	int mem;	    /* /proc/PID/mem */
 	struct translator *tr;
-	struct tracee *hand;	/* the thread in hand: the translator works and records for it */
+	struct tracee *hand; /* the thread in hand: the translator works and records for it */
 
 	struct mapping *maps;
 	size_t n_maps, cap_maps;
 	uint64_t brk_start, brk;
 	struct code_page **pages; /* hash by page */
 	unsigned n_pages;
-	uint64_t vdso_syscall;	/* a syscall instruction in the vdso */
+	uint64_t vdso_syscall; /* a syscall instruction in the vdso */
 	uint64_t vdso, vdso_end;
 
-	bool image_replaced;	/* exec succeeded */
-	bool ended;		/* with this wait(2) status: */
+	bool image_replaced; /* exec succeeded */
+	bool ended;	     /* with this wait(2) status: */
 	int status;
 };
 
@@ -98,16 +98,16 @@ struct tracee {
 	struct process *proc;
 	struct sup *sup;
 	pid_t tid;
-	uint8_t *control;	/* its control region, in our address space */
-	uint64_t s;		/* S in the program */
+	uint8_t *control; /* its control region, in our address space */
+	uint64_t s;	  /* S in the program */
 	struct ring *ring;
 	struct user_regs_struct regs; /* the program's, when in hand */
 	uint64_t steps;
 	uint64_t last_digest;
-	siginfo_t pending[64];	/* signals put aside */
+	siginfo_t pending[64]; /* signals put aside */
 	unsigned n_pending;
-	bool in_rep;		/* in hand between iterations of a string instruction */
-	bool in_hand;		/* regs and steps are valid */
+	bool in_rep;  /* in hand between iterations of a string instruction */
+	bool in_hand; /* regs and steps are valid */
 	uint64_t stops, natives;
 	uint64_t stops_at_tick;
 };
@@ -131,8 +131,8 @@ bool tracee_write(struct process *proc, uint64_t addr, const void *buf, size_t l
  * follows: SIGTRAP, a synchronous signal, an event, or the end of the process. */
 int tracee_step(struct tracee *t, struct user_regs_struct *regs, int sig, siginfo_t *info);
 /* A system call made by the program on our behalf; in hand; registers are kept. */
-int64_t tracee_syscall(struct tracee *t, uint64_t nr, uint64_t a, uint64_t b, uint64_t c, uint64_t d,
-		       uint64_t e, uint64_t f);
+int64_t tracee_syscall(struct tracee *t, uint64_t nr, uint64_t a, uint64_t b, uint64_t c,
+		       uint64_t d, uint64_t e, uint64_t f);
 int tracee_wait(struct tracee *t, int *status);
 
 /* ---- image.c ---- */
@@ -145,7 +145,8 @@ void maps_add(struct tracee *t, uint64_t start, uint64_t end, uint32_t prot, uin
 void maps_add_named(struct tracee *t, uint64_t start, uint64_t end, uint32_t prot, uint32_t flags,
 		    const char *name);
 /* Like an existing mapping, elsewhere. */
-void maps_add_like(struct tracee *t, const struct mapping *like, uint64_t start, uint64_t end, uint64_t offset);
+void maps_add_like(struct tracee *t, const struct mapping *like, uint64_t start, uint64_t end,
+		   uint64_t offset);
 /* Add whatever the kernel says is mapped at `addr` (shared memory segments). */
 void maps_refresh(struct tracee *t, uint64_t addr);
 void maps_remove(struct tracee *t, uint64_t start, uint64_t end);
@@ -189,15 +190,15 @@ void signals_put_aside(struct tracee *t, const siginfo_t *info);
 void signals_deliver(struct tracee *t, siginfo_t *info);
 
 /* ---- supervisor.c ---- */
-/* Registers of the program from where the thread is stopped in the cache. False if that place is not
- * an instruction boundary, a faulting access or a stop. */
+/* Registers of the program from where the thread is stopped in the cache. False if that place is
+ * not an instruction boundary, a faulting access or a stop. */
 bool sup_take(struct tracee *t, const struct user_regs_struct *r, const struct tr_where *w);
 /* A trap of ours in the cache (int3), the thread being stopped behind it. */
 void sup_trap(struct tracee *t, struct user_regs_struct *r);
 /* Step the thread to where it can be taken in hand (signals.c). */
 void sup_step_to_boundary(struct tracee *t);
-/* In hand: an instruction that wrote to the shadow will not be executed after all. Shadow and trace get the lines of
- * memory at [addr, addr+size) as they are; what cannot be read is left out. */
+/* In hand: an instruction that wrote to the shadow will not be executed after all. Shadow and trace
+ * get the lines of memory at [addr, addr+size) as they are; what cannot be read is left out. */
 void sup_import(struct tracee *t, uint64_t addr, unsigned size);
 /* Enter the cache at t->regs.rip and let the thread run. */
 void sup_enter(struct tracee *t);

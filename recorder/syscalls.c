@@ -18,17 +18,19 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+/* clang-format off */
 static const uint16_t supervised[] = {
 	SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_brk, SYS_shmat, SYS_shmdt, SYS_pkey_mprotect,
 	SYS_remap_file_pages, SYS_clone, SYS_fork, SYS_vfork, SYS_clone3, SYS_execve, SYS_execveat, SYS_exit,
 	SYS_exit_group, SYS_rt_sigreturn, SYS_arch_prctl, SYS_rseq,
 };
+/* clang-format on */
 
 void syscalls_init(struct tracee *t)
 {
 	uint8_t *class = (uint8_t *)tcb(t, T_SYSCLASS);
 	memset(class, 0, 512);
-	for (size_t i = 0; i < sizeof supervised / sizeof *supervised; i++)
+	for (size_t i = 0; i < sizeof(supervised) / sizeof(*supervised); i++)
 		class[supervised[i]] = 1;
 }
 
@@ -36,7 +38,9 @@ void syscalls_init(struct tracee *t)
 static void complete(struct tracee *t, uint64_t result)
 {
 	uint64_t r11 = t->regs.eflags & ~0x10100ULL;
-	struct dj_record r = {.kind = DJ_REC_SYSCALL, .steps = t->steps, .result = result, .r11 = r11};
+	struct dj_record r = {
+		.kind = DJ_REC_SYSCALL, .steps = t->steps, .result = result, .r11 = r11
+	};
 	ring_record(t, &r);
 	t->steps++;
 	t->regs.rip += 2;
@@ -46,7 +50,8 @@ static void complete(struct tracee *t, uint64_t result)
 }
 
 /* A call in the name of another process that has just been forked. */
-static void child_syscall(pid_t pid, uint64_t insn, struct user_regs_struct r, uint64_t nr, uint64_t a, uint64_t b)
+static void child_syscall(pid_t pid, uint64_t insn, struct user_regs_struct r, uint64_t nr,
+			  uint64_t a, uint64_t b)
 {
 	r.rip = insn;
 	r.rax = nr;
@@ -87,14 +92,15 @@ static void release_child(struct tracee *t, pid_t pid, bool own_space)
 	r.orig_rax = (unsigned long long)-1;
 	if (own_space && proc->vdso_syscall) {
 		uint64_t lo = t->s - AREA_CONTROL;
-		child_syscall(pid, proc->vdso_syscall, r, SYS_munmap, lo, AREA_CONTROL + AREA_SHADOW);
+		child_syscall(pid, proc->vdso_syscall, r, SYS_munmap, lo,
+			      AREA_CONTROL + AREA_SHADOW);
 		uint64_t at = 0, size;
 		for (unsigned i = 0; tr_arena(proc->tr, i, &at, &size); i++)
 			child_syscall(pid, proc->vdso_syscall, r, SYS_munmap, at, size);
 	}
 	ptrace(PTRACE_SETREGS, pid, NULL, &r);
 	ptrace(PTRACE_DETACH, pid, NULL, NULL);
-	struct dj_record rec = {.kind = DJ_REC_FORK, .steps = t->steps, .pid = pid};
+	struct dj_record rec = { .kind = DJ_REC_FORK, .steps = t->steps, .pid = pid };
 	ring_record(t, &rec);
 }
 
@@ -104,7 +110,7 @@ static uint64_t clone_flags(struct tracee *t, uint64_t nr)
 	if (nr == SYS_clone)
 		flags = t->regs.rdi;
 	else if (nr == SYS_clone3)
-		tracee_read(t->proc, t->regs.rdi, &flags, sizeof flags);
+		tracee_read(t->proc, t->regs.rdi, &flags, sizeof(flags));
 	else if (nr == SYS_vfork)
 		flags = CLONE_VM | CLONE_VFORK;
 	return flags;
@@ -131,7 +137,8 @@ static bool perform(struct tracee *t, int64_t *result)
 			return false;
 		}
 		int event = status >> 16;
-		if (event == PTRACE_EVENT_FORK || event == PTRACE_EVENT_VFORK || event == PTRACE_EVENT_CLONE) {
+		if (event == PTRACE_EVENT_FORK || event == PTRACE_EVENT_VFORK ||
+		    event == PTRACE_EVENT_CLONE) {
 			unsigned long pid = 0;
 			ptrace(PTRACE_GETEVENTMSG, t->tid, NULL, &pid);
 			release_child(t, (pid_t)pid, !shares_memory(t, nr));
@@ -165,7 +172,8 @@ static bool failed(int64_t r)
 	return r < 0 && r > -4096;
 }
 
-/* A new thread (or a process that shares memory and does not wait for its exec) cannot be recorded. */
+/* A new thread (or a process that shares memory and does not wait for its exec) cannot be recorded.
+ */
 static bool makes_thread(struct tracee *t, uint64_t nr)
 {
 	uint64_t flags = clone_flags(t, nr);
@@ -177,7 +185,10 @@ static void do_mremap(struct tracee *t, int64_t r)
 	uint64_t old = t->regs.rdi, old_len = (t->regs.rsi + 4095) & ~4095ULL;
 	uint64_t new_len = (t->regs.rdx + 4095) & ~4095ULL;
 	const struct mapping *m = maps_find(t->proc, old);
-	struct mapping was = m ? *m : (struct mapping){.prot = PROT_READ | PROT_WRITE, .flags = MAP_PRIVATE | MAP_ANONYMOUS, .module = -1};
+	struct mapping was = m ? *m
+			       : (struct mapping){ .prot = PROT_READ | PROT_WRITE,
+						   .flags = MAP_PRIVATE | MAP_ANONYMOUS,
+						   .module = -1 };
 	uint64_t offset = was.offset + (m ? old - was.start : 0);
 	if ((uint64_t)r == old && old_len == new_len)
 		return;
@@ -215,7 +226,9 @@ void syscalls_do(struct tracee *t)
 	case SYS_clone:
 	case SYS_clone3:
 		if (makes_thread(t, nr)) {
-			sup_cut(t->sup, "%s starts a second thread, which cannot be recorded; the recording ends there",
+			sup_cut(t->sup,
+				"%s starts a second thread, which cannot be recorded; the "
+				"recording ends there",
 				t->sup->argv[0]);
 			return;
 		}
@@ -246,21 +259,24 @@ void syscalls_do(struct tracee *t)
 		}
 		if (WSTOPSIG(status) != SIGTRAP) {
 			siginfo_t info;
-			memset(&info, 0, sizeof info);
+			memset(&info, 0, sizeof(info));
 			ptrace(PTRACE_GETSIGINFO, t->tid, NULL, &info);
 			signals_deliver(t, &info);
 			return;
 		}
 		t->regs = u;
 		t->regs.eflags &= ~0x100ULL;
-		struct dj_record rec = {.kind = DJ_REC_REGS, .steps = t->steps, .mask = DJ_REG_ALL};
+		struct dj_record rec = { .kind = DJ_REC_REGS,
+					 .steps = t->steps,
+					 .mask = DJ_REG_ALL };
 		tracee_full_regs(t, &rec.regs);
 		ring_record(t, &rec);
 		return;
 	}
 
 	case SYS_arch_prctl:
-		if (in.rdi >= 0x5001 && in.rdi <= 0x5005) { /* shadow stacks: not on this processor */
+		if (in.rdi >= 0x5001 &&
+		    in.rdi <= 0x5005) { /* shadow stacks: not on this processor */
 			complete(t, (uint64_t)-EOPNOTSUPP);
 			return;
 		}
@@ -270,7 +286,7 @@ void syscalls_do(struct tracee *t)
 				return;
 			}
 			*tcb(t, T_GSBASE) = in.rsi;
-			struct dj_record rec = {.kind = DJ_REC_REGS, .mask = DJ_REG_GS_BASE};
+			struct dj_record rec = { .kind = DJ_REC_REGS, .mask = DJ_REG_GS_BASE };
 			complete(t, 0);
 			rec.steps = t->steps;
 			rec.regs.gs_base = in.rsi;
@@ -287,7 +303,9 @@ void syscalls_do(struct tracee *t)
 		complete(t, (uint64_t)r);
 		if (in.rdi == ARCH_SET_FS && r == 0) {
 			*tcb(t, T_FSBASE) = t->regs.fs_base;
-			struct dj_record rec = {.kind = DJ_REC_REGS, .steps = t->steps, .mask = DJ_REG_FS_BASE};
+			struct dj_record rec = { .kind = DJ_REC_REGS,
+						 .steps = t->steps,
+						 .mask = DJ_REG_FS_BASE };
 			rec.regs.fs_base = t->regs.fs_base;
 			ring_record(t, &rec);
 		}
@@ -302,8 +320,8 @@ void syscalls_do(struct tracee *t)
 		return;
 	switch (nr) {
 	case SYS_mmap:
-		maps_add(t, (uint64_t)r, (uint64_t)r + in.rsi, (uint32_t)in.rdx, (uint32_t)in.r10, (int)in.r8,
-			 in.r9);
+		maps_add(t, (uint64_t)r, (uint64_t)r + in.rsi, (uint32_t)in.rdx, (uint32_t)in.r10,
+			 (int)in.r8, in.r9);
 		break;
 	case SYS_munmap:
 		maps_remove(t, in.rdi, in.rdi + in.rsi);
@@ -324,7 +342,8 @@ void syscalls_do(struct tracee *t)
 		if (!proc->brk)
 			proc->brk = now;
 		else if (now > proc->brk)
-			maps_add_named(t, proc->brk, now, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, "[heap]");
+			maps_add_named(t, proc->brk, now, PROT_READ | PROT_WRITE,
+				       MAP_PRIVATE | MAP_ANONYMOUS, "[heap]");
 		else if (now < proc->brk)
 			maps_remove(t, now, proc->brk);
 		proc->brk = now;

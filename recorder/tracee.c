@@ -25,8 +25,9 @@ int tracee_setregs(struct tracee *t, const struct user_regs_struct *r)
 
 void tracee_from_user(const struct user_regs_struct *u, struct dj_regs *out)
 {
-	const unsigned long long g[16] = {u->rax, u->rcx, u->rdx, u->rbx, u->rsp, u->rbp, u->rsi, u->rdi,
-					  u->r8, u->r9, u->r10, u->r11, u->r12, u->r13, u->r14, u->r15};
+	const unsigned long long g[16] = { u->rax, u->rcx, u->rdx, u->rbx, u->rsp, u->rbp,
+					   u->rsi, u->rdi, u->r8,  u->r9,  u->r10, u->r11,
+					   u->r12, u->r13, u->r14, u->r15 };
 	for (int i = 0; i < 16; i++)
 		out->gpr[i] = g[i];
 	out->rip = u->rip;
@@ -67,8 +68,8 @@ static void from_xsave(const uint8_t *x, size_t len, struct dj_regs *out)
 void tracee_full_regs(struct tracee *t, struct dj_regs *out)
 {
 	static uint8_t x[16384];
-	struct iovec v = {x, sizeof x};
-	memset(out, 0, sizeof *out);
+	struct iovec v = { x, sizeof(x) };
+	memset(out, 0, sizeof(*out));
 	tracee_from_user(&t->regs, out);
 	out->gs_base = *tcb(t, T_GSBASE);
 	if (ptrace(PTRACE_GETREGSET, t->tid, (void *)NT_X86_XSTATE, &v) == 0 && v.iov_len >= 512)
@@ -105,8 +106,8 @@ int tracee_wait(struct tracee *t, int *status)
 
 static bool synchronous(int sig, const siginfo_t *i)
 {
-	return i->si_code > 0 && (sig == SIGSEGV || sig == SIGBUS || sig == SIGILL || sig == SIGFPE ||
-				  sig == SIGTRAP || sig == SIGSYS);
+	return i->si_code > 0 && (sig == SIGSEGV || sig == SIGBUS || sig == SIGILL ||
+				  sig == SIGFPE || sig == SIGTRAP || sig == SIGSYS);
 }
 
 int tracee_step(struct tracee *t, struct user_regs_struct *regs, int sig, siginfo_t *info)
@@ -128,7 +129,7 @@ int tracee_step(struct tracee *t, struct user_regs_struct *regs, int sig, siginf
 		if (event)
 			return status;
 		siginfo_t i;
-		memset(&i, 0, sizeof i);
+		memset(&i, 0, sizeof(i));
 		ptrace(PTRACE_GETSIGINFO, t->tid, NULL, &i);
 		if (synchronous(WSTOPSIG(status), &i)) {
 			if (info)
@@ -144,8 +145,8 @@ gone:
 	return status;
 }
 
-int64_t tracee_syscall(struct tracee *t, uint64_t nr, uint64_t a, uint64_t b, uint64_t c, uint64_t d,
-		       uint64_t e, uint64_t f)
+int64_t tracee_syscall(struct tracee *t, uint64_t nr, uint64_t a, uint64_t b, uint64_t c,
+		       uint64_t d, uint64_t e, uint64_t f)
 {
 	struct process *proc = t->proc;
 	struct user_regs_struct r = t->regs;

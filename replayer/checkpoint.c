@@ -6,48 +6,50 @@
 #include <stdlib.h>
 #include <string.h>
 
-void checkpoints_init(struct checkpoints *cs, struct thread *th, struct memview *mem)
+void rp_checkpoints_init(struct rp_checkpoints *cs, struct rp_thread *th, struct rp_memview *mem)
 {
-	*cs = (struct checkpoints){.th = th, .mem = mem, .max = 200, .budget = (size_t)384 << 20};
+	*cs = (struct rp_checkpoints){
+		.th = th, .mem = mem, .max = 200, .budget = (size_t)384 << 20
+	};
 }
 
-static void checkpoint_free(struct checkpoint *c)
+static void checkpoint_free(struct rp_checkpoint *c)
 {
-	space_unref(c->space);
-	undo_free(&c->log);
+	rp_space_unref(c->space);
+	rp_undo_free(&c->log);
 	free(c);
 }
 
-void checkpoints_clear(struct checkpoints *cs)
+void rp_checkpoints_clear(struct rp_checkpoints *cs)
 {
 	if (cs->mem)
-		memview_set_log(cs->mem, NULL);
+		rp_memview_set_log(cs->mem, NULL);
 	for (size_t i = 0; i < cs->n; i++)
 		checkpoint_free(cs->list[i]);
 	cs->n = 0;
 	cs->pinned = 0;
 }
 
-void checkpoints_free(struct checkpoints *cs)
+void rp_checkpoints_free(struct rp_checkpoints *cs)
 {
-	checkpoints_clear(cs);
+	rp_checkpoints_clear(cs);
 	free(cs->list);
 	cs->list = NULL;
 }
 
-struct checkpoint *checkpoint_newest(const struct checkpoints *cs)
+struct rp_checkpoint *rp_checkpoint_newest(const struct rp_checkpoints *cs)
 {
 	return cs->n ? cs->list[cs->n - 1] : NULL;
 }
 
 /* Merge checkpoint i into the one before it (or into the beginning, which needs no log). */
-static void drop(struct checkpoints *cs, size_t i)
+static void drop(struct rp_checkpoints *cs, size_t i)
 {
-	struct checkpoint *c = cs->list[i];
+	struct rp_checkpoint *c = cs->list[i];
 	bool newest = i + 1 == cs->n;
 
 	if (i > 0)
-		undo_merge(&cs->list[i - 1]->log, &c->log);
+		rp_undo_merge(&cs->list[i - 1]->log, &c->log);
 	/* the memory view notes into the newest checkpoint's log */
 	DJ_ASSERT(!newest, "the newest checkpoint cannot be dropped");
 	checkpoint_free(c);
@@ -55,18 +57,18 @@ static void drop(struct checkpoints *cs, size_t i)
 	cs->n--;
 }
 
-static size_t total_bytes(const struct checkpoints *cs)
+static size_t total_bytes(const struct rp_checkpoints *cs)
 {
 	size_t bytes = 0;
 
 	for (size_t i = 0; i < cs->n; i++)
-		bytes += cs->list[i]->log.bytes + sizeof(struct checkpoint);
+		bytes += cs->list[i]->log.bytes + sizeof(struct rp_checkpoint);
 	return bytes;
 }
 
 /* Drop what is over the limits: each time the checkpoint whose absence makes the shortest
  * interval for its distance from here. */
-static void thin(struct checkpoints *cs)
+static void thin(struct rp_checkpoints *cs)
 {
 	size_t bytes = total_bytes(cs);
 
@@ -75,7 +77,8 @@ static void thin(struct checkpoints *cs)
 		double best = 1e300;
 		size_t at = cs->pinned;
 		for (size_t i = cs->pinned; i + 1 < cs->n; i++) {
-			uint64_t before = i ? cs->list[i - 1]->pos.steps : cs->th->info->first_steps;
+			uint64_t before =
+				i ? cs->list[i - 1]->pos.steps : cs->th->info->first_steps;
 			double gap = (double)(cs->list[i + 1]->pos.steps - before);
 			double far = (double)(now - before) + 1;
 			if (gap / far < best) {
@@ -88,20 +91,20 @@ static void thin(struct checkpoints *cs)
 	}
 }
 
-void checkpoint_take(struct checkpoints *cs)
+void rp_checkpoint_take(struct rp_checkpoints *cs)
 {
-	struct thread *th = cs->th;
-	struct checkpoint *c = checkpoint_newest(cs);
-	struct thread_pos pos;
+	struct rp_thread *th = cs->th;
+	struct rp_checkpoint *c = rp_checkpoint_newest(cs);
+	struct rp_thread_pos pos;
 
-	thread_pos(th, &pos);
-	if (c && !thread_pos_cmp(&c->pos, &pos))
+	rp_thread_pos(th, &pos);
+	if (c && !rp_thread_pos_cmp(&c->pos, &pos))
 		return;
 	if (th->div.found || th->damaged)
 		return;
 	if (cs->n == cs->cap) {
 		size_t cap = cs->cap * 2 + 64;
-		struct checkpoint **list = realloc(cs->list, cap * sizeof(*list));
+		struct rp_checkpoint **list = realloc(cs->list, cap * sizeof(*list));
 		if (!list)
 			return;
 		cs->list = list;
@@ -123,49 +126,50 @@ void checkpoint_take(struct checkpoints *cs)
 	c->signals_total = th->signals_total;
 	c->last_sysno = th->last_sysno;
 	c->last_result = th->last_result;
-	c->mark = *thread_mark(th);
-	c->space = space_ref(th->space);
-	undo_init(&c->log);
+	c->mark = *rp_thread_mark(th);
+	c->space = rp_space_ref(th->space);
+	rp_undo_init(&c->log);
 	cs->list[cs->n++] = c;
-	memview_set_log(cs->mem, &c->log);
+	rp_memview_set_log(cs->mem, &c->log);
 	thin(cs);
 }
 
-static int to_beginning(struct checkpoints *cs, struct dj_error *err)
+static int to_beginning(struct rp_checkpoints *cs, struct dj_error *err)
 {
-	checkpoints_clear(cs);
-	memview_reset(cs->mem);
-	if (thread_restart(cs->th) != THREAD_LIMIT)
+	rp_checkpoints_clear(cs);
+	rp_memview_reset(cs->mem);
+	if (rp_thread_restart(cs->th) != THREAD_LIMIT)
 		return dj_fail(err, cs->th->err.exit_status, "%s", cs->th->err.text);
 	return 0;
 }
 
-int checkpoint_back(struct checkpoints *cs, const struct thread_pos *pos, struct dj_error *err)
+int rp_checkpoint_back(struct rp_checkpoints *cs, const struct rp_thread_pos *pos,
+		       struct dj_error *err)
 {
-	struct thread *th = cs->th;
+	struct rp_thread *th = cs->th;
 	struct emu *e = th->e;
 
 	/* a log that lacks something makes its checkpoint and all before it useless */
 	bool failed = false;
-	while (cs->n && (failed || thread_pos_cmp(&cs->list[cs->n - 1]->pos, pos) > 0)) {
-		struct checkpoint *c = cs->list[--cs->n];
+	while (cs->n && (failed || rp_thread_pos_cmp(&cs->list[cs->n - 1]->pos, pos) > 0)) {
+		struct rp_checkpoint *c = cs->list[--cs->n];
 		failed |= c->log.failed;
-		memview_set_log(cs->mem, NULL);
-		memview_undo(cs->mem, &c->log);
+		rp_memview_set_log(cs->mem, NULL);
+		rp_memview_undo(cs->mem, &c->log);
 		checkpoint_free(c);
 	}
 	if (!cs->n || cs->list[cs->n - 1]->log.failed)
 		return to_beginning(cs, err);
 
-	struct checkpoint *c = cs->list[cs->n - 1];
-	memview_set_log(cs->mem, NULL);
-	memview_undo(cs->mem, &c->log);
-	undo_free(&c->log);
-	memview_set_log(cs->mem, &c->log);
+	struct rp_checkpoint *c = cs->list[cs->n - 1];
+	rp_memview_set_log(cs->mem, NULL);
+	rp_memview_undo(cs->mem, &c->log);
+	rp_undo_free(&c->log);
+	rp_memview_set_log(cs->mem, &c->log);
 	if (th->space != c->space) {
 		/* other code may be at the same addresses */
-		space_unref(th->space);
-		th->space = space_ref(c->space);
+		rp_space_unref(th->space);
+		th->space = rp_space_ref(c->space);
 		emu_forget_code(e, 0, UINT64_MAX);
 	}
 	e->cpu = c->cpu;
@@ -184,7 +188,7 @@ int checkpoint_back(struct checkpoints *cs, const struct thread_pos *pos, struct
 	th->exited = c->exited;
 	th->status = c->status;
 	th->div.found = th->damaged = false;
-	if (thread_restore_cursor(th, &c->mark))
+	if (rp_thread_restore_cursor(th, &c->mark))
 		return dj_fail(err, th->err.exit_status, "%s", th->err.text);
 	return 0;
 }

@@ -14,38 +14,39 @@
 #include "replayer/memview.h"
 #include "replayer/thread.h"
 
-struct checkpoint {
-	struct thread_pos pos;
+struct rp_checkpoint {
+	struct rp_thread_pos pos;
 	struct emu_cpu cpu;
 	uint64_t fences, fence_steps, rep_iter;
 	bool in_rep, exited;
 	int32_t status;
 	uint64_t events, event_steps, signals_total, last_sysno, last_result;
 	struct dj_mark mark;
-	struct space *space;
-	struct undo log;
+	struct rp_space *space;
+	struct rp_undo log;
 };
 
-struct checkpoints {
-	struct thread *th;
-	struct memview *mem;
-	struct checkpoint **list; /* by position */
+struct rp_checkpoints {
+	struct rp_thread *th;
+	struct rp_memview *mem;
+	struct rp_checkpoint **list; /* by position */
 	size_t n, cap;
-	size_t max;	/* how many to keep */
-	size_t budget;	/* bytes of logs to keep, about */
-	size_t pinned;	/* the first so many never merge or go (a throw-away copy's origin) */
+	size_t max;    /* how many to keep */
+	size_t budget; /* bytes of logs to keep, about */
+	size_t pinned; /* the first so many never merge or go (a throw-away copy's origin) */
 };
 
-void checkpoints_init(struct checkpoints *cs, struct thread *th, struct memview *mem);
-void checkpoints_free(struct checkpoints *cs);
+void rp_checkpoints_init(struct rp_checkpoints *cs, struct rp_thread *th, struct rp_memview *mem);
+void rp_checkpoints_free(struct rp_checkpoints *cs);
 /* One here, unless there is. Without memory there is none, which only costs time later. */
-void checkpoint_take(struct checkpoints *cs);
+void rp_checkpoint_take(struct rp_checkpoints *cs);
 /* Put the thread back to the last checkpoint (or the beginning) not after `pos`, which must not
  * be after the current position. */
-int checkpoint_back(struct checkpoints *cs, const struct thread_pos *pos, struct dj_error *err);
+int rp_checkpoint_back(struct rp_checkpoints *cs, const struct rp_thread_pos *pos,
+		       struct dj_error *err);
 /* Forget them all (the thread went back to its beginning or is given up). */
-void checkpoints_clear(struct checkpoints *cs);
+void rp_checkpoints_clear(struct rp_checkpoints *cs);
 /* The newest checkpoint, NULL if there is only the beginning. */
-struct checkpoint *checkpoint_newest(const struct checkpoints *cs);
+struct rp_checkpoint *rp_checkpoint_newest(const struct rp_checkpoints *cs);
 
 #endif

@@ -18,7 +18,7 @@
 #define X_MAP_TYPE	0x0fu
 #define X_MAP_GROWSDOWN 0x0100u
 
-const char *space_intern(struct space_names *names, const char *text)
+const char *rp_space_intern(struct rp_space_names *names, const char *text)
 {
 	if (!text || !*text)
 		return "";
@@ -41,36 +41,36 @@ const char *space_intern(struct space_names *names, const char *text)
 	return copy;
 }
 
-void space_names_free(struct space_names *names)
+void rp_space_names_free(struct rp_space_names *names)
 {
 	for (size_t i = 0; i < names->n; i++)
 		free(names->text[i]);
 	free(names->text);
-	*names = (struct space_names){0};
+	*names = (struct rp_space_names){ 0 };
 }
 
-struct space *space_new(void)
+struct rp_space *rp_space_new(void)
 {
-	struct space *s = calloc(1, sizeof(*s));
+	struct rp_space *s = calloc(1, sizeof(*s));
 
 	if (s)
 		s->refs = 1;
 	return s;
 }
 
-struct space *space_ref(struct space *s)
+struct rp_space *rp_space_ref(struct rp_space *s)
 {
 	s->refs++;
 	return s;
 }
 
-static void code_unref(struct space_code *c)
+static void code_unref(struct rp_space_code *c)
 {
 	if (--c->refs == 0)
 		free(c);
 }
 
-void space_unref(struct space *s)
+void rp_space_unref(struct rp_space *s)
 {
 	if (!s || --s->refs)
 		return;
@@ -82,13 +82,13 @@ void space_unref(struct space *s)
 }
 
 /* Make *sp ours alone. */
-static int unshare(struct space **sp, struct dj_error *err)
+static int unshare(struct rp_space **sp, struct dj_error *err)
 {
-	struct space *s = *sp;
+	struct rp_space *s = *sp;
 
 	if (s->refs == 1)
 		return 0;
-	struct space *n = space_new();
+	struct rp_space *n = rp_space_new();
 	if (!n)
 		return dj_fail(err, 1, "out of memory");
 	n->image_steps = s->image_steps;
@@ -98,7 +98,7 @@ static int unshare(struct space **sp, struct dj_error *err)
 	n->code = malloc((s->ncode + 1) * sizeof(*n->code));
 	if (!n->maps || !n->code) {
 		n->ncode = 0;
-		space_unref(n);
+		rp_space_unref(n);
 		return dj_fail(err, 1, "out of memory");
 	}
 	if (s->nmaps)
@@ -113,7 +113,7 @@ static int unshare(struct space **sp, struct dj_error *err)
 }
 
 /* Index of the first mapping that ends after addr. */
-static size_t map_at(const struct space *s, uint64_t addr)
+static size_t map_at(const struct rp_space *s, uint64_t addr)
 {
 	size_t lo = 0, hi = s->nmaps;
 
@@ -127,7 +127,7 @@ static size_t map_at(const struct space *s, uint64_t addr)
 	return lo;
 }
 
-const struct space_map *space_find(const struct space *s, uint64_t addr)
+const struct rp_space_map *rp_space_find(const struct rp_space *s, uint64_t addr)
 {
 	size_t i = map_at(s, addr);
 
@@ -135,7 +135,7 @@ const struct space_map *space_find(const struct space *s, uint64_t addr)
 }
 
 /* Room for `extra` more mappings. */
-static int maps_reserve(struct space *s, size_t extra, struct dj_error *err)
+static int maps_reserve(struct rp_space *s, size_t extra, struct dj_error *err)
 {
 	if (s->nmaps + extra <= s->maps_cap)
 		return 0;
@@ -144,7 +144,7 @@ static int maps_reserve(struct space *s, size_t extra, struct dj_error *err)
 	size_t cap = s->maps_cap ? s->maps_cap * 2 : 64;
 	if (cap < s->nmaps + extra)
 		cap = s->nmaps + extra;
-	struct space_map *grown = realloc(s->maps, cap * sizeof(*grown));
+	struct rp_space_map *grown = realloc(s->maps, cap * sizeof(*grown));
 	if (!grown)
 		return dj_fail(err, 1, "out of memory");
 	s->maps = grown;
@@ -152,7 +152,7 @@ static int maps_reserve(struct space *s, size_t extra, struct dj_error *err)
 	return 0;
 }
 
-static void maps_insert(struct space *s, size_t i, const struct space_map *m)
+static void maps_insert(struct rp_space *s, size_t i, const struct rp_space_map *m)
 {
 	memmove(&s->maps[i + 1], &s->maps[i], (s->nmaps - i) * sizeof(*s->maps));
 	s->maps[i] = *m;
@@ -160,13 +160,13 @@ static void maps_insert(struct space *s, size_t i, const struct space_map *m)
 }
 
 /* Cut the mapping that spans `addr` in two there. Room must be reserved. */
-static void cut(struct space *s, uint64_t addr)
+static void cut(struct rp_space *s, uint64_t addr)
 {
 	size_t i = map_at(s, addr);
 
 	if (i == s->nmaps || s->maps[i].start >= addr)
 		return;
-	struct space_map right = s->maps[i];
+	struct rp_space_map right = s->maps[i];
 	right.offset += addr - right.start;
 	right.start = addr;
 	s->maps[i].end = addr;
@@ -175,8 +175,8 @@ static void cut(struct space *s, uint64_t addr)
 
 /* Check a range and make its ends mapping boundaries; [*first, *last) are the mappings in
  * it. Lengths need not be whole pages in the file; the kernel rounds up, so does this. */
-static int isolate(struct space **sp, uint64_t addr, uint64_t length, size_t *first, size_t *last,
-		   uint64_t *end, struct dj_error *err)
+static int isolate(struct rp_space **sp, uint64_t addr, uint64_t length, size_t *first,
+		   size_t *last, uint64_t *end, struct dj_error *err)
 {
 	uint64_t len = (length + CODE_PAGE - 1) & ~(uint64_t)(CODE_PAGE - 1);
 
@@ -196,7 +196,7 @@ static int isolate(struct space **sp, uint64_t addr, uint64_t length, size_t *fi
 }
 
 /* Index of the first overlay page at or after `page`. */
-static size_t code_at(const struct space *s, uint64_t page)
+static size_t code_at(const struct rp_space *s, uint64_t page)
 {
 	size_t lo = 0, hi = s->ncode;
 
@@ -210,7 +210,7 @@ static size_t code_at(const struct space *s, uint64_t page)
 	return lo;
 }
 
-static void code_drop(struct space *s, uint64_t addr, uint64_t end)
+static void code_drop(struct rp_space *s, uint64_t addr, uint64_t end)
 {
 	size_t i = code_at(s, addr / CODE_PAGE), j = i;
 
@@ -222,7 +222,7 @@ static void code_drop(struct space *s, uint64_t addr, uint64_t end)
 	s->ncode -= j - i;
 }
 
-static void maps_remove(struct space *s, size_t first, size_t last)
+static void maps_remove(struct rp_space *s, size_t first, size_t last)
 {
 	if (first == last)
 		return;
@@ -230,7 +230,7 @@ static void maps_remove(struct space *s, size_t first, size_t last)
 	s->nmaps -= last - first;
 }
 
-int space_unmap(struct space **s, uint64_t addr, uint64_t length, struct dj_error *err)
+int rp_space_unmap(struct rp_space **s, uint64_t addr, uint64_t length, struct dj_error *err)
 {
 	size_t first, last;
 	uint64_t end;
@@ -243,15 +243,16 @@ int space_unmap(struct space **s, uint64_t addr, uint64_t length, struct dj_erro
 }
 
 /* Whether b goes on where a ends, in every respect. */
-static bool continues(const struct space_map *a, const struct space_map *b)
+static bool continues(const struct rp_space_map *a, const struct rp_space_map *b)
 {
 	return a->end == b->start && a->prot == b->prot && a->flags == b->flags &&
 	       a->module == b->module && a->initial == b->initial && a->moved == b->moved &&
-	       a->name == b->name && (a->module < 0 || a->offset + (a->end - a->start) == b->offset);
+	       a->name == b->name &&
+	       (a->module < 0 || a->offset + (a->end - a->start) == b->offset);
 }
 
 /* Join the mappings around index i where they are one. */
-static void join(struct space *s, size_t i)
+static void join(struct rp_space *s, size_t i)
 {
 	if (i + 1 < s->nmaps && continues(&s->maps[i], &s->maps[i + 1])) {
 		s->maps[i].end = s->maps[i + 1].end;
@@ -263,11 +264,11 @@ static void join(struct space *s, size_t i)
 	}
 }
 
-int space_map(struct space **s, const struct space_map *m, struct dj_error *err)
+int rp_space_map(struct rp_space **s, const struct rp_space_map *m, struct dj_error *err)
 {
 	size_t first, last;
 	uint64_t end;
-	struct space_map whole = *m;
+	struct rp_space_map whole = *m;
 
 	if (m->end <= m->start)
 		return dj_fail(err, 2, "an empty mapping at 0x%llx", (unsigned long long)m->start);
@@ -281,8 +282,8 @@ int space_map(struct space **s, const struct space_map *m, struct dj_error *err)
 	return 0;
 }
 
-int space_protect(struct space **s, uint64_t addr, uint64_t length, uint32_t prot,
-		  struct dj_error *err)
+int rp_space_protect(struct rp_space **s, uint64_t addr, uint64_t length, uint32_t prot,
+		     struct dj_error *err)
 {
 	size_t first, last;
 	uint64_t end;
@@ -297,10 +298,10 @@ int space_protect(struct space **s, uint64_t addr, uint64_t length, uint32_t pro
 }
 
 /* The overlay page for `page`, made if need be and ours alone. */
-static struct space_code *code_page(struct space *s, uint64_t page)
+static struct rp_space_code *code_page(struct rp_space *s, uint64_t page)
 {
 	size_t i = code_at(s, page);
-	struct space_code *c, *old = NULL;
+	struct rp_space_code *c, *old = NULL;
 
 	if (i < s->ncode && s->code[i]->page == page) {
 		old = s->code[i];
@@ -322,7 +323,7 @@ static struct space_code *code_page(struct space *s, uint64_t page)
 	c->refs = 1;
 	if (s->ncode >= s->code_cap) {
 		size_t cap = s->code_cap * 2 + 16;
-		struct space_code **grown = realloc(s->code, cap * sizeof(*grown));
+		struct rp_space_code **grown = realloc(s->code, cap * sizeof(*grown));
 		if (!grown) {
 			free(c);
 			return NULL;
@@ -336,8 +337,8 @@ static struct space_code *code_page(struct space *s, uint64_t page)
 	return c;
 }
 
-int space_code(struct space **s, uint64_t addr, const uint8_t *bytes, size_t length,
-	       struct dj_error *err)
+int rp_space_code(struct rp_space **s, uint64_t addr, const uint8_t *bytes, size_t length,
+		  struct dj_error *err)
 {
 	if (length > DJ_CODE_MAX || addr + length < addr)
 		return dj_fail(err, 2, "%zu bytes of code at 0x%llx make no sense", length,
@@ -345,7 +346,7 @@ int space_code(struct space **s, uint64_t addr, const uint8_t *bytes, size_t len
 	if (unshare(s, err))
 		return -1;
 	for (size_t i = 0; i < length;) {
-		struct space_code *c = code_page(*s, (addr + i) / CODE_PAGE);
+		struct rp_space_code *c = code_page(*s, (addr + i) / CODE_PAGE);
 		if (!c)
 			return dj_fail(err, 1, "out of memory");
 		for (size_t at = (addr + i) % CODE_PAGE; at < CODE_PAGE && i < length; at++, i++) {
@@ -356,21 +357,21 @@ int space_code(struct space **s, uint64_t addr, const uint8_t *bytes, size_t len
 	return 0;
 }
 
-int space_clear(struct space **s, uint64_t steps, struct dj_error *err)
+int rp_space_clear(struct rp_space **s, uint64_t steps, struct dj_error *err)
 {
-	struct space *n = space_new();
+	struct rp_space *n = rp_space_new();
 
 	if (!n)
 		return dj_fail(err, 1, "out of memory");
 	n->image_steps = steps;
-	space_unref(*s);
+	rp_space_unref(*s);
 	*s = n;
 	return 0;
 }
 
 /* Bytes of mapping m at addr as the module file has them. What the last page holds beyond the
  * end of the file is zero; pages beyond that cannot be read by anybody. */
-static size_t from_module(const struct space_map *m, struct dj_trace *t, uint64_t addr,
+static size_t from_module(const struct rp_space_map *m, struct dj_trace *t, uint64_t addr,
 			  uint8_t *buf, size_t len)
 {
 	size_t size;
@@ -396,15 +397,15 @@ static size_t from_module(const struct space_map *m, struct dj_trace *t, uint64_
 	return len;
 }
 
-static bool anonymous_private(const struct space_map *m)
+static bool anonymous_private(const struct rp_space_map *m)
 {
 	return m->module < 0 && (m->flags & X_MAP_TYPE) != X_MAP_SHARED;
 }
 
 /* The part of [addr, addr+len) that lies in one mapping, by the mapping alone; zeros in fresh
  * memory only if asked for. */
-static size_t map_contents(const struct space *s, const struct space_map *m, struct dj_trace *t,
-			   uint64_t addr, uint8_t *buf, size_t len, bool zeros)
+static size_t map_contents(const struct rp_space *s, const struct rp_space_map *m,
+			   struct dj_trace *t, uint64_t addr, uint8_t *buf, size_t len, bool zeros)
 {
 	size_t n = 0;
 
@@ -430,14 +431,14 @@ static size_t map_contents(const struct space *s, const struct space_map *m, str
 	return 0;
 }
 
-static size_t contents(const struct space *s, struct dj_trace *t, uint64_t addr, uint8_t *buf,
+static size_t contents(const struct rp_space *s, struct dj_trace *t, uint64_t addr, uint8_t *buf,
 		       size_t len, bool zeros)
 {
 	size_t done = 0;
 
 	while (done < len && addr + done >= addr) {
 		uint64_t at = addr + done;
-		const struct space_map *m = space_find(s, at);
+		const struct rp_space_map *m = rp_space_find(s, at);
 		if (!m)
 			break;
 		size_t want = len - done;
@@ -451,14 +452,14 @@ static size_t contents(const struct space *s, struct dj_trace *t, uint64_t addr,
 	return done;
 }
 
-size_t space_contents(const struct space *s, struct dj_trace *t, uint64_t addr, uint8_t *buf,
-		      size_t len)
+size_t rp_space_contents(const struct rp_space *s, struct dj_trace *t, uint64_t addr, uint8_t *buf,
+			 size_t len)
 {
 	return contents(s, t, addr, buf, len, true);
 }
 
-size_t space_fetch(const struct space *s, struct dj_trace *t, uint64_t addr, uint8_t *buf,
-		   size_t len)
+size_t rp_space_fetch(const struct rp_space *s, struct dj_trace *t, uint64_t addr, uint8_t *buf,
+		      size_t len)
 {
 	size_t done = 0;
 
@@ -466,7 +467,8 @@ size_t space_fetch(const struct space *s, struct dj_trace *t, uint64_t addr, uin
 		uint64_t at = addr + done, page = at / CODE_PAGE;
 		size_t n = CODE_PAGE - at % CODE_PAGE;
 		size_t i = code_at(s, page);
-		struct space_code *c = i < s->ncode && s->code[i]->page == page ? s->code[i] : NULL;
+		struct rp_space_code *c =
+			i < s->ncode && s->code[i]->page == page ? s->code[i] : NULL;
 		if (n > len - done)
 			n = len - done;
 		size_t have = contents(s, t, at, buf + done, n, false);

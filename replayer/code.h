@@ -16,71 +16,71 @@
 
 #define CODE_PAGE 4096u
 
-struct space_map {
+struct rp_space_map {
 	uint64_t start, end; /* end 0 would mean 2^64: never made */
 	uint64_t offset;     /* of start within the module */
 	uint32_t prot, flags;
-	int32_t module;	     /* -1: none */
-	bool initial;	     /* made at the start of the image: the snapshot speaks of it */
-	bool moved;	     /* contents came from elsewhere (mremap): nothing to fall back on */
-	const char *name;    /* interned, "" if none */
+	int32_t module;	  /* -1: none */
+	bool initial;	  /* made at the start of the image: the snapshot speaks of it */
+	bool moved;	  /* contents came from elsewhere (mremap): nothing to fall back on */
+	const char *name; /* interned, "" if none */
 };
 
 /* Code that differs from what is mapped: one page's worth, with a bit per known byte. */
-struct space_code {
+struct rp_space_code {
 	uint64_t page; /* address / CODE_PAGE */
 	unsigned refs;
 	uint8_t data[CODE_PAGE];
 	uint64_t known[CODE_PAGE / 64];
 };
 
-struct space {
+struct rp_space {
 	unsigned refs;
 	uint64_t image_steps; /* position of the image's start: 0 or of the latest exec */
 	size_t nmaps, maps_cap;
-	struct space_map *maps; /* by address, not overlapping */
+	struct rp_space_map *maps; /* by address, not overlapping */
 	size_t ncode, code_cap;
-	struct space_code **code; /* by page */
+	struct rp_space_code **code; /* by page */
 };
 
 /* Strings that live as long as the table. */
-struct space_names {
+struct rp_space_names {
 	size_t n, cap;
 	char **text;
 };
-const char *space_intern(struct space_names *names, const char *text);
-void space_names_free(struct space_names *names);
+const char *rp_space_intern(struct rp_space_names *names, const char *text);
+void rp_space_names_free(struct rp_space_names *names);
 
 /* An empty space with one reference; NULL if memory cannot be had. */
-struct space *space_new(void);
-struct space *space_ref(struct space *s);
-void space_unref(struct space *s);
+struct rp_space *rp_space_new(void);
+struct rp_space *rp_space_ref(struct rp_space *s);
+void rp_space_unref(struct rp_space *s);
 
 /* Changes. `*s` is replaced by a private copy first if others hold it too. Return -1 with
  * err on senseless ranges. */
-int space_map(struct space **s, const struct space_map *m, struct dj_error *err);
-int space_unmap(struct space **s, uint64_t addr, uint64_t length, struct dj_error *err);
-int space_protect(struct space **s, uint64_t addr, uint64_t length, uint32_t prot,
+int rp_space_map(struct rp_space **s, const struct rp_space_map *m, struct dj_error *err);
+int rp_space_unmap(struct rp_space **s, uint64_t addr, uint64_t length, struct dj_error *err);
+int rp_space_protect(struct rp_space **s, uint64_t addr, uint64_t length, uint32_t prot,
+		     struct dj_error *err);
+int rp_space_code(struct rp_space **s, uint64_t addr, const uint8_t *bytes, size_t length,
 		  struct dj_error *err);
-int space_code(struct space **s, uint64_t addr, const uint8_t *bytes, size_t length,
-	       struct dj_error *err);
 /* exec at `steps`: nothing is mapped. */
-int space_clear(struct space **s, uint64_t steps, struct dj_error *err);
+int rp_space_clear(struct rp_space **s, uint64_t steps, struct dj_error *err);
 
 /* The mapping that holds addr, or NULL. */
-const struct space_map *space_find(const struct space *s, uint64_t addr);
+const struct rp_space_map *rp_space_find(const struct rp_space *s, uint64_t addr);
 
 /* Copy code bytes from addr on: what CODE records say, else the module file, else the
  * snapshot. Returns how many are known, contiguous. */
-size_t space_fetch(const struct space *s, struct dj_trace *t, uint64_t addr, uint8_t *buf,
-		   size_t len);
+size_t rp_space_fetch(const struct rp_space *s, struct dj_trace *t, uint64_t addr, uint8_t *buf,
+		      size_t len);
 
 /*
  * What a byte range holds by its mapping alone, for memory nobody touched: the snapshot where
  * the mapping is as the image started, the module file, zeros in anonymous memory mapped
  * later. Returns how many bytes from addr on are known, contiguous.
  */
-size_t space_contents(const struct space *s, struct dj_trace *t, uint64_t addr, uint8_t *buf,
-		      size_t len);
+size_t rp_space_contents(const struct rp_space *s, struct dj_trace *t, uint64_t addr, uint8_t *buf,
+			 size_t len);
 
 #endif

@@ -10,10 +10,10 @@
 
 #define LOOK_STEPS 500000u /* how far to look: some milliseconds */
 
-void lookahead_clear(struct lookahead *l)
+void rp_lookahead_clear(struct rp_lookahead *l)
 {
 	for (size_t i = 0; i < LOOKAHEAD_HASH; i++) {
-		for (struct lookahead_page *p = l->hash[i], *next; p; p = next) {
+		for (struct rp_lookahead_page *p = l->hash[i], *next; p; p = next) {
 			next = p->next;
 			free(p);
 		}
@@ -21,18 +21,18 @@ void lookahead_clear(struct lookahead *l)
 	}
 }
 
-static struct lookahead_page *find(const struct lookahead *l, uint64_t num)
+static struct rp_lookahead_page *find(const struct rp_lookahead *l, uint64_t num)
 {
-	struct lookahead_page *p = l->hash[num % LOOKAHEAD_HASH];
+	struct rp_lookahead_page *p = l->hash[num % LOOKAHEAD_HASH];
 
 	while (p && p->num != num)
 		p = p->next;
 	return p;
 }
 
-void lookahead_meet(struct lookahead *l, uint64_t line, uint64_t mask, const uint8_t *bytes)
+void rp_lookahead_meet(struct rp_lookahead *l, uint64_t line, uint64_t mask, const uint8_t *bytes)
 {
-	struct lookahead_page *p = find(l, line >> 12);
+	struct rp_lookahead_page *p = find(l, line >> 12);
 	unsigned w = line >> 6 & 63;
 
 	if (!p) {
@@ -53,9 +53,9 @@ void lookahead_meet(struct lookahead *l, uint64_t line, uint64_t mask, const uin
 			p->data[w * 64 + i] = bytes[i];
 }
 
-bool lookahead_byte(const struct lookahead *l, uint64_t addr, uint8_t *value)
+bool rp_lookahead_byte(const struct rp_lookahead *l, uint64_t addr, uint8_t *value)
 {
-	const struct lookahead_page *p = find(l, addr >> 12);
+	const struct rp_lookahead_page *p = find(l, addr >> 12);
 	unsigned off = addr & 4095;
 
 	if (!p || !(p->known[off / 64] >> off % 64 & 1))
@@ -67,46 +67,48 @@ bool lookahead_byte(const struct lookahead *l, uint64_t addr, uint8_t *value)
 /* Run on from here, learning, and come back. */
 static void look(struct replay *r)
 {
-	struct thread_pos here, to;
+	struct rp_thread_pos here, to;
 	struct dj_error err;
 
-	thread_pos(r->th, &here);
-	lookahead_clear(&r->look);
+	rp_thread_pos(r->th, &here);
+	rp_lookahead_clear(&r->look);
 	r->looked = true;
 	r->look_pos = here;
-	checkpoint_take(r->cs);
-	struct checkpoint *c = checkpoint_newest(r->cs);
-	if (!c || thread_pos_cmp(&c->pos, &here))
+	rp_checkpoint_take(r->cs);
+	struct rp_checkpoint *c = rp_checkpoint_newest(r->cs);
+	if (!c || rp_thread_pos_cmp(&c->pos, &here))
 		return;
-	to = (struct thread_pos){.steps = here.steps + LOOK_STEPS};
+	to = (struct rp_thread_pos){ .steps = here.steps + LOOK_STEPS };
 	bool told = r->signal_told;
 	r->mv->look = &r->look;
 	r->th->e->stop_at = NULL;
 	for (;;) {
 		uint64_t sysno;
-		if (thread_signal_here(r->th) ||
-		    (thread_syscall_here(r->th, &sysno) && !memview_knows_syscall(r->th->e->cpu.gpr)))
+		if (rp_thread_signal_here(r->th) || (rp_thread_syscall_here(r->th, &sysno) &&
+						     !rp_memview_knows_syscall(r->th->e->cpu.gpr)))
 			break;
-		if (thread_run(r->th, &to, THREAD_EV_SYSCALL | THREAD_EV_SIGNAL | THREAD_EV_EXEC) !=
-			    THREAD_EVENT || r->th->event == THREAD_EV_EXEC)
+		if (rp_thread_run(r->th, &to,
+				  THREAD_EV_SYSCALL | THREAD_EV_SIGNAL | THREAD_EV_EXEC) !=
+			    THREAD_EVENT ||
+		    r->th->event == THREAD_EV_EXEC)
 			break;
 	}
 	r->mv->look = NULL;
-	checkpoint_back(r->cs, &here, &err);
+	rp_checkpoint_back(r->cs, &here, &err);
 	r->signal_told = told;
 }
 
-size_t lookahead_read(struct replay *r, uint64_t addr, uint8_t *buf, size_t len)
+size_t rp_lookahead_read(struct replay *r, uint64_t addr, uint8_t *buf, size_t len)
 {
 	size_t done = 0;
-	struct thread_pos here;
+	struct rp_thread_pos here;
 
-	thread_pos(r->th, &here);
-	if (r->in_copy || r->th->div.found || thread_at_end(r->th))
+	rp_thread_pos(r->th, &here);
+	if (r->in_copy || r->th->div.found || rp_thread_at_end(r->th))
 		return 0;
-	if (!r->looked || thread_pos_cmp(&here, &r->look_pos))
+	if (!r->looked || rp_thread_pos_cmp(&here, &r->look_pos))
 		look(r);
-	while (done < len && lookahead_byte(&r->look, addr + done, &buf[done]))
+	while (done < len && rp_lookahead_byte(&r->look, addr + done, &buf[done]))
 		done++;
 	return done;
 }

@@ -13,28 +13,28 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct lookahead_page {
+struct rp_lookahead_page {
 	uint64_t num;
-	struct lookahead_page *next;
+	struct rp_lookahead_page *next;
 	uint64_t decided[64], known[64]; /* a bit per byte */
 	uint8_t data[4096];
 };
 
 #define LOOKAHEAD_HASH 64u
 
-struct lookahead {
-	struct lookahead_page *hash[LOOKAHEAD_HASH];
+struct rp_lookahead {
+	struct rp_lookahead_page *hash[LOOKAHEAD_HASH];
 };
 
-void lookahead_clear(struct lookahead *l);
+void rp_lookahead_clear(struct rp_lookahead *l);
 /* The bytes of `mask` in the line at `line` (a multiple of 64) were met for the first time:
  * with these values (64 of them, or NULL if they are spoilt). */
-void lookahead_meet(struct lookahead *l, uint64_t line, uint64_t mask, const uint8_t *bytes);
+void rp_lookahead_meet(struct rp_lookahead *l, uint64_t line, uint64_t mask, const uint8_t *bytes);
 /* The byte at addr, if it was learned. */
-bool lookahead_byte(const struct lookahead *l, uint64_t addr, uint8_t *value);
+bool rp_lookahead_byte(const struct rp_lookahead *l, uint64_t addr, uint8_t *value);
 
 struct replay;
 /* Bytes from addr on that the thread will find there; returns how many, contiguous. */
-size_t lookahead_read(struct replay *r, uint64_t addr, uint8_t *buf, size_t len);
+size_t rp_lookahead_read(struct replay *r, uint64_t addr, uint8_t *buf, size_t len);
 
 #endif

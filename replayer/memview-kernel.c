@@ -4,9 +4,9 @@
  * so what was known of them is stale.
  *
  * This is about honesty towards a person who looks at memory, not about replaying: what the
- * thread itself reads is imported where it differs. Where a call says in memory how much it may write (an
- * iovec, a length), that memory is asked as it was known before the call; what is not known there
- * is not followed, nor are the structures of ioctls beyond the size in their number.
+ * thread itself reads is imported where it differs. Where a call says in memory how much it may
+ * write (an iovec, a length), that memory is asked as it was known before the call; what is not
+ * known there is not followed, nor are the structures of ioctls beyond the size in their number.
  */
 #include "replayer/memview.h"
 #include "replayer/thread.h"
@@ -16,8 +16,8 @@
 #define DONTNEED 4
 
 /*
- * How a call writes to where argument `arg` points. Numbers of calls: arch/x86/entry/syscalls/syscall_64.tbl;
- * sizes: the kernel's uapi structures on x86-64.
+ * How a call writes to where argument `arg` points. Numbers of calls:
+ * arch/x86/entry/syscalls/syscall_64.tbl; sizes: the kernel's uapi structures on x86-64.
  */
 enum how {
 	FIXED,	/* `size` bytes */
@@ -25,11 +25,12 @@ enum how {
 	COUNT,	/* `size` bytes for each one in argument `other` */
 	BITS,	/* as many bits as argument `other` says, in whole words */
 	LENGTH, /* as many bytes as the 32-bit word at argument `other` says, and that word */
-	IOVEC,	/* an array of struct iovec, argument `other` says how many; what it returned in all */
+	IOVEC,	/* an array of struct iovec, argument `other` says how many; what it returned in all
+		 */
 	MSGHDR, /* struct msghdr; what it returned in all */
 	MMSGHDR, /* an array of struct mmsghdr, as many as it returned */
-	IOCTL,	/* as argument `other`, the number of the request, says */
-	FCNTL,	/* the same */
+	IOCTL,	 /* as argument `other`, the number of the request, says */
+	FCNTL,	 /* the same */
 	PRCTL,
 	ARCH_PRCTL,
 };
@@ -39,6 +40,7 @@ static const struct writes {
 	uint8_t arg, how;
 	uint16_t size;
 	uint8_t other;
+	/* clang-format off */
 } table[] = {
 	{0, 1, RESULT, 1, 0},	 /* read */
 	{4, 1, FIXED, 144, 0},	 /* stat */
@@ -159,8 +161,10 @@ static const struct writes {
 	{425, 1, FIXED, 120, 0}, /* io_uring_setup */
 	{441, 1, RESULT, 12, 0}, /* epoll_pwait2 */
 };
+/* clang-format on */
 
 /* Calls that write nothing. */
+/* clang-format off */
 static const uint16_t harmless[] = {
 	1, 2, 3, 8, 10, 12,	 /* write open close lseek mprotect brk */
 	18, 20, 21, 24, 28,	 /* pwrite64 writev access sched_yield madvise */
@@ -180,9 +184,11 @@ static const uint16_t harmless[] = {
 	306, 307, 316, 319, 324, 328, /* syncfs sendmmsg renameat2 memfd_create membarrier pwritev2 */
 	434, 436, 437, 439, /* pidfd_open close_range openat2 faccessat2 */
 };
+/* clang-format on */
 
-/* What an ioctl writes: for the terminal's and sockets' old requests as listed (asm-generic/ioctls.h), else the size
- * in the number (asm-generic/ioctl.h), which may not be all. Returns whether it is. */
+/* What an ioctl writes: for the terminal's and sockets' old requests as listed
+ * (asm-generic/ioctls.h), else the size in the number (asm-generic/ioctl.h), which may not be all.
+ * Returns whether it is. */
 static bool ioctl_writes(uint32_t request, uint64_t *size)
 {
 	*size = 0;
@@ -204,10 +210,19 @@ static bool ioctl_writes(uint32_t request, uint64_t *size)
 	case 0x5429: /* TIOCGSID */
 		*size = 4;
 		return true;
-	case 0x5402: case 0x5403: case 0x5404: /* TCSETS and the like */
-	case 0x5409: case 0x540a: case 0x540b: /* TCSBRK TCXONC TCFLSH */
-	case 0x540e: case 0x5410: case 0x5414: /* TIOCSCTTY TIOCSPGRP TIOCSWINSZ */
-	case 0x5421: case 0x5450: case 0x5451: case 0x5452: /* FIONBIO FIONCLEX FIOCLEX FIOASYNC */
+	case 0x5402:
+	case 0x5403:
+	case 0x5404: /* TCSETS and the like */
+	case 0x5409:
+	case 0x540a:
+	case 0x540b: /* TCSBRK TCXONC TCFLSH */
+	case 0x540e:
+	case 0x5410:
+	case 0x5414: /* TIOCSCTTY TIOCSPGRP TIOCSWINSZ */
+	case 0x5421:
+	case 0x5450:
+	case 0x5451:
+	case 0x5452: /* FIONBIO FIONCLEX FIOCLEX FIOASYNC */
 		return true;
 	}
 	if (request >> 8 == 0x89)
@@ -217,7 +232,7 @@ static bool ioctl_writes(uint32_t request, uint64_t *size)
 	return false;
 }
 
-bool memview_knows_syscall(const uint64_t *gpr)
+bool rp_memview_knows_syscall(const uint64_t *gpr)
 {
 	const uint64_t sysno = gpr[DJ_RAX];
 	uint64_t size;
@@ -232,12 +247,12 @@ bool memview_knows_syscall(const uint64_t *gpr)
 }
 
 /* The little-endian number of `size` bytes at `at`; false if it is not known. */
-static bool number(struct memview *mv, uint64_t at, unsigned size, uint64_t *v)
+static bool number(struct rp_memview *mv, uint64_t at, unsigned size, uint64_t *v)
 {
 	uint8_t bytes[8];
 
 	*v = 0;
-	if (memview_read(mv, at, bytes, size) != size)
+	if (rp_memview_read(mv, at, bytes, size) != size)
 		return false;
 	for (unsigned i = size; i-- > 0;)
 		*v = *v << 8 | bytes[i];
@@ -245,7 +260,7 @@ static bool number(struct memview *mv, uint64_t at, unsigned size, uint64_t *v)
 }
 
 /* `count` of struct iovec at `at` were filled with `length` bytes. */
-static void stale_iovec(struct memview *mv, uint64_t at, uint64_t count, uint64_t length)
+static void stale_iovec(struct rp_memview *mv, uint64_t at, uint64_t count, uint64_t length)
 {
 	uint64_t base, n;
 
@@ -254,38 +269,40 @@ static void stale_iovec(struct memview *mv, uint64_t at, uint64_t count, uint64_
 			return;
 		if (n > length)
 			n = length;
-		memview_stale(mv, base, n);
+		rp_memview_stale(mv, base, n);
 		length -= n;
 	}
 }
 
-/* struct msghdr: name, its length (at 8), iovec (16), how many (24), control data (32), their length (40), flags.
- * Between them is padding that nobody has written. */
-static void stale_msghdr(struct memview *mv, uint64_t at, uint64_t length)
+/* struct msghdr: name, its length (at 8), iovec (16), how many (24), control data (32), their
+ * length (40), flags. Between them is padding that nobody has written. */
+static void stale_msghdr(struct rp_memview *mv, uint64_t at, uint64_t length)
 {
 	uint64_t to, n;
 
 	if (number(mv, at + 16, 8, &to) && number(mv, at + 24, 8, &n))
 		stale_iovec(mv, to, n, length);
 	if (number(mv, at, 8, &to) && to && number(mv, at + 8, 4, &n))
-		memview_stale(mv, to, n);
+		rp_memview_stale(mv, to, n);
 	if (number(mv, at + 32, 8, &to) && to && number(mv, at + 40, 8, &n))
-		memview_stale(mv, to, n);
-	memview_stale(mv, at + 8, 4);
-	memview_stale(mv, at + 40, 12);
+		rp_memview_stale(mv, to, n);
+	rp_memview_stale(mv, at + 8, 4);
+	rp_memview_stale(mv, at + 40, 12);
 }
 
 static uint64_t fcntl_size(uint64_t command)
 {
-	return command == 5 || command == 36 ? 32 : command == 16 ? 8 : 0; /* F_GETLK F_OFD_GETLK F_GETOWN_EX */
+	return command == 5 || command == 36 ? 32
+	       : command == 16		     ? 8
+					     : 0; /* F_GETLK F_OFD_GETLK F_GETOWN_EX */
 }
 
 static uint64_t prctl_size(uint64_t option)
 {
 	switch (option) {
-	case 2: /* PR_GET_PDEATHSIG */
-	case 5: /* PR_GET_UNALIGN */
-	case 9: /* PR_GET_FPEMU */
+	case 2:	 /* PR_GET_PDEATHSIG */
+	case 5:	 /* PR_GET_UNALIGN */
+	case 9:	 /* PR_GET_FPEMU */
 	case 11: /* PR_GET_FPEXC */
 	case 19: /* PR_GET_ENDIAN */
 	case 25: /* PR_GET_TSC */
@@ -299,7 +316,8 @@ static uint64_t prctl_size(uint64_t option)
 	return 0;
 }
 
-static void stale_by(struct memview *mv, const struct writes *w, const uint64_t *args, uint64_t result)
+static void stale_by(struct rp_memview *mv, const struct writes *w, const uint64_t *args,
+		     uint64_t result)
 {
 	uint64_t to = args[w->arg], other = args[w->other], size = w->size;
 
@@ -318,7 +336,7 @@ static void stale_by(struct memview *mv, const struct writes *w, const uint64_t 
 	case LENGTH:
 		if (!number(mv, other, 4, &size))
 			return;
-		memview_stale(mv, other, 4);
+		rp_memview_stale(mv, other, 4);
 		break;
 	case IOVEC:
 		stale_iovec(mv, to, other, result);
@@ -329,7 +347,7 @@ static void stale_by(struct memview *mv, const struct writes *w, const uint64_t 
 	case MMSGHDR:
 		for (uint64_t i = 0; i < result && i < 1024; i++) {
 			stale_msghdr(mv, to + 64 * i, UINT64_MAX);
-			memview_stale(mv, to + 64 * i + 56, 4);
+			rp_memview_stale(mv, to + 64 * i + 56, 4);
 		}
 		return;
 	case IOCTL:
@@ -346,29 +364,30 @@ static void stale_by(struct memview *mv, const struct writes *w, const uint64_t 
 		break;
 	}
 	if (to && size)
-		memview_stale(mv, to, size);
+		rp_memview_stale(mv, to, size);
 }
 
 /* Memory given back: it is as freshly mapped. The snapshot is no word on that. */
-static void discard(struct memview *mv, uint64_t addr, uint64_t length)
+static void discard(struct rp_memview *mv, uint64_t addr, uint64_t length)
 {
-	const struct space_map *m = space_find(mv->th->space, addr);
+	const struct rp_space_map *m = rp_space_find(mv->th->space, addr);
 
 	if (m && !m->initial)
-		memview_forget(mv, addr, length);
+		rp_memview_forget(mv, addr, length);
 	else
-		memview_stale(mv, addr, length);
+		rp_memview_stale(mv, addr, length);
 }
 
-void memview_syscall(struct memview *mv, const uint64_t *gpr, uint64_t result)
+void rp_memview_syscall(struct rp_memview *mv, const uint64_t *gpr, uint64_t result)
 {
-	const uint64_t args[] = {gpr[DJ_RDI], gpr[DJ_RSI], gpr[DJ_RDX], gpr[DJ_R10], gpr[DJ_R8], gpr[DJ_R9]};
+	const uint64_t args[] = { gpr[DJ_RDI], gpr[DJ_RSI], gpr[DJ_RDX],
+				  gpr[DJ_R10], gpr[DJ_R8],  gpr[DJ_R9] };
 
 	if (result > -4096ULL)
 		return; /* failed */
 	if (gpr[DJ_RAX] == MREMAP && result != gpr[DJ_RDI])
-		memview_move(mv, gpr[DJ_RDI], result,
-			     gpr[DJ_RSI] < gpr[DJ_RDX] ? gpr[DJ_RSI] : gpr[DJ_RDX]);
+		rp_memview_move(mv, gpr[DJ_RDI], result,
+				gpr[DJ_RSI] < gpr[DJ_RDX] ? gpr[DJ_RSI] : gpr[DJ_RDX]);
 	if (gpr[DJ_RAX] == MADVISE && gpr[DJ_RDX] == DONTNEED)
 		discard(mv, gpr[DJ_RDI], gpr[DJ_RSI]);
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
@@ -376,7 +395,7 @@ void memview_syscall(struct memview *mv, const uint64_t *gpr, uint64_t result)
 			stale_by(mv, &table[i], args, result);
 }
 
-void memview_effects(struct memview *mv, const struct dj_record *r)
+void rp_memview_effects(struct rp_memview *mv, const struct dj_record *r)
 {
 	struct emu *e = mv->th->e;
 	struct insn in;
@@ -388,12 +407,13 @@ void memview_effects(struct memview *mv, const struct dj_record *r)
 	 * is shown no more (SDM vol. 1, 13.4: legacy area, header, upper halves of ymm) */
 	uint64_t size = in.attr & INSN_A_XSTATE ? 512 + 64 + 256 : in.mem_size;
 	if (in.attr & INSN_A_STACK && !in.has_mem)
-		memview_stale(mv, e->cpu.gpr[DJ_RSP] - 8, 8);
+		rp_memview_stale(mv, e->cpu.gpr[DJ_RSP] - 8, 8);
 	if (in.attr & INSN_A_STRING)
-		memview_stale(mv, e->cpu.gpr[DJ_RDI], 64);
+		rp_memview_stale(mv, e->cpu.gpr[DJ_RDI], 64);
 	if (in.id == INSN_CLZERO)
-		memview_stale(mv, e->cpu.gpr[DJ_RAX] & ~63ULL, 64);
+		rp_memview_stale(mv, e->cpu.gpr[DJ_RAX] & ~63ULL, 64);
 	if (!in.has_mem || (!(in.mem_access & INSN_W) && !(in.attr & INSN_A_XSTATE)))
 		return;
-	memview_stale(mv, insn_address(&in, e->cpu.gpr, e->cpu.segbase[1], e->cpu.segbase[2]), size);
+	rp_memview_stale(mv, insn_address(&in, e->cpu.gpr, e->cpu.segbase[1], e->cpu.segbase[2]),
+			 size);
 }

@@ -13,12 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t watch_last(const struct memview_watch *w)
+static uint64_t watch_last(const struct rp_memview_watch *w)
 {
 	return w->addr + w->len - 1;
 }
 
-bool watch_on_page(const struct memview *mv, uint64_t num)
+bool rp_watch_on_page(const struct rp_memview *mv, uint64_t num)
 {
 	for (size_t i = 0; i < mv->nwatches; i++)
 		if (mv->watches[i].addr >> 12 <= num && watch_last(&mv->watches[i]) >> 12 >= num)
@@ -26,25 +26,25 @@ bool watch_on_page(const struct memview *mv, uint64_t num)
 	return false;
 }
 
-int memview_watch_add(struct memview *mv, int id, uint64_t addr, uint64_t len, unsigned kind)
+int rp_memview_watch_add(struct rp_memview *mv, int id, uint64_t addr, uint64_t len, unsigned kind)
 {
 	if (!len || addr + len - 1 < addr)
 		return -1;
 	if (mv->nwatches == mv->watches_cap) {
 		size_t cap = mv->watches_cap * 2 + 4;
-		struct memview_watch *w = realloc(mv->watches, cap * sizeof(*w));
+		struct rp_memview_watch *w = realloc(mv->watches, cap * sizeof(*w));
 		if (!w)
 			return -1;
 		mv->watches = w;
 		mv->watches_cap = cap;
 	}
 	mv->watches[mv->nwatches++] =
-		(struct memview_watch){.id = id, .addr = addr, .len = len, .kind = kind};
+		(struct rp_memview_watch){ .id = id, .addr = addr, .len = len, .kind = kind };
 	memset(mv->tlb, 0, sizeof(mv->tlb));
 	return 0;
 }
 
-void memview_watch_del(struct memview *mv, int id)
+void rp_memview_watch_del(struct rp_memview *mv, int id)
 {
 	for (size_t i = 0; i < mv->nwatches; i++) {
 		if (mv->watches[i].id == id) {
@@ -54,30 +54,30 @@ void memview_watch_del(struct memview *mv, int id)
 	}
 }
 
-void watch_free(struct memview *mv)
+void rp_watch_free(struct rp_memview *mv)
 {
 	free(mv->watches);
 }
 
-bool memview_watches_quiet(struct memview *mv, struct undo *log)
+bool rp_memview_watches_quiet(struct rp_memview *mv, struct rp_undo *log)
 {
 	/* where stores leave the shadow alone the log does not tell them */
 	if (mv->all_own)
 		return !mv->nwatches;
 	for (size_t i = 0; i < mv->nwatches; i++) {
-		const struct memview_watch *w = &mv->watches[i];
+		const struct rp_memview_watch *w = &mv->watches[i];
 		uint64_t first = w->addr >> 12, last = watch_last(w) >> 12;
 		if ((w->kind & REPLAY_WATCH_READ) || last - first > 64)
 			return false;
 		for (uint64_t n = first; n <= last; n++)
-			if (undo_has_shadow(log, n & 0xfffff))
+			if (rp_undo_has_shadow(log, n & 0xfffff))
 				return false;
 	}
 	return true;
 }
 
 /* The part [*lo, *hi] of an access that a watch covers. */
-static bool overlap(const struct memview_watch *w, uint64_t addr, unsigned size, uint64_t *lo,
+static bool overlap(const struct rp_memview_watch *w, uint64_t addr, unsigned size, uint64_t *lo,
 		    uint64_t *hi)
 {
 	uint64_t last = addr + size - 1, wlast = watch_last(w);
@@ -89,18 +89,18 @@ static bool overlap(const struct memview_watch *w, uint64_t addr, unsigned size,
 	return true;
 }
 
-static void hit(struct memview *mv, const struct memview_watch *w, uint64_t addr)
+static void hit(struct rp_memview *mv, const struct rp_memview_watch *w, uint64_t addr)
 {
 	if (!mv->watching || mv->hit.hit)
 		return;
 	struct insn in;
-	mv->hit = (struct memview_hit){.hit = true, .id = w->id, .addr = addr};
-	thread_pos(mv->th, &mv->hit.before);
+	mv->hit = (struct rp_memview_hit){ .hit = true, .id = w->id, .addr = addr };
+	rp_thread_pos(mv->th, &mv->hit.before);
 	mv->hit.in_rep = emu_peek(mv->th->e, &in) && (in.attr & INSN_A_REP);
 	mv->th->e->stop_requested = true;
 }
 
-void watch_read(struct memview *mv, uint64_t addr, unsigned size)
+void rp_watch_read(struct rp_memview *mv, uint64_t addr, unsigned size)
 {
 	uint64_t lo, hi;
 
@@ -110,7 +110,7 @@ void watch_read(struct memview *mv, uint64_t addr, unsigned size)
 			hit(mv, &mv->watches[i], lo);
 }
 
-bool watch_before(struct memview *mv, uint64_t addr, unsigned size)
+bool rp_watch_before(struct rp_memview *mv, uint64_t addr, unsigned size)
 {
 	uint64_t lo, hi;
 	bool watched = false;
@@ -122,32 +122,32 @@ bool watch_before(struct memview *mv, uint64_t addr, unsigned size)
 		return false;
 	mv->old_size = size < sizeof(mv->old) ? size : sizeof(mv->old);
 	for (unsigned i = 0; i < mv->old_size; i++) {
-		const struct view_page *p = memview_page(mv, (addr + i) >> 12);
+		const struct rp_memview_page *p = rp_memview_page(mv, (addr + i) >> 12);
 		unsigned off = (addr + i) % UNDO_PAGE;
-		mv->old_state[i] = (uint8_t)memview_state(p, off);
-		mv->old[i] = p ? memview_data(mv, p)[off] : 0;
+		mv->old_state[i] = (uint8_t)rp_memview_state(p, off);
+		mv->old[i] = p ? rp_memview_data(mv, p)[off] : 0;
 		if (mv->old_state[i] == VIEW_UNTOUCHED &&
-		    memview_read(mv, addr + i, &mv->old[i], 1) == 1)
+		    rp_memview_read(mv, addr + i, &mv->old[i], 1) == 1)
 			mv->old_state[i] = VIEW_KNOWN;
 	}
 	return true;
 }
 
-void watch_after(struct memview *mv, uint64_t addr, unsigned size, bool import)
+void rp_watch_after(struct rp_memview *mv, uint64_t addr, unsigned size, bool import)
 {
 	uint64_t lo, hi;
 
 	for (size_t i = 0; i < mv->nwatches; i++) {
-		const struct memview_watch *w = &mv->watches[i];
+		const struct rp_memview_watch *w = &mv->watches[i];
 		if (!(w->kind & REPLAY_WATCH_WRITE) || !overlap(w, addr, size, &lo, &hi))
 			continue;
 		for (uint64_t a = lo; a <= hi; a++) {
 			uint64_t k = a - addr;
-			const struct view_page *p = memview_page(mv, a >> 12);
+			const struct rp_memview_page *p = rp_memview_page(mv, a >> 12);
 			if (k >= mv->old_size || !p)
 				break;
 			bool fresh = mv->old_state[k] == VIEW_UNTOUCHED;
-			if (fresh ? !import : memview_data(mv, p)[a % UNDO_PAGE] != mv->old[k]) {
+			if (fresh ? !import : rp_memview_data(mv, p)[a % UNDO_PAGE] != mv->old[k]) {
 				hit(mv, w, a);
 				break;
 			}

@@ -15,11 +15,11 @@
 #define STACK_ROOM   (8u << 20) /* how far a stack grows, by the usual limit */
 
 /* An owner[] entry: two pages met here, so that nobody's data are in the shadow any more. */
-static struct view_page contested;
+static struct rp_memview_page contested;
 
-struct memview *memview_new(struct thread *th)
+struct rp_memview *rp_memview_new(struct rp_thread *th)
 {
-	struct memview *mv = calloc(1, sizeof(*mv));
+	struct rp_memview *mv = calloc(1, sizeof(*mv));
 
 	if (!mv)
 		return NULL;
@@ -29,25 +29,25 @@ struct memview *memview_new(struct thread *th)
 	mv->hash_size = 1024;
 	mv->hash = calloc(mv->hash_size, sizeof(*mv->hash));
 	mv->shadow_epoch = calloc(SHADOW_PAGES, sizeof(*mv->shadow_epoch));
-	mv->owner = calloc(SHADOW_PAGES, sizeof(struct view_page *));
+	mv->owner = calloc(SHADOW_PAGES, sizeof(struct rp_memview_page *));
 	if (!mv->hash || !mv->shadow_epoch || !mv->owner) {
-		memview_free(mv);
+		rp_memview_free(mv);
 		return NULL;
 	}
 	return mv;
 }
 
-static void page_free(struct view_page *p)
+static void page_free(struct rp_memview_page *p)
 {
 	free(p->own);
 	free(p->stale);
 	free(p);
 }
 
-static void drop_pages(struct memview *mv)
+static void drop_pages(struct rp_memview *mv)
 {
 	for (size_t i = 0; mv->npages && i < mv->hash_size; i++) {
-		for (struct view_page *p = mv->hash[i], *next; p; p = next) {
+		for (struct rp_memview_page *p = mv->hash[i], *next; p; p = next) {
 			next = p->hash_next;
 			page_free(p);
 			mv->npages--;
@@ -60,20 +60,20 @@ static void drop_pages(struct memview *mv)
 			mv->owner[i] = NULL;
 }
 
-void memview_free(struct memview *mv)
+void rp_memview_free(struct rp_memview *mv)
 {
 	if (!mv)
 		return;
 	if (mv->hash && mv->owner)
 		drop_pages(mv);
-	watch_free(mv);
+	rp_watch_free(mv);
 	free(mv->hash);
 	free(mv->shadow_epoch);
 	free(mv->owner);
 	free(mv);
 }
 
-void memview_reset(struct memview *mv)
+void rp_memview_reset(struct rp_memview *mv)
 {
 	drop_pages(mv);
 	for (size_t i = 0; i < SHADOW_PAGES; i++)
@@ -85,7 +85,7 @@ void memview_reset(struct memview *mv)
 	mv->slow_store = false;
 }
 
-void memview_set_log(struct memview *mv, struct undo *log)
+void rp_memview_set_log(struct rp_memview *mv, struct rp_undo *log)
 {
 	mv->log = log;
 	mv->epoch++;
@@ -93,14 +93,14 @@ void memview_set_log(struct memview *mv, struct undo *log)
 
 /* ---- pages --------------------------------------------------------------------------- */
 
-static struct view_page **slot(const struct memview *mv, uint64_t num)
+static struct rp_memview_page **slot(const struct rp_memview *mv, uint64_t num)
 {
 	return &mv->hash[(num * 0x9e3779b97f4a7c15ULL >> 32) & (mv->hash_size - 1)];
 }
 
-struct view_page *memview_page(const struct memview *mv, uint64_t num)
+struct rp_memview_page *rp_memview_page(const struct rp_memview *mv, uint64_t num)
 {
-	struct view_page *p = mv->tlb[num % VIEW_TLB];
+	struct rp_memview_page *p = mv->tlb[num % VIEW_TLB];
 
 	if (p && p->num == num)
 		return p;
@@ -109,17 +109,17 @@ struct view_page *memview_page(const struct memview *mv, uint64_t num)
 	return p;
 }
 
-static void hash_grow(struct memview *mv)
+static void hash_grow(struct rp_memview *mv)
 {
 	size_t size = mv->hash_size * 4, old_size = mv->hash_size;
-	struct view_page **old = mv->hash, **h = calloc(size, sizeof(*h));
+	struct rp_memview_page **old = mv->hash, **h = calloc(size, sizeof(*h));
 
 	if (!h)
 		return;
 	mv->hash = h;
 	mv->hash_size = size;
 	for (size_t i = 0; i < old_size; i++) {
-		for (struct view_page *p = old[i], *next; p; p = next) {
+		for (struct rp_memview_page *p = old[i], *next; p; p = next) {
 			next = p->hash_next;
 			p->hash_next = *slot(mv, p->num);
 			*slot(mv, p->num) = p;
@@ -129,26 +129,26 @@ static void hash_grow(struct memview *mv)
 }
 
 /* Note a page's state in the log, unless it has been. */
-static void note(struct memview *mv, struct view_page *p)
+static void note(struct rp_memview *mv, struct rp_memview_page *p)
 {
 	if (p->epoch == mv->epoch)
 		return;
 	if (mv->log)
-		undo_note_view(mv->log, p->num, true, p->own, p->known, p->stale);
+		rp_undo_note_view(mv->log, p->num, true, p->own, p->known, p->stale);
 	p->epoch = mv->epoch;
 }
 
-static void note_shadow(struct memview *mv, uint64_t idx)
+static void note_shadow(struct rp_memview *mv, uint64_t idx)
 {
 	if (mv->shadow_epoch[idx] == mv->epoch)
 		return;
 	if (mv->log)
-		undo_note_shadow(mv->log, idx, mv->th->e->shadow + idx * UNDO_PAGE);
+		rp_undo_note_shadow(mv->log, idx, mv->th->e->shadow + idx * UNDO_PAGE);
 	mv->shadow_epoch[idx] = mv->epoch;
 }
 
 /* Give a page data of its own, from the shadow. Its state must have been noted. */
-static void make_own(struct memview *mv, struct view_page *p)
+static void make_own(struct rp_memview *mv, struct rp_memview_page *p)
 {
 	uint64_t idx = p->num % SHADOW_PAGES;
 
@@ -160,9 +160,9 @@ static void make_own(struct memview *mv, struct view_page *p)
 		mv->owner[idx] = &contested;
 }
 
-static struct view_page *insert_page(struct memview *mv, uint64_t num)
+static struct rp_memview_page *insert_page(struct rp_memview *mv, uint64_t num)
 {
-	struct view_page *p = calloc(1, sizeof(*p));
+	struct rp_memview_page *p = calloc(1, sizeof(*p));
 
 	DJ_ASSERT(p, "out of memory for a page of the memory view");
 	if (mv->npages > mv->hash_size)
@@ -175,17 +175,17 @@ static struct view_page *insert_page(struct memview *mv, uint64_t num)
 }
 
 /* The page, made if need be; with a place for its data. */
-static struct view_page *get_page(struct memview *mv, uint64_t num)
+static struct rp_memview_page *get_page(struct rp_memview *mv, uint64_t num)
 {
 	uint64_t idx = num % SHADOW_PAGES;
-	struct view_page *p = memview_page(mv, num);
+	struct rp_memview_page *p = rp_memview_page(mv, num);
 
 	if (!p) {
 		p = insert_page(mv, num);
 		if (mv->log)
-			undo_note_view(mv->log, num, false, NULL, NULL, NULL);
+			rp_undo_note_view(mv->log, num, false, NULL, NULL, NULL);
 		p->epoch = mv->epoch;
-		struct view_page *other = mv->owner[idx];
+		struct rp_memview_page *other = mv->owner[idx];
 		if (other && other != &contested) {
 			note(mv, other);
 			make_own(mv, other);
@@ -196,14 +196,14 @@ static struct view_page *get_page(struct memview *mv, uint64_t num)
 			mv->owner[idx] = p;
 	}
 	/* a watched page takes the slow path always */
-	if (!watch_on_page(mv, num))
+	if (!rp_watch_on_page(mv, num))
 		mv->tlb[num % VIEW_TLB] = p;
 	return p;
 }
 
-static void remove_page(struct memview *mv, struct view_page *p)
+static void remove_page(struct rp_memview *mv, struct rp_memview_page *p)
 {
-	struct view_page **at = slot(mv, p->num);
+	struct rp_memview_page **at = slot(mv, p->num);
 
 	while (*at != p)
 		at = &(*at)->hash_next;
@@ -216,7 +216,7 @@ static void remove_page(struct memview *mv, struct view_page *p)
 	page_free(p);
 }
 
-void memview_undo(struct memview *mv, const struct undo *log)
+void rp_memview_undo(struct rp_memview *mv, const struct rp_undo *log)
 {
 	uint8_t *shadow = mv->th->e->shadow;
 
@@ -229,15 +229,15 @@ void memview_undo(struct memview *mv, const struct undo *log)
 	}
 	/* first what was not there, so that a page's place in the shadow is free again */
 	for (size_t i = 0; i < log->nview; i++) {
-		struct view_page *p = memview_page(mv, log->view[i].num);
+		struct rp_memview_page *p = rp_memview_page(mv, log->view[i].num);
 		if (p && !log->view[i].existed)
 			remove_page(mv, p);
 	}
 	for (size_t i = 0; i < log->nview; i++) {
-		const struct undo_view *v = &log->view[i];
+		const struct rp_undo_view *v = &log->view[i];
 		if (!v->existed)
 			continue;
-		struct view_page *p = memview_page(mv, v->num);
+		struct rp_memview_page *p = rp_memview_page(mv, v->num);
 		if (!p)
 			p = insert_page(mv, v->num);
 		if (v->known)
@@ -283,7 +283,7 @@ static bool next_piece(struct piece *pc, uint64_t addr, unsigned size, unsigned 
 	pc->size = 64 - (pc->addr & 63);
 	if (pc->size > size - *done)
 		pc->size = size - *done;
-	pc->mask = memview_mask(pc->addr, pc->size);
+	pc->mask = rp_memview_mask(pc->addr, pc->size);
 	pc->line = pc->addr >> 6 & 63;
 	pc->index = (uint32_t)pc->addr;
 	*done += pc->size;
@@ -291,25 +291,26 @@ static bool next_piece(struct piece *pc, uint64_t addr, unsigned size, unsigned 
 }
 
 /* Mark a piece known; note() first. `found`: it was read, not written. */
-static void mark_known(struct memview *mv, struct view_page *p, const struct piece *pc, bool found)
+static void mark_known(struct rp_memview *mv, struct rp_memview_page *p, const struct piece *pc,
+		       bool found)
 {
 	if (mv->look) {
 		uint8_t line[64];
 		memcpy(line + (pc->addr & 63), mv->th->e->shadow + pc->index, pc->size);
-		lookahead_meet(mv->look, pc->addr & ~63ULL, pc->mask & ~p->known[pc->line],
-			       found ? line : NULL);
+		rp_lookahead_meet(mv->look, pc->addr & ~63ULL, pc->mask & ~p->known[pc->line],
+				  found ? line : NULL);
 	}
 	p->known[pc->line] |= pc->mask;
 	if (p->stale)
 		p->stale[pc->line] &= ~pc->mask;
 }
 
-void memview_load_slow(struct memview *mv, uint64_t addr, unsigned size)
+void rp_memview_load_slow(struct rp_memview *mv, uint64_t addr, unsigned size)
 {
 	struct piece pc;
 
 	for (unsigned done = 0; next_piece(&pc, addr, size, &done);) {
-		struct view_page *p = get_page(mv, pc.addr >> 12);
+		struct rp_memview_page *p = get_page(mv, pc.addr >> 12);
 		const uint8_t *now = mv->th->e->shadow + pc.index;
 		if ((p->known[pc.line] & pc.mask) != pc.mask) {
 			note(mv, p);
@@ -321,18 +322,18 @@ void memview_load_slow(struct memview *mv, uint64_t addr, unsigned size)
 		}
 	}
 	if (mv->nwatches)
-		watch_read(mv, addr, size);
+		rp_watch_read(mv, addr, size);
 }
 
-void memview_before_store_slow(struct memview *mv, uint64_t addr, unsigned size)
+void rp_memview_before_store_slow(struct rp_memview *mv, uint64_t addr, unsigned size)
 {
 	struct piece pc;
 
 	mv->slow_store = false;
 	if (mv->nwatches)
-		mv->slow_store = watch_before(mv, addr, size);
+		mv->slow_store = rp_watch_before(mv, addr, size);
 	for (unsigned done = 0; next_piece(&pc, addr, size, &done);) {
-		struct view_page *p = get_page(mv, pc.addr >> 12);
+		struct rp_memview_page *p = get_page(mv, pc.addr >> 12);
 		if (p->own || (p->known[pc.line] & pc.mask) != pc.mask) {
 			note(mv, p);
 			mark_known(mv, p, &pc, false);
@@ -349,33 +350,33 @@ void memview_before_store_slow(struct memview *mv, uint64_t addr, unsigned size)
 }
 
 /* Bytes came to [addr, addr+size): keep pages' own data in step. */
-static void write_own(struct memview *mv, uint64_t addr, unsigned size, const uint8_t *bytes)
+static void write_own(struct rp_memview *mv, uint64_t addr, unsigned size, const uint8_t *bytes)
 {
 	struct piece pc;
 
 	for (unsigned done = 0; next_piece(&pc, addr, size, &done);) {
-		struct view_page *p = get_page(mv, pc.addr >> 12);
+		struct rp_memview_page *p = get_page(mv, pc.addr >> 12);
 		if (p->own)
 			memcpy(p->own + pc.addr % UNDO_PAGE, bytes + (pc.addr - addr), pc.size);
 	}
 }
 
-void memview_after_store_slow(struct memview *mv, uint64_t addr, unsigned size,
-			      const uint8_t *bytes)
+void rp_memview_after_store_slow(struct rp_memview *mv, uint64_t addr, unsigned size,
+				 const uint8_t *bytes)
 {
 	mv->slow_store = false;
 	write_own(mv, addr, size, bytes);
 	if (mv->nwatches)
-		watch_after(mv, addr, size, false);
+		rp_watch_after(mv, addr, size, false);
 }
 
 /* The line's bytes, known from now on, also in the shadow. */
-static void put(struct memview *mv, uint64_t addr, const uint8_t *bytes, unsigned size)
+static void put(struct rp_memview *mv, uint64_t addr, const uint8_t *bytes, unsigned size)
 {
 	struct piece pc;
 
 	for (unsigned done = 0; next_piece(&pc, addr, size, &done);) {
-		struct view_page *p = get_page(mv, pc.addr >> 12);
+		struct rp_memview_page *p = get_page(mv, pc.addr >> 12);
 		note(mv, p);
 		note_shadow(mv, pc.index / UNDO_PAGE);
 		memcpy(mv->th->e->shadow + pc.index, bytes + (pc.addr - addr), pc.size);
@@ -385,30 +386,30 @@ static void put(struct memview *mv, uint64_t addr, const uint8_t *bytes, unsigne
 	}
 }
 
-void memview_import(struct memview *mv, uint64_t addr, const uint8_t *line)
+void rp_memview_import(struct rp_memview *mv, uint64_t addr, const uint8_t *line)
 {
-	bool watched = mv->nwatches && watch_before(mv, addr, DJ_LINE);
+	bool watched = mv->nwatches && rp_watch_before(mv, addr, DJ_LINE);
 
 	put(mv, addr, line, DJ_LINE);
 	if (watched)
-		watch_after(mv, addr, DJ_LINE, true);
+		rp_watch_after(mv, addr, DJ_LINE, true);
 }
 
 /* ---- what others do to memory ----------------------------------------------------------- */
 
-static void forget_page(struct memview *mv, struct view_page *p)
+static void forget_page(struct rp_memview *mv, struct rp_memview_page *p)
 {
 	note(mv, p);
 	remove_page(mv, p);
 }
 
 /* Call fn for each existing page in the range; fn may remove it. */
-static void each_page(struct memview *mv, uint64_t first, uint64_t last,
-		      void (*fn)(struct memview *mv, struct view_page *p))
+static void each_page(struct rp_memview *mv, uint64_t first, uint64_t last,
+		      void (*fn)(struct rp_memview *mv, struct rp_memview_page *p))
 {
 	if (last - first < mv->npages) {
 		for (uint64_t n = first;; n++) {
-			struct view_page *p = memview_page(mv, n);
+			struct rp_memview_page *p = rp_memview_page(mv, n);
 			if (p)
 				fn(mv, p);
 			if (n == last)
@@ -416,7 +417,7 @@ static void each_page(struct memview *mv, uint64_t first, uint64_t last,
 		}
 	}
 	for (size_t i = 0; i < mv->hash_size; i++) {
-		for (struct view_page *p = mv->hash[i], *next; p; p = next) {
+		for (struct rp_memview_page *p = mv->hash[i], *next; p; p = next) {
 			next = p->hash_next;
 			if (p->num >= first && p->num <= last)
 				fn(mv, p);
@@ -424,13 +425,13 @@ static void each_page(struct memview *mv, uint64_t first, uint64_t last,
 	}
 }
 
-void memview_forget(struct memview *mv, uint64_t addr, uint64_t length)
+void rp_memview_forget(struct rp_memview *mv, uint64_t addr, uint64_t length)
 {
 	if (length && mv->npages)
 		each_page(mv, addr >> 12, (addr + length - 1) >> 12, forget_page);
 }
 
-void memview_forget_all(struct memview *mv)
+void rp_memview_forget_all(struct rp_memview *mv)
 {
 	each_page(mv, 0, UINT64_MAX, forget_page);
 	for (uint64_t i = 0; i < SHADOW_PAGES; i++)
@@ -438,7 +439,7 @@ void memview_forget_all(struct memview *mv)
 			note_shadow(mv, i);
 }
 
-void memview_stale(struct memview *mv, uint64_t addr, uint64_t length)
+void rp_memview_stale(struct rp_memview *mv, uint64_t addr, uint64_t length)
 {
 	struct piece pc;
 
@@ -446,25 +447,25 @@ void memview_stale(struct memview *mv, uint64_t addr, uint64_t length)
 	if (length > 64u << 20)
 		length = 64u << 20;
 	for (unsigned done = 0; next_piece(&pc, addr, (unsigned)length, &done);) {
-		struct view_page *p = get_page(mv, pc.addr >> 12);
+		struct rp_memview_page *p = get_page(mv, pc.addr >> 12);
 		note(mv, p);
 		if (!p->stale) {
 			p->stale = calloc(UNDO_WORDS, sizeof(*p->stale));
 			DJ_ASSERT(p->stale, "out of memory");
 		}
 		if (mv->look)
-			lookahead_meet(mv->look, pc.addr & ~63ULL, pc.mask, NULL);
+			rp_lookahead_meet(mv->look, pc.addr & ~63ULL, pc.mask, NULL);
 		p->known[pc.line] &= ~pc.mask;
 		p->stale[pc.line] |= pc.mask;
 	}
 }
 
-void memview_learn(struct memview *mv, uint64_t addr, const uint8_t *bytes, uint64_t length)
+void rp_memview_learn(struct rp_memview *mv, uint64_t addr, const uint8_t *bytes, uint64_t length)
 {
 	struct piece pc;
 
 	for (unsigned done = 0; next_piece(&pc, addr, (unsigned)length, &done);) {
-		struct view_page *p = get_page(mv, pc.addr >> 12);
+		struct rp_memview_page *p = get_page(mv, pc.addr >> 12);
 		const uint8_t *from = bytes + (pc.addr - addr);
 		note(mv, p);
 		if (!p->own && memcmp(mv->th->e->shadow + pc.index, from, pc.size))
@@ -475,29 +476,29 @@ void memview_learn(struct memview *mv, uint64_t addr, const uint8_t *bytes, uint
 	}
 }
 
-void memview_move(struct memview *mv, uint64_t from, uint64_t to, uint64_t length)
+void rp_memview_move(struct rp_memview *mv, uint64_t from, uint64_t to, uint64_t length)
 {
 	uint64_t n = length >> 12;
 
-	memview_forget(mv, to, length);
+	rp_memview_forget(mv, to, length);
 	if (n > 1u << 20)
 		n = 1u << 20;
 	for (uint64_t i = 0; i < n; i++) {
-		struct view_page *old = memview_page(mv, (from >> 12) + i), *p;
+		struct rp_memview_page *old = rp_memview_page(mv, (from >> 12) + i), *p;
 		if (!old)
 			continue;
 		p = get_page(mv, (to >> 12) + i);
 		note(mv, p);
 		if (!p->own)
 			make_own(mv, p);
-		memcpy(p->own, memview_data(mv, old), UNDO_PAGE);
+		memcpy(p->own, rp_memview_data(mv, old), UNDO_PAGE);
 		memcpy(p->known, old->known, sizeof(p->known));
 	}
 }
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
-enum memview_byte memview_state(const struct view_page *p, unsigned off)
+enum rp_memview_byte rp_memview_state(const struct rp_memview_page *p, unsigned off)
 {
 	if (!p)
 		return VIEW_UNTOUCHED;
@@ -506,7 +507,7 @@ enum memview_byte memview_state(const struct view_page *p, unsigned off)
 	return p->stale && p->stale[off / 64] >> off % 64 & 1 ? VIEW_STALE : VIEW_UNTOUCHED;
 }
 
-const uint8_t *memview_data(const struct memview *mv, const struct view_page *p)
+const uint8_t *rp_memview_data(const struct rp_memview *mv, const struct rp_memview_page *p)
 {
 	if (p->own)
 		return p->own;
@@ -515,24 +516,24 @@ const uint8_t *memview_data(const struct memview *mv, const struct view_page *p)
 
 /* Whether the thread's stack pointer or an access of its is at or below addr, in its page or
  * above `low`. */
-static bool stack_reached(const struct memview *mv, uint64_t addr, uint64_t low)
+static bool stack_reached(const struct rp_memview *mv, uint64_t addr, uint64_t low)
 {
 	uint64_t rsp = mv->th->e->cpu.gpr[DJ_RSP] - 128;
 
 	if (rsp >= low && rsp / UNDO_PAGE <= addr / UNDO_PAGE)
 		return true;
 	for (uint64_t n = addr / UNDO_PAGE; n >= low / UNDO_PAGE; n--)
-		if (memview_page(mv, n))
+		if (rp_memview_page(mv, n))
 			return true;
 	return false;
 }
 
 /* Zeros, where a stack has grown: the kernel maps what lies below a stack's mapping when it is
  * first touched, which no record tells, and with it all between there and the mapping. */
-static size_t grown_stack(const struct memview *mv, uint64_t addr, uint8_t *buf, size_t len)
+static size_t grown_stack(const struct rp_memview *mv, uint64_t addr, uint8_t *buf, size_t len)
 {
-	const struct space *s = mv->th->space;
-	const struct space_map *m = NULL;
+	const struct rp_space *s = mv->th->space;
+	const struct rp_space_map *m = NULL;
 	uint64_t low = 0;
 
 	for (size_t i = 0; i < s->nmaps && !m; i++) {
@@ -554,26 +555,26 @@ static size_t grown_stack(const struct memview *mv, uint64_t addr, uint8_t *buf,
 }
 
 /* Part of one page. */
-static size_t read_page(struct memview *mv, uint64_t addr, uint8_t *buf, size_t len)
+static size_t read_page(struct rp_memview *mv, uint64_t addr, uint8_t *buf, size_t len)
 {
-	struct view_page *p = memview_page(mv, addr >> 12);
+	struct rp_memview_page *p = rp_memview_page(mv, addr >> 12);
 	uint8_t fall[UNDO_PAGE];
 	size_t nfall = 0, i;
 	bool asked = false;
 
 	for (i = 0; i < len; i++) {
 		unsigned off = (addr + i) % UNDO_PAGE;
-		enum memview_byte state = memview_state(p, off);
+		enum rp_memview_byte state = rp_memview_state(p, off);
 		if (state == VIEW_KNOWN) {
-			buf[i] = memview_data(mv, p)[off];
+			buf[i] = rp_memview_data(mv, p)[off];
 			continue;
 		}
 		if (state == VIEW_STALE)
 			break;
 		if (!asked) {
 			/* from here to the end of the wanted part in one go */
-			nfall = i + space_contents(mv->th->space, mv->th->trace, addr + i,
-						   fall + i, len - i);
+			nfall = i + rp_space_contents(mv->th->space, mv->th->trace, addr + i,
+						      fall + i, len - i);
 			if (nfall == i)
 				nfall += grown_stack(mv, addr + i, fall + i, len - i);
 			asked = true;
@@ -585,7 +586,7 @@ static size_t read_page(struct memview *mv, uint64_t addr, uint8_t *buf, size_t 
 	return i;
 }
 
-size_t memview_read(struct memview *mv, uint64_t addr, void *buf, size_t len)
+size_t rp_memview_read(struct rp_memview *mv, uint64_t addr, void *buf, size_t len)
 {
 	size_t done = 0;
 
@@ -603,16 +604,16 @@ size_t memview_read(struct memview *mv, uint64_t addr, void *buf, size_t len)
 
 /* ---- in a throw-away copy ------------------------------------------------------------------ */
 
-void memview_fill(struct memview *mv, uint64_t addr, unsigned size)
+void rp_memview_fill(struct rp_memview *mv, uint64_t addr, unsigned size)
 {
 	struct piece pc;
 	uint8_t bytes[64];
 
 	for (unsigned done = 0; next_piece(&pc, addr, size, &done);) {
-		struct view_page *p = memview_page(mv, pc.addr >> 12);
+		struct rp_memview_page *p = rp_memview_page(mv, pc.addr >> 12);
 		if (p && !p->own && (p->known[pc.line] & pc.mask) == pc.mask)
 			continue;
-		if (memview_read(mv, pc.addr, bytes, pc.size) != pc.size)
+		if (rp_memview_read(mv, pc.addr, bytes, pc.size) != pc.size)
 			emu_raise(mv->th->e, EMU_STOP_FAULT, "memory at 0x%llx is not in the trace",
 				  (unsigned long long)pc.addr);
 		note_shadow(mv, pc.index / UNDO_PAGE);
@@ -620,7 +621,7 @@ void memview_fill(struct memview *mv, uint64_t addr, unsigned size)
 	}
 }
 
-void memview_write(struct memview *mv, uint64_t addr, const uint8_t *bytes, size_t len)
+void rp_memview_write(struct rp_memview *mv, uint64_t addr, const uint8_t *bytes, size_t len)
 {
 	while (len) {
 		unsigned n = 64 - (addr & 63);

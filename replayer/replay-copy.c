@@ -3,27 +3,27 @@
  * checkpoint to come back to.
  *
  * In the copy every load first makes the shadow agree with what the debugger would be shown
- * for that address (memview_fill), since the shadow alone cannot tell what it knows from what it
+ * for that address (rp_memview_fill), since the shadow alone cannot tell what it knows from what it
  * merely holds. What is written to code shows in the copy's own code space.
  */
 #include "replayer/replay-internal.h"
 
 int replay_fork_copy(struct replay *r, struct dj_error *err)
 {
-	struct thread *th = r->th;
+	struct rp_thread *th = r->th;
 
 	if (r->in_copy)
 		return 0;
-	checkpoint_take(r->cs);
-	struct checkpoint *c = checkpoint_newest(r->cs);
-	thread_pos(th, &r->copy_origin);
-	if (!c || thread_pos_cmp(&c->pos, &r->copy_origin))
+	rp_checkpoint_take(r->cs);
+	struct rp_checkpoint *c = rp_checkpoint_newest(r->cs);
+	rp_thread_pos(th, &r->copy_origin);
+	if (!c || rp_thread_pos_cmp(&c->pos, &r->copy_origin))
 		return dj_fail(err, 1, "cannot make a copy of this moment");
 	r->cs->pinned = r->cs->n;
 	r->in_copy = true;
 	r->copy_end = th->end_steps;
-	thread_enter_copy(th);
-	th->answer = copycall_answer;
+	rp_thread_enter_copy(th);
+	th->answer = rp_copycall_answer;
 	th->answer_ctx = r;
 	r->mv->copy = true;
 	th->e->hooks |= EMU_HOOK_IMPORT;
@@ -55,7 +55,7 @@ void replay_discard(struct replay *r)
 	r->th->end_steps = r->copy_end;
 	r->cs->pinned = 0;
 	/* the checkpoint is the newest one, whatever position the copy calls its own */
-	if (checkpoint_back(r->cs, &r->copy_origin, &err) == 0)
+	if (rp_checkpoint_back(r->cs, &r->copy_origin, &err) == 0)
 		replay_move(r, &r->copy_origin, &err);
 }
 
@@ -65,10 +65,10 @@ int replay_write(struct replay *r, uint64_t addr, const void *buf, size_t len)
 
 	if (!r->in_copy || addr + len < addr)
 		return -1;
-	memview_write(r->mv, addr, p, len);
+	rp_memview_write(r->mv, addr, p, len);
 	for (size_t done = 0; done < len;) {
 		size_t n = len - done < DJ_CODE_MAX ? len - done : DJ_CODE_MAX;
-		if (space_code(&r->th->space, addr + done, p + done, n, &r->th->err))
+		if (rp_space_code(&r->th->space, addr + done, p + done, n, &r->th->err))
 			return -1;
 		done += n;
 	}

@@ -19,7 +19,7 @@ enum { X_FUTEX_WAKE = 1, X_FUTEX_COMMAND = 0x7f };
 #define STAT_RDEV 40
 #define PTS_MAJOR 136
 
-#define PAGE	  4096ULL
+#define PAGE	   4096ULL
 #define MEMORY_MAX (1ULL << 32)
 #define OUTPUT_MAX (1u << 20)
 
@@ -36,22 +36,23 @@ static uint64_t pages(uint64_t x)
 static bool map_fresh(struct replay *r, uint64_t start, uint64_t end, uint32_t prot,
 		      const char *name)
 {
-	struct space_map m = {.start = start, .end = end, .prot = prot, .module = -1,
-			      .flags = 2 | X_MAP_ANONYMOUS};
+	struct rp_space_map m = {
+		.start = start, .end = end, .prot = prot, .module = -1, .flags = 2 | X_MAP_ANONYMOUS
+	};
 
-	m.name = space_intern(&r->names, name);
-	if (space_map(&r->th->space, &m, &r->th->err))
+	m.name = rp_space_intern(&r->names, name);
+	if (rp_space_map(&r->th->space, &m, &r->th->err))
 		return false;
 	emu_forget_code(r->th->e, start, end - start);
-	memview_forget(r->mv, start, end - start);
+	rp_memview_forget(r->mv, start, end - start);
 	return true;
 }
 
 /* As the kernel does: the new break, or the old one if it cannot be moved. */
 static bool do_brk(struct replay *r, const uint64_t *a, uint64_t *result)
 {
-	const struct space *s = r->th->space;
-	const struct space_map *heap = NULL;
+	const struct rp_space *s = r->th->space;
+	const struct rp_space_map *heap = NULL;
 	uint64_t want = pages(a[0]);
 
 	for (size_t i = 0; i < s->nmaps; i++)
@@ -70,7 +71,7 @@ static bool do_brk(struct replay *r, const uint64_t *a, uint64_t *result)
 }
 
 /* The upper end of the widest gap between mappings. */
-static uint64_t widest_gap(const struct space *s, uint64_t len)
+static uint64_t widest_gap(const struct rp_space *s, uint64_t len)
 {
 	uint64_t best = 0, top = 0;
 
@@ -104,17 +105,17 @@ static bool do_munmap(struct replay *r, const uint64_t *a, uint64_t *result)
 	uint64_t len = pages(a[1]);
 
 	*result = error(X_EINVAL);
-	if (!len || a[0] % PAGE || space_unmap(&r->th->space, a[0], len, &r->th->err))
+	if (!len || a[0] % PAGE || rp_space_unmap(&r->th->space, a[0], len, &r->th->err))
 		return true;
 	emu_forget_code(r->th->e, a[0], len);
-	memview_forget(r->mv, a[0], len);
+	rp_memview_forget(r->mv, a[0], len);
 	*result = 0;
 	return true;
 }
 
 static bool do_mprotect(struct replay *r, const uint64_t *a, uint64_t *result)
 {
-	bool bad = space_protect(&r->th->space, a[0], pages(a[1]), (uint32_t)a[2], &r->th->err);
+	bool bad = rp_space_protect(&r->th->space, a[0], pages(a[1]), (uint32_t)a[2], &r->th->err);
 
 	*result = bad ? error(X_EINVAL) : 0;
 	return true;
@@ -126,7 +127,7 @@ static bool put_output(struct replay *r, uint64_t addr, uint64_t len)
 
 	for (uint64_t done = 0; done < len;) {
 		size_t n = len - done < sizeof(buf) ? (size_t)(len - done) : sizeof(buf);
-		n = memview_read(r->mv, addr + done, buf, n);
+		n = rp_memview_read(r->mv, addr + done, buf, n);
 		if (!n)
 			return false;
 		if (r->output)
@@ -147,7 +148,7 @@ static bool do_write(struct replay *r, const uint64_t *a, uint64_t *result)
 /* A terminal, so that the C library passes on lines as they are finished. */
 static bool stat_terminal(struct replay *r, uint64_t fd, uint64_t to, uint64_t *result)
 {
-	uint8_t st[STAT_SIZE] = {0};
+	uint8_t st[STAT_SIZE] = { 0 };
 	uint16_t mode = X_S_IFCHR | 0620;
 
 	if (fd > 2)
@@ -155,7 +156,7 @@ static bool stat_terminal(struct replay *r, uint64_t fd, uint64_t to, uint64_t *
 	st[STAT_MODE] = (uint8_t)mode;
 	st[STAT_MODE + 1] = (uint8_t)(mode >> 8);
 	st[STAT_RDEV + 1] = PTS_MAJOR;
-	memview_write(r->mv, to, st, sizeof(st));
+	rp_memview_write(r->mv, to, st, sizeof(st));
 	*result = 0;
 	return true;
 }
@@ -170,7 +171,7 @@ static bool do_newfstatat(struct replay *r, const uint64_t *a, uint64_t *result)
 	char path;
 
 	/* with an empty path it is about the descriptor */
-	if (memview_read(r->mv, a[1], &path, 1) != 1 || path)
+	if (rp_memview_read(r->mv, a[1], &path, 1) != 1 || path)
 		return false;
 	return stat_terminal(r, a[0], a[2], result);
 }
@@ -224,6 +225,7 @@ static bool no_such_call(struct replay *r, const uint64_t *a, uint64_t *result)
 static const struct {
 	uint16_t nr;
 	bool (*answer)(struct replay *r, const uint64_t *args, uint64_t *result);
+	/* clang-format off */
 } calls[] = {
 	{1, do_write},
 	{5, do_fstat},
@@ -240,10 +242,11 @@ static const struct {
 	{262, do_newfstatat},
 	{318, no_such_call}, /* getrandom: the C library does without */
 };
+/* clang-format on */
 
-bool copycall_answer(void *ctx, uint64_t *result)
+bool rp_copycall_answer(void *ctx, uint64_t *result)
 {
-	static const uint8_t regs[] = {DJ_RDI, DJ_RSI, DJ_RDX, DJ_R10, DJ_R8, DJ_R9};
+	static const uint8_t regs[] = { DJ_RDI, DJ_RSI, DJ_RDX, DJ_R10, DJ_R8, DJ_R9 };
 	struct replay *r = ctx;
 	const uint64_t *gpr = r->th->e->cpu.gpr;
 	uint64_t args[6];

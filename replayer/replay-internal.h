@@ -16,9 +16,9 @@
 #define BLOOM_BITS 65536u
 
 struct replay_thread_state {
-	struct thread *th;
-	struct memview *mv;
-	struct checkpoints cs;
+	struct rp_thread *th;
+	struct rp_memview *mv;
+	struct rp_checkpoints cs;
 };
 
 struct replay_watch {
@@ -29,20 +29,20 @@ struct replay_watch {
 
 struct replay {
 	struct dj_trace *t;
-	struct space_names names;
+	struct rp_space_names names;
 	struct replay_thread_state *threads; /* as the trace numbers them; opened when needed */
 	size_t nthreads, current;
 
 	/* the current thread's */
-	struct thread *th;
-	struct memview *mv;
-	struct checkpoints *cs;
+	struct rp_thread *th;
+	struct rp_memview *mv;
+	struct rp_checkpoints *cs;
 
 	/* conditions */
 	struct replay_break {
 		uint64_t addr;
 		unsigned count;
-	} *breaks;
+	} * breaks;
 	size_t nbreaks, breaks_cap;
 	uint64_t bloom[BLOOM_BITS / 64]; /* by the low bits of breakpoint addresses */
 	uint32_t break_generation;	 /* changes with them; never 0 */
@@ -61,14 +61,14 @@ struct replay {
 
 	uint64_t spacing; /* instructions between checkpoints */
 	bool in_copy;
-	struct thread_pos copy_origin;
+	struct rp_thread_pos copy_origin;
 	uint64_t copy_end;
 	void (*output)(void *ctx, const void *bytes, size_t len); /* of copies */
 	void *output_ctx;
 
-	struct lookahead look; /* from look_pos, if looked */
+	struct rp_lookahead look; /* from look_pos, if looked */
 	bool looked;
-	struct thread_pos look_pos;
+	struct rp_thread_pos look_pos;
 
 	struct replay_mapping *maps;
 	size_t maps_cap;
@@ -77,22 +77,22 @@ struct replay {
 /* For tests: checkpoints of the current thread. */
 void replay_limits(struct replay *r, uint64_t spacing, size_t max, size_t budget);
 
-/* How running on went: thread_run()'s answers, or interrupted. */
+/* How running on went: rp_thread_run()'s answers, or interrupted. */
 enum { RUN_INTERRUPTED = 100 };
 
 /* Run forward to `to`, making checkpoints: at the usual distance, or, if `dense`, ever denser
  * towards `to`, for going back from there. Interruptible if asked. */
-int replay_run_to(struct replay *r, const struct thread_pos *to, unsigned events, bool dense,
+int replay_run_to(struct replay *r, const struct rp_thread_pos *to, unsigned events, bool dense,
 		  bool interruptible);
 /* Move exactly. */
-int replay_move(struct replay *r, const struct thread_pos *to, struct dj_error *err);
+int replay_move(struct replay *r, const struct rp_thread_pos *to, struct dj_error *err);
 /* Move to the position before this one. 1 if this is the beginning, -1 on error. */
 int replay_move_back(struct replay *r, struct dj_error *err);
 /* Whether to stop running soon. */
 bool replay_interrupted(struct replay *r);
 /* replay-copycall.c; ctx is the replay */
-bool copycall_answer(void *ctx, uint64_t *result);
-void replay_to_pos(const struct replay *r, const struct thread_pos *p, struct replay_pos *pos);
+bool rp_copycall_answer(void *ctx, uint64_t *result);
+void replay_to_pos(const struct replay *r, const struct rp_thread_pos *p, struct replay_pos *pos);
 int replay_select(struct replay *r, size_t index, struct dj_error *err);
 
 #endif

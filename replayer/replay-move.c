@@ -15,7 +15,7 @@
 #define SLICE 200000u /* instructions between two looks at interrupts: a few milliseconds */
 #define CLOSE 64u     /* instructions from a checkpoint that need no further one between */
 
-void replay_to_pos(const struct replay *r, const struct thread_pos *p, struct replay_pos *pos)
+void replay_to_pos(const struct replay *r, const struct rp_thread_pos *p, struct replay_pos *pos)
 {
 	memset(pos, 0, sizeof(*pos));
 	pos->tid = r->th->info->tid;
@@ -26,34 +26,34 @@ void replay_to_pos(const struct replay *r, const struct thread_pos *p, struct re
 
 void replay_pos(struct replay *r, struct replay_pos *pos)
 {
-	struct thread_pos p;
+	struct rp_thread_pos p;
 
-	thread_pos(r->th, &p);
+	rp_thread_pos(r->th, &p);
 	replay_to_pos(r, &p, pos);
 }
 
 void replay_begin_pos(struct replay *r, struct replay_pos *pos)
 {
-	replay_to_pos(r, &(struct thread_pos){.steps = r->th->info->first_steps}, pos);
+	replay_to_pos(r, &(struct rp_thread_pos){ .steps = r->th->info->first_steps }, pos);
 }
 
 void replay_end_pos(struct replay *r, struct replay_pos *pos)
 {
 	/* the last records may still be a system call or signals */
-	replay_to_pos(r, &(struct thread_pos){.steps = r->th->end_steps + 1}, pos);
-	struct thread_pos p;
-	thread_pos(r->th, &p);
-	if (thread_at_end(r->th))
+	replay_to_pos(r, &(struct rp_thread_pos){ .steps = r->th->end_steps + 1 }, pos);
+	struct rp_thread_pos p;
+	rp_thread_pos(r->th, &p);
+	if (rp_thread_at_end(r->th))
 		replay_to_pos(r, &p, pos);
 }
 
 void replay_pos_text(struct replay *r, char *buf, size_t size)
 {
 	uint64_t seq, within;
-	struct thread_pos p;
+	struct rp_thread_pos p;
 
-	thread_pos(r->th, &p);
-	thread_seq(r->th, &seq, &within);
+	rp_thread_pos(r->th, &p);
+	rp_thread_seq(r->th, &seq, &within);
 	if (p.rep)
 		snprintf(buf, size, "%" PRIu64 ":%" PRIu64 "+%" PRIu64, seq, within, p.rep);
 	else
@@ -63,7 +63,7 @@ void replay_pos_text(struct replay *r, char *buf, size_t size)
 /* How far to run before the next checkpoint or look around. */
 static uint64_t slice(struct replay *r, uint64_t left, bool dense)
 {
-	struct checkpoint *c = checkpoint_newest(r->cs);
+	struct rp_checkpoint *c = rp_checkpoint_newest(r->cs);
 	uint64_t last = c ? c->pos.steps : r->th->info->first_steps, now = r->th->e->steps;
 	uint64_t due = last + r->spacing > now ? last + r->spacing - now : 1;
 	uint64_t n = left < SLICE ? left : SLICE;
@@ -73,48 +73,48 @@ static uint64_t slice(struct replay *r, uint64_t left, bool dense)
 	return n < due ? n : due;
 }
 
-int replay_run_to(struct replay *r, const struct thread_pos *to, unsigned events, bool dense,
+int replay_run_to(struct replay *r, const struct rp_thread_pos *to, unsigned events, bool dense,
 		  bool interruptible)
 {
-	struct thread_pos now, part;
+	struct rp_thread_pos now, part;
 
 	for (;;) {
-		thread_pos(r->th, &now);
-		if (thread_pos_cmp(&now, to) >= 0)
+		rp_thread_pos(r->th, &now);
+		if (rp_thread_pos_cmp(&now, to) >= 0)
 			return THREAD_LIMIT;
 		uint64_t left = to->steps - now.steps;
 		part = *to;
 		if (left) {
 			uint64_t n = slice(r, left, dense);
 			if (n < left)
-				part = (struct thread_pos){.steps = now.steps + n};
+				part = (struct rp_thread_pos){ .steps = now.steps + n };
 		}
-		enum thread_stop res = thread_run(r->th, &part, events);
+		enum rp_thread_stop res = rp_thread_run(r->th, &part, events);
 		if (res != THREAD_LIMIT)
 			return res;
 		if (part.steps == to->steps)
 			return THREAD_LIMIT;
-		struct checkpoint *c = checkpoint_newest(r->cs);
+		struct rp_checkpoint *c = rp_checkpoint_newest(r->cs);
 		uint64_t last = c ? c->pos.steps : r->th->info->first_steps;
 		uint64_t left_now = to->steps - r->th->e->steps;
 		if (!r->in_copy && (r->th->e->steps - last >= r->spacing ||
 				    (dense && left_now <= r->th->e->steps - last)))
-			checkpoint_take(r->cs);
+			rp_checkpoint_take(r->cs);
 		if (interruptible && replay_interrupted(r))
 			return RUN_INTERRUPTED;
 	}
 }
 
-int replay_move(struct replay *r, const struct thread_pos *to, struct dj_error *err)
+int replay_move(struct replay *r, const struct rp_thread_pos *to, struct dj_error *err)
 {
-	struct thread_pos now;
+	struct rp_thread_pos now;
 	bool back;
 
 	r->mv->watching = false;
 	r->signal_told = false;
-	thread_pos(r->th, &now);
-	back = thread_pos_cmp(to, &now) < 0;
-	if (back && checkpoint_back(r->cs, to, err))
+	rp_thread_pos(r->th, &now);
+	back = rp_thread_pos_cmp(to, &now) < 0;
+	if (back && rp_checkpoint_back(r->cs, to, err))
 		return -1;
 	bool (*stop_at)(void *, struct emu *) = r->th->e->stop_at;
 	r->th->e->stop_at = NULL;
@@ -126,33 +126,34 @@ int replay_move(struct replay *r, const struct thread_pos *to, struct dj_error *
 }
 
 /* From the start of an instruction, (s, g, 0), to the last position before (s+1, 0, 0). */
-static int last_within(struct replay *r, const struct thread_pos *end, struct dj_error *err)
+static int last_within(struct replay *r, const struct rp_thread_pos *end, struct dj_error *err)
 {
 	for (;;) {
-		struct thread *th = r->th;
-		struct thread_pos start, now;
+		struct rp_thread *th = r->th;
+		struct rp_thread_pos start, now;
 		struct insn in;
-		const struct dj_record *sig = thread_signal_here(th);
+		const struct dj_record *sig = rp_thread_signal_here(th);
 
-		thread_pos(th, &start);
+		rp_thread_pos(th, &start);
 		if (!sig) {
 			bool rec = th->next && th->next->steps == start.steps;
-			if (rec && (th->next->kind == DJ_REC_SYSCALL ||
-				    th->next->kind == DJ_REC_EFFECTS))
+			if (rec &&
+			    (th->next->kind == DJ_REC_SYSCALL || th->next->kind == DJ_REC_EFFECTS))
 				return 0;
 			if (!emu_peek(th->e, &in) || !(in.attr & INSN_A_REP))
 				return 0;
 		}
 		/* A REP instruction: see how many iterations it does, or where the
 		 * signal arrives that interrupts it. */
-		checkpoint_take(r->cs);
+		rp_checkpoint_take(r->cs);
 		uint64_t rcx = th->e->cpu.gpr[DJ_RCX];
-		enum thread_stop res = sig ? THREAD_EVENT : thread_run(th, end, THREAD_EV_SIGNAL);
+		enum rp_thread_stop res =
+			sig ? THREAD_EVENT : rp_thread_run(th, end, THREAD_EV_SIGNAL);
 		if (res == THREAD_FAILED)
 			return dj_fail(err, th->err.exit_status, "%s", th->err.text);
-		thread_pos(th, &now);
-		if (res == THREAD_EVENT && thread_pos_cmp(&now, end) < 0) {
-			if (thread_step(th) == THREAD_FAILED)
+		rp_thread_pos(th, &now);
+		if (res == THREAD_EVENT && rp_thread_pos_cmp(&now, end) < 0) {
+			if (rp_thread_step(th) == THREAD_FAILED)
 				return dj_fail(err, th->err.exit_status, "%s", th->err.text);
 			continue;
 		}
@@ -166,9 +167,9 @@ static int last_within(struct replay *r, const struct thread_pos *end, struct dj
 
 int replay_move_back(struct replay *r, struct dj_error *err)
 {
-	struct thread_pos now, to;
+	struct rp_thread_pos now, to;
 
-	thread_pos(r->th, &now);
+	rp_thread_pos(r->th, &now);
 	to = now;
 	if (now.rep) {
 		to.rep--;
@@ -178,8 +179,8 @@ int replay_move_back(struct replay *r, struct dj_error *err)
 		to.signals--;
 		if (replay_move(r, &to, err))
 			return -1;
-		if (!thread_signal_here(r->th) &&
-		    thread_run(r->th, &now, THREAD_EV_SIGNAL) == THREAD_FAILED)
+		if (!rp_thread_signal_here(r->th) &&
+		    rp_thread_run(r->th, &now, THREAD_EV_SIGNAL) == THREAD_FAILED)
 			return dj_fail(err, r->th->err.exit_status, "%s", r->th->err.text);
 		return 0;
 	}
@@ -193,7 +194,7 @@ int replay_move_back(struct replay *r, struct dj_error *err)
 
 int replay_seek(struct replay *r, const struct replay_pos *pos, struct dj_error *err)
 {
-	struct thread_pos to = {.steps = pos->steps, .signals = pos->signals, .rep = pos->rep};
+	struct rp_thread_pos to = { .steps = pos->steps, .signals = pos->signals, .rep = pos->rep };
 	size_t i = 0;
 
 	if (r->in_copy)
@@ -205,7 +206,7 @@ int replay_seek(struct replay *r, const struct replay_pos *pos, struct dj_error 
 	if (i != r->current && replay_select(r, i, err))
 		return -1;
 	if (to.steps < r->th->info->first_steps)
-		to = (struct thread_pos){.steps = r->th->info->first_steps};
+		to = (struct rp_thread_pos){ .steps = r->th->info->first_steps };
 	return replay_move(r, &to, err);
 }
 
@@ -227,22 +228,23 @@ static int seq_cmp(struct replay *r, uint64_t seq)
 {
 	uint64_t have, within;
 
-	thread_seq(r->th, &have, &within);
+	rp_thread_seq(r->th, &have, &within);
 	return have < seq ? -1 : have > seq;
 }
 
 /* Move to where event number `seq` has just happened. */
 static int find_seq(struct replay *r, uint64_t seq, struct dj_error *err)
 {
-	struct thread_pos to = {.steps = UINT64_MAX};
+	struct rp_thread_pos to = { .steps = UINT64_MAX };
 
 	while (seq_cmp(r, seq) >= 0) {
 		/* to the newest checkpoint before the event */
-		struct checkpoint *c = NULL;
+		struct rp_checkpoint *c = NULL;
 		for (size_t i = r->cs->n; i-- > 0 && !c;)
-			if (thread_seq_at(r->th, r->cs->list[i]->events, r->cs->list[i]->fences) < seq)
+			if (rp_thread_seq_at(r->th, r->cs->list[i]->events,
+					     r->cs->list[i]->fences) < seq)
 				c = r->cs->list[i];
-		struct thread_pos p = {.steps = r->th->info->first_steps};
+		struct rp_thread_pos p = { .steps = r->th->info->first_steps };
 		if (c)
 			p = c->pos;
 		if (replay_move(r, &p, err))
@@ -252,12 +254,12 @@ static int find_seq(struct replay *r, uint64_t seq, struct dj_error *err)
 	}
 	/* forward by checkpointed slices until the event is passed, then exactly */
 	for (;;) {
-		struct thread_pos start, next;
-		thread_pos(r->th, &start);
-		next = (struct thread_pos){.steps = start.steps + r->spacing};
+		struct rp_thread_pos start, next;
+		rp_thread_pos(r->th, &start);
+		next = (struct rp_thread_pos){ .steps = start.steps + r->spacing };
 		if (next.steps < start.steps)
 			next = to;
-		checkpoint_take(r->cs);
+		rp_checkpoint_take(r->cs);
 		int res = replay_run_to(r, &next, 0, false, true);
 		if (res == THREAD_FAILED)
 			return dj_fail(err, r->th->err.exit_status, "%s", r->th->err.text);
@@ -273,19 +275,19 @@ static int find_seq(struct replay *r, uint64_t seq, struct dj_error *err)
 	}
 	while (seq_cmp(r, seq) < 0) {
 		/* halve what is left before the event; single steps at the end */
-		struct thread_pos start, mid;
-		thread_pos(r->th, &start);
+		struct rp_thread_pos start, mid;
+		rp_thread_pos(r->th, &start);
 		uint64_t n = r->spacing;
 		for (; n > 1 && seq_cmp(r, seq) < 0; n /= 2) {
-			thread_pos(r->th, &start);
-			mid = (struct thread_pos){.steps = start.steps + n / 2};
-			checkpoint_take(r->cs);
+			rp_thread_pos(r->th, &start);
+			mid = (struct rp_thread_pos){ .steps = start.steps + n / 2 };
+			rp_checkpoint_take(r->cs);
 			if (replay_run_to(r, &mid, 0, false, false) == THREAD_FAILED)
 				return dj_fail(err, r->th->err.exit_status, "%s", r->th->err.text);
 			if (seq_cmp(r, seq) >= 0 && replay_move(r, &start, err))
 				return -1;
 		}
-		enum thread_stop res = thread_step(r->th);
+		enum rp_thread_stop res = rp_thread_step(r->th);
 		if (res == THREAD_FAILED || res == THREAD_END)
 			return dj_fail(err, 1, "%s", r->th->err.text);
 	}
@@ -296,32 +298,35 @@ static int goto_seq(struct replay *r, uint64_t seq, uint64_t within, uint64_t re
 		    struct dj_error *err)
 {
 	uint64_t have, at;
-	struct thread_pos p;
+	struct rp_thread_pos p;
 
-	thread_seq(r->th, &have, &at);
+	rp_thread_seq(r->th, &have, &at);
 	if (have != seq && find_seq(r, seq, err))
 		return -1;
-	thread_seq(r->th, &have, &at);
-	thread_pos(r->th, &p);
+	rp_thread_seq(r->th, &have, &at);
+	rp_thread_pos(r->th, &p);
 	if (have != seq)
 		return dj_fail(err, 1, "history has no event %" PRIu64, seq);
 	uint64_t base = p.steps - at;
 	if (base + within < base)
 		return dj_fail(err, 1, "history ends before that");
 	/* signals delivered at the same instruction belong to the position */
-	struct thread_pos to = {.steps = base + within, .rep = rep,
-				.signals = within ? 0 : p.steps == base ? p.signals : 0};
+	struct rp_thread_pos to = { .steps = base + within,
+				    .rep = rep,
+				    .signals = within		 ? 0
+					       : p.steps == base ? p.signals
+								 : 0 };
 	if (!within && p.steps != base) {
 		/* after the event: any signals at `base` that made it */
 		if (find_seq(r, seq, err))
 			return -1;
-		thread_pos(r->th, &to);
+		rp_thread_pos(r->th, &to);
 		to.rep = rep;
 	}
 	if (replay_move(r, &to, err))
 		return -1;
-	thread_seq(r->th, &have, &at);
-	thread_pos(r->th, &p);
+	rp_thread_seq(r->th, &have, &at);
+	rp_thread_pos(r->th, &p);
 	if (have != seq || at != within || p.rep != rep)
 		return dj_fail(err, 1, "there is no such position: event %" PRIu64 " ends earlier",
 			       seq);
@@ -335,11 +340,13 @@ static int go_text(struct replay *r, const char *text, struct dj_error *err)
 	bool pair = false;
 
 	if (!strcmp(text, "begin") || !strcmp(text, "start"))
-		return replay_move(r, &(struct thread_pos){.steps = r->th->info->first_steps}, err);
+		return replay_move(r, &(struct rp_thread_pos){ .steps = r->th->info->first_steps },
+				   err);
 	if (!strcmp(text, "end"))
-		return replay_move(r, &(struct thread_pos){.steps = UINT64_MAX}, err);
+		return replay_move(r, &(struct rp_thread_pos){ .steps = UINT64_MAX }, err);
 	if (!number(&p, &a))
-		return dj_fail(err, 1, "'%s' is no position: SEQ:STEPS[+REP], a number, begin or end",
+		return dj_fail(err, 1,
+			       "'%s' is no position: SEQ:STEPS[+REP], a number, begin or end",
 			       text);
 	if (*p == ':') {
 		p++;
@@ -353,17 +360,18 @@ static int go_text(struct replay *r, const char *text, struct dj_error *err)
 			p = "?";
 	}
 	if (*p)
-		return dj_fail(err, 1, "'%s' is no position: SEQ:STEPS[+REP], a number, begin or end",
+		return dj_fail(err, 1,
+			       "'%s' is no position: SEQ:STEPS[+REP], a number, begin or end",
 			       text);
 	if (pair)
 		return goto_seq(r, a, b, rep, err);
-	struct thread_pos to = {.steps = a, .rep = rep}, at;
+	struct rp_thread_pos to = { .steps = a, .rep = rep }, at;
 	if (a < r->th->info->first_steps || a > r->th->end_steps + 1)
 		return dj_fail(err, 1, "history reaches from instruction %" PRIu64 " to %" PRIu64,
 			       r->th->info->first_steps, r->th->end_steps);
 	if (replay_move(r, &to, err))
 		return -1;
-	thread_pos(r->th, &at);
+	rp_thread_pos(r->th, &at);
 	if (at.steps != a || at.rep != rep)
 		return dj_fail(err, 1, "there is no position %s", text);
 	return 0;
@@ -371,13 +379,13 @@ static int go_text(struct replay *r, const char *text, struct dj_error *err)
 
 int replay_goto_text(struct replay *r, const char *text, struct dj_error *err)
 {
-	struct thread_pos from;
+	struct rp_thread_pos from;
 
 	if (r->in_copy)
 		return dj_fail(err, 1, "this is a throw-away copy: it has no history to move in");
 	while (*text == ' ')
 		text++;
-	thread_pos(r->th, &from);
+	rp_thread_pos(r->th, &from);
 	if (!go_text(r, text, err))
 		return 0;
 	replay_move(r, &from, NULL);

@@ -29,7 +29,7 @@ static _Thread_local struct replay *running;
 
 static bool stop_at(void *ctx, struct emu *e)
 {
-	const struct thread *th = ctx;
+	const struct rp_thread *th = ctx;
 
 	return is_break(running, e->cpu.rip) && e->steps != th->resume_steps;
 }
@@ -94,7 +94,7 @@ static void fill(struct replay *r, struct replay_stop *stop, enum replay_reason 
 /* Conditions that hold at a position rather than on the way to it. */
 static bool position_condition(struct replay *r, struct replay_stop *stop, bool breaks)
 {
-	const struct dj_record *sig = thread_signal_here(r->th);
+	const struct dj_record *sig = rp_thread_signal_here(r->th);
 	uint64_t sysno;
 
 	if (reported(r, sig)) {
@@ -103,7 +103,7 @@ static bool position_condition(struct replay *r, struct replay_stop *stop, bool 
 		r->signal_told = true;
 		return true;
 	}
-	if (thread_syscall_here(r->th, &sysno) && caught(r, sysno)) {
+	if (rp_thread_syscall_here(r->th, &sysno) && caught(r, sysno)) {
 		fill(r, stop, REPLAY_SYSCALL_ENTRY);
 		stop->sysno = sysno;
 		return true;
@@ -115,15 +115,15 @@ static bool position_condition(struct replay *r, struct replay_stop *stop, bool 
 	return false;
 }
 
-/* What thread_run() stopped for, as a reason; false if it is nothing anyone asked for. */
+/* What rp_thread_run() stopped for, as a reason; false if it is nothing anyone asked for. */
 static bool reason_of(struct replay *r, int res, struct replay_stop *stop)
 {
-	struct thread *th = r->th;
+	struct rp_thread *th = r->th;
 
 	switch (res) {
 	case THREAD_BREAK:
 		/* a signal that arrives here comes before the instruction */
-		if (reported(r, thread_signal_here(th)))
+		if (reported(r, rp_thread_signal_here(th)))
 			return position_condition(r, stop, false);
 		fill(r, stop, REPLAY_BREAK);
 		return true;
@@ -168,18 +168,18 @@ static bool reason_of(struct replay *r, int res, struct replay_stop *stop)
 
 /* A watched access in a REP instruction was noticed after the fact: go to the exact iteration,
  * forward from `from` (not after it) or the last one before `end`. */
-static void refine_forward(struct replay *r, const struct thread_pos *from)
+static void refine_forward(struct replay *r, const struct rp_thread_pos *from)
 {
-	struct thread_pos start = r->mv->hit.before;
+	struct rp_thread_pos start = r->mv->hit.before;
 	struct dj_error err;
 
 	start.rep = 0;
-	if (thread_pos_cmp(&start, from) < 0)
+	if (rp_thread_pos_cmp(&start, from) < 0)
 		start = *from;
 	if (replay_move(r, &start, &err))
 		return;
 	conditions(r, true);
-	while (thread_step(r->th) == THREAD_LIMIT && r->th->e->in_rep)
+	while (rp_thread_step(r->th) == THREAD_LIMIT && r->th->e->in_rep)
 		;
 }
 
@@ -187,15 +187,15 @@ static void refine_forward(struct replay *r, const struct thread_pos *from)
 
 static void continue_forward(struct replay *r, struct replay_stop *stop)
 {
-	const struct thread_pos far = {.steps = UINT64_MAX};
-	struct thread_pos from;
+	const struct rp_thread_pos far = { .steps = UINT64_MAX };
+	struct rp_thread_pos from;
 
-	if (!r->signal_told && reported(r, thread_signal_here(r->th))) {
+	if (!r->signal_told && reported(r, rp_thread_signal_here(r->th))) {
 		position_condition(r, stop, false);
 		return;
 	}
 	for (;;) {
-		thread_pos(r->th, &from);
+		rp_thread_pos(r->th, &from);
 		r->signal_told = false;
 		conditions(r, true);
 		int res = replay_run_to(r, &far, events_wanted(r), false, true);
@@ -213,10 +213,10 @@ static void step_forward(struct replay *r, struct replay_stop *stop)
 	uint64_t sysno = UINT64_MAX, image = r->th->space->image_steps;
 	struct replay_stop at;
 
-	bool call = thread_syscall_here(r->th, &sysno);
+	bool call = rp_thread_syscall_here(r->th, &sysno);
 	r->signal_told = false;
 	conditions(r, true);
-	enum thread_stop res = thread_step(r->th);
+	enum rp_thread_stop res = rp_thread_step(r->th);
 	if (!reason_of(r, res, stop)) {
 		if (call && caught(r, sysno)) {
 			fill(r, stop, REPLAY_SYSCALL_RETURN);
@@ -237,7 +237,7 @@ void replay_step_range(struct replay *r, uint64_t lo, uint64_t hi, struct replay
 	uint64_t n = 0;
 
 	memset(stop, 0, sizeof(*stop));
-	if (!r->signal_told && reported(r, thread_signal_here(r->th))) {
+	if (!r->signal_told && reported(r, rp_thread_signal_here(r->th))) {
 		position_condition(r, stop, false);
 		return;
 	}
@@ -262,18 +262,18 @@ void replay_step_range(struct replay *r, uint64_t lo, uint64_t hi, struct replay
 struct last {
 	bool found;
 	struct replay_stop stop;
-	struct thread_pos pos;	  /* where to stop for it */
-	bool before;		  /* one position earlier, that is */
-	bool refine;		  /* a watch in a REP instruction: some iteration of it */
-	struct thread_pos after;  /* where it was noticed */
+	struct rp_thread_pos pos;   /* where to stop for it */
+	bool before;		    /* one position earlier, that is */
+	bool refine;		    /* a watch in a REP instruction: some iteration of it */
+	struct rp_thread_pos after; /* where it was noticed */
 };
 
 static void remember(struct replay *r, struct last *last, const struct replay_stop *stop,
-		     const struct thread_pos *hi, bool newest)
+		     const struct rp_thread_pos *hi, bool newest)
 {
-	struct last l = {.found = true, .stop = *stop};
+	struct last l = { .found = true, .stop = *stop };
 
-	thread_pos(r->th, &l.after);
+	rp_thread_pos(r->th, &l.after);
 	l.pos = l.after;
 	if (stop->reason == REPLAY_WATCH) {
 		l.pos = r->mv->hit.before;
@@ -282,7 +282,7 @@ static void remember(struct replay *r, struct last *last, const struct replay_st
 		l.before = true;
 	} else if (stop->reason == REPLAY_FORKED) {
 		return; /* tells a debugger nothing backwards */
-	} else if (thread_pos_cmp(&l.pos, hi) >= 0 &&
+	} else if (rp_thread_pos_cmp(&l.pos, hi) >= 0 &&
 		   (newest || stop->reason != REPLAY_SYSCALL_RETURN)) {
 		return; /* the end of the interval belongs to the next */
 	}
@@ -290,10 +290,10 @@ static void remember(struct replay *r, struct last *last, const struct replay_st
 }
 
 /* Run from here, the interval's beginning, to `hi`. */
-static int search(struct replay *r, const struct thread_pos *hi, bool newest, struct last *last)
+static int search(struct replay *r, const struct rp_thread_pos *hi, bool newest, struct last *last)
 {
 	struct replay_stop stop;
-	struct thread_pos now;
+	struct rp_thread_pos now;
 
 	last->found = false;
 	memset(&stop, 0, sizeof(stop));
@@ -307,8 +307,8 @@ static int search(struct replay *r, const struct thread_pos *hi, bool newest, st
 		if (found && res != THREAD_END && res != THREAD_FAILED && res != RUN_INTERRUPTED) {
 			remember(r, last, &stop, hi, newest);
 			/* a breakpoint where another condition stopped us has its say, too */
-			thread_pos(r->th, &now);
-			if (stop.reason != REPLAY_BREAK && thread_pos_cmp(&now, hi) < 0 &&
+			rp_thread_pos(r->th, &now);
+			if (stop.reason != REPLAY_BREAK && rp_thread_pos_cmp(&now, hi) < 0 &&
 			    position_condition(r, &stop, true))
 				remember(r, last, &stop, hi, newest);
 		}
@@ -323,17 +323,17 @@ static int search(struct replay *r, const struct thread_pos *hi, bool newest, st
 /* The last iteration within the REP instruction at l->pos that hits a watch. */
 static int refine_backward(struct replay *r, struct last *l)
 {
-	struct thread_pos at = l->pos, found = l->pos;
+	struct rp_thread_pos at = l->pos, found = l->pos;
 
 	at.rep = found.rep = 0;
 	if (replay_move(r, &at, &l->stop.err))
 		return -1;
 	for (;;) {
-		thread_pos(r->th, &at);
-		if (thread_pos_cmp(&at, &l->after) >= 0)
+		rp_thread_pos(r->th, &at);
+		if (rp_thread_pos_cmp(&at, &l->after) >= 0)
 			break;
 		conditions(r, true);
-		enum thread_stop res = thread_step(r->th);
+		enum rp_thread_stop res = rp_thread_step(r->th);
 		if (r->mv->hit.hit) {
 			found = at;
 			fill(r, &l->stop, REPLAY_WATCH);
@@ -361,32 +361,33 @@ static void stop_at_last(struct replay *r, struct last *l, struct replay_stop *s
 
 /* What had happened up to the end of the interval that is searched next. */
 struct upto {
-	struct thread_pos pos;
+	struct rp_thread_pos pos;
 	uint64_t calls, signals, image;
 };
 
 /* Whether nothing that is looked for can have happened from checkpoint c to there. */
-static bool quiet(struct replay *r, struct checkpoint *c, const struct upto *hi)
+static bool quiet(struct replay *r, struct rp_checkpoint *c, const struct upto *hi)
 {
 	if (r->nbreaks || (r->signals && hi->signals != c->signals_total) ||
 	    (r->catching && hi->calls != c->events - c->signals_total) ||
 	    hi->image != c->space->image_steps)
 		return false;
-	return memview_watches_quiet(r->mv, &c->log);
+	return rp_memview_watches_quiet(r->mv, &c->log);
 }
 
 static void continue_backward(struct replay *r, struct replay_stop *stop)
 {
-	struct thread_pos begin = {.steps = r->th->info->first_steps};
-	struct upto hi = {.calls = r->th->events - r->th->signals_total,
-			  .signals = r->th->signals_total, .image = r->th->space->image_steps};
+	struct rp_thread_pos begin = { .steps = r->th->info->first_steps };
+	struct upto hi = { .calls = r->th->events - r->th->signals_total,
+			   .signals = r->th->signals_total,
+			   .image = r->th->space->image_steps };
 	bool newest = true;
 	struct last last;
 
 	r->signal_told = false;
-	thread_pos(r->th, &hi.pos);
+	rp_thread_pos(r->th, &hi.pos);
 	for (;;) {
-		if (thread_pos_cmp(&hi.pos, &begin) <= 0) {
+		if (rp_thread_pos_cmp(&hi.pos, &begin) <= 0) {
 			struct dj_error err;
 			if (replay_move(r, &begin, &err)) {
 				stop->err = err;
@@ -397,17 +398,18 @@ static void continue_backward(struct replay *r, struct replay_stop *stop)
 			return;
 		}
 		size_t i = r->cs->n;
-		while (i > 0 && thread_pos_cmp(&r->cs->list[i - 1]->pos, &hi.pos) >= 0)
+		while (i > 0 && rp_thread_pos_cmp(&r->cs->list[i - 1]->pos, &hi.pos) >= 0)
 			i--;
-		struct checkpoint *c = i ? r->cs->list[i - 1] : NULL;
-		struct upto lo = {.pos = begin};
+		struct rp_checkpoint *c = i ? r->cs->list[i - 1] : NULL;
+		struct upto lo = { .pos = begin };
 		if (c)
-			lo = (struct upto){.pos = c->pos, .calls = c->events - c->signals_total,
-					   .signals = c->signals_total,
-					   .image = c->space->image_steps};
+			lo = (struct upto){ .pos = c->pos,
+					    .calls = c->events - c->signals_total,
+					    .signals = c->signals_total,
+					    .image = c->space->image_steps };
 		if (!c || !quiet(r, c, &hi)) {
 			int res = THREAD_FAILED;
-			if (checkpoint_back(r->cs, &lo.pos, &stop->err) == 0)
+			if (rp_checkpoint_back(r->cs, &lo.pos, &stop->err) == 0)
 				res = search(r, &hi.pos, newest, &last);
 			if (res == THREAD_FAILED) {
 				fill(r, stop, REPLAY_FAILED);
@@ -429,12 +431,12 @@ static void continue_backward(struct replay *r, struct replay_stop *stop)
 
 static void step_backward(struct replay *r, struct replay_stop *stop)
 {
-	struct thread_pos at, now;
+	struct rp_thread_pos at, now;
 	uint64_t image = r->th->space->image_steps;
 	int res;
 
 	r->signal_told = false;
-	thread_pos(r->th, &now);
+	rp_thread_pos(r->th, &now);
 	res = replay_move_back(r, &stop->err);
 	if (res) {
 		fill(r, stop, res > 0 ? REPLAY_BEGIN : REPLAY_FAILED);
@@ -442,11 +444,11 @@ static void step_backward(struct replay *r, struct replay_stop *stop)
 	}
 	if (r->nwatches) {
 		/* do the step once more to see what it touches */
-		thread_pos(r->th, &at);
-		checkpoint_take(r->cs);
+		rp_thread_pos(r->th, &at);
+		rp_checkpoint_take(r->cs);
 		conditions(r, true);
-		thread_step(r->th);
-		struct memview_hit hit = r->mv->hit;
+		rp_thread_step(r->th);
+		struct rp_memview_hit hit = r->mv->hit;
 		conditions(r, false);
 		if (replay_move(r, &at, &stop->err)) {
 			fill(r, stop, REPLAY_FAILED);

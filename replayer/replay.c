@@ -13,19 +13,19 @@ static int open_thread(struct replay *r, size_t i, struct dj_error *err)
 {
 	struct replay_thread_state *s = &r->threads[i];
 
-	s->th = thread_new(r->t, i, &r->names, err);
+	s->th = rp_thread_new(r->t, i, &r->names, err);
 	if (!s->th)
 		return -1;
-	s->mv = memview_new(s->th);
+	s->mv = rp_memview_new(s->th);
 	if (!s->mv)
 		return dj_fail(err, 1, "out of memory");
 	s->th->mem = s->mv;
 	s->th->e->hooks |= EMU_HOOK_TRACK;
-	checkpoints_init(&s->cs, s->th, s->mv);
+	rp_checkpoints_init(&s->cs, s->th, s->mv);
 	for (size_t k = 0; k < r->nwatches; k++)
-		memview_watch_add(s->mv, r->watches[k].id, r->watches[k].addr, r->watches[k].len,
-				  r->watches[k].kind);
-	if (thread_begin(s->th) == THREAD_FAILED)
+		rp_memview_watch_add(s->mv, r->watches[k].id, r->watches[k].addr, r->watches[k].len,
+				     r->watches[k].kind);
+	if (rp_thread_begin(s->th) == THREAD_FAILED)
 		return dj_fail(err, s->th->err.exit_status ? s->th->err.exit_status : 2, "%s",
 			       s->th->err.text);
 	return 0;
@@ -34,10 +34,10 @@ static int open_thread(struct replay *r, size_t i, struct dj_error *err)
 static void close_thread(struct replay_thread_state *s)
 {
 	if (s->mv)
-		checkpoints_free(&s->cs);
-	memview_free(s->mv);
-	thread_free(s->th);
-	*s = (struct replay_thread_state){0};
+		rp_checkpoints_free(&s->cs);
+	rp_memview_free(s->mv);
+	rp_thread_free(s->th);
+	*s = (struct replay_thread_state){ 0 };
 }
 
 int replay_select(struct replay *r, size_t index, struct dj_error *err)
@@ -90,12 +90,12 @@ void replay_close(struct replay *r)
 		close_thread(&r->threads[i]);
 	free(r->threads);
 	dj_trace_close(r->t);
-	space_names_free(&r->names);
+	rp_space_names_free(&r->names);
 	free(r->breaks);
 	free(r->watches);
 	free(r->catch);
 	free(r->maps);
-	lookahead_clear(&r->look);
+	rp_lookahead_clear(&r->look);
 	free(r);
 }
 
@@ -140,7 +140,7 @@ int replay_break_add(struct replay *r, uint64_t addr)
 		r->breaks = b;
 		r->breaks_cap = cap;
 	}
-	r->breaks[r->nbreaks++] = (struct replay_break){.addr = addr, .count = 1};
+	r->breaks[r->nbreaks++] = (struct replay_break){ .addr = addr, .count = 1 };
 	bloom_make(r);
 	return 0;
 }
@@ -170,10 +170,11 @@ int replay_watch_add(struct replay *r, uint64_t addr, uint64_t len, unsigned kin
 		return -1;
 	r->watches = w;
 	w[r->nwatches] = (struct replay_watch){
-		.id = r->next_watch, .addr = addr, .len = len, .kind = kind};
+		.id = r->next_watch, .addr = addr, .len = len, .kind = kind
+	};
 	for (size_t i = 0; i < r->nthreads; i++)
 		if (r->threads[i].mv &&
-		    memview_watch_add(r->threads[i].mv, r->next_watch, addr, len, kind))
+		    rp_memview_watch_add(r->threads[i].mv, r->next_watch, addr, len, kind))
 			return -1;
 	r->nwatches++;
 	return r->next_watch++;
@@ -189,7 +190,7 @@ void replay_watch_del(struct replay *r, int id)
 	}
 	for (size_t i = 0; i < r->nthreads; i++)
 		if (r->threads[i].mv)
-			memview_watch_del(r->threads[i].mv, id);
+			rp_memview_watch_del(r->threads[i].mv, id);
 }
 
 void replay_catch_syscalls(struct replay *r, bool on, const uint64_t *numbers, size_t n)
@@ -242,11 +243,11 @@ size_t replay_read(struct replay *r, uint64_t addr, void *buf, size_t len)
 	size_t done = 0;
 
 	while (done < len) {
-		size_t n = memview_read(r->mv, addr + done, (uint8_t *)buf + done, len - done);
+		size_t n = rp_memview_read(r->mv, addr + done, (uint8_t *)buf + done, len - done);
 		done += n;
-		if (done == len || !space_find(r->th->space, addr + done))
+		if (done == len || !rp_space_find(r->th->space, addr + done))
 			break;
-		n = lookahead_read(r, addr + done, (uint8_t *)buf + done, len - done);
+		n = rp_lookahead_read(r, addr + done, (uint8_t *)buf + done, len - done);
 		if (!n)
 			break;
 		done += n;
@@ -256,7 +257,7 @@ size_t replay_read(struct replay *r, uint64_t addr, void *buf, size_t len)
 
 bool replay_siginfo(struct replay *r, uint8_t out[128])
 {
-	const struct dj_record *rec = thread_signal_here(r->th);
+	const struct dj_record *rec = rp_thread_signal_here(r->th);
 
 	if (!rec)
 		return false;
@@ -266,7 +267,7 @@ bool replay_siginfo(struct replay *r, uint8_t out[128])
 
 size_t replay_mappings(struct replay *r, const struct replay_mapping **maps)
 {
-	const struct space *s = r->th->space;
+	const struct rp_space *s = r->th->space;
 
 	*maps = r->maps;
 	if (s->nmaps > r->maps_cap) {
@@ -277,11 +278,14 @@ size_t replay_mappings(struct replay *r, const struct replay_mapping **maps)
 		r->maps_cap = s->nmaps;
 	}
 	for (size_t i = 0; i < s->nmaps; i++) {
-		const struct space_map *m = &s->maps[i];
-		r->maps[i] = (struct replay_mapping){.start = m->start, .end = m->end,
-						     .offset = m->offset, .prot = m->prot,
-						     .flags = m->flags, .module = m->module,
-						     .name = m->name};
+		const struct rp_space_map *m = &s->maps[i];
+		r->maps[i] = (struct replay_mapping){ .start = m->start,
+						      .end = m->end,
+						      .offset = m->offset,
+						      .prot = m->prot,
+						      .flags = m->flags,
+						      .module = m->module,
+						      .name = m->name };
 	}
 	*maps = r->maps;
 	return s->nmaps;

@@ -35,18 +35,19 @@ struct replay_pos {
 enum replay_dir { REPLAY_FORWARD, REPLAY_BACKWARD };
 
 enum replay_reason {
-	REPLAY_STEPPED,	     /* the asked-for steps are done */
-	REPLAY_BREAK,	     /* at a breakpoint address */
-	REPLAY_WATCH,	     /* a watchpoint triggered: `watch` */
-	REPLAY_SYSCALL_ENTRY,/* before a caught system call: `sysno` */
-	REPLAY_SYSCALL_RETURN,/* after it */
-	REPLAY_SIGNAL,	     /* a signal is about to be delivered: `signo` (only if signals are reported) */
-	REPLAY_FORKED,	     /* a child was made: `pid` */
-	REPLAY_EXECED,	     /* the image was replaced */
-	REPLAY_BEGIN,	     /* the beginning of history */
-	REPLAY_END,	     /* the end of history; `exited`/`status` if the program ended there */
-	REPLAY_INTERRUPTED,  /* replay_interrupt() */
-	REPLAY_FAILED,	     /* divergence or damage: `err` */
+	REPLAY_STEPPED,	       /* the asked-for steps are done */
+	REPLAY_BREAK,	       /* at a breakpoint address */
+	REPLAY_WATCH,	       /* a watchpoint triggered: `watch` */
+	REPLAY_SYSCALL_ENTRY,  /* before a caught system call: `sysno` */
+	REPLAY_SYSCALL_RETURN, /* after it */
+	REPLAY_SIGNAL, /* a signal is about to be delivered: `signo` (only if signals are reported)
+			*/
+	REPLAY_FORKED, /* a child was made: `pid` */
+	REPLAY_EXECED, /* the image was replaced */
+	REPLAY_BEGIN,  /* the beginning of history */
+	REPLAY_END,    /* the end of history; `exited`/`status` if the program ended there */
+	REPLAY_INTERRUPTED, /* replay_interrupt() */
+	REPLAY_FAILED,	    /* divergence or damage: `err` */
 };
 
 struct replay_stop {
@@ -57,8 +58,8 @@ struct replay_stop {
 	uint64_t sysno;
 	int signo;
 	int32_t pid;
-	bool exited;	     /* REPLAY_END: the program ended (else recording just stops) */
-	int32_t status;	     /* wait(2) status when exited */
+	bool exited;	/* REPLAY_END: the program ended (else recording just stops) */
+	int32_t status; /* wait(2) status when exited */
 	struct dj_error err;
 };
 
@@ -66,8 +67,8 @@ struct replay_stop {
 struct replay_divergence {
 	bool found;
 	struct replay_pos pos;
-	char part[16];	  /* first register that differs if known, else "" */
-	char text[400];	  /* one line, with expected and found */
+	char part[16];	/* first register that differs if known, else "" */
+	char text[400]; /* one line, with expected and found */
 };
 
 /* Open for debugging (memory is tracked so that a debugger can read it). NULL on error. */
@@ -101,7 +102,7 @@ void replay_interrupt(struct replay *r);
 void replay_set_poll(struct replay *r, bool (*poll)(void *), void *ctx);
 
 /* ---- conditions ------------------------------------------------------------------ */
-int replay_break_add(struct replay *r, uint64_t addr);	/* counted: add twice, remove twice */
+int replay_break_add(struct replay *r, uint64_t addr); /* counted: add twice, remove twice */
 int replay_break_del(struct replay *r, uint64_t addr);
 enum { REPLAY_WATCH_WRITE = 1, REPLAY_WATCH_READ = 2, REPLAY_WATCH_ACCESS = 3 };
 /* Watch `len` bytes. A write watch triggers when the bytes CHANGE value as this thread sees
@@ -147,7 +148,7 @@ bool replay_in_copy(struct replay *r);
 void replay_set_output(struct replay *r, void (*output)(void *ctx, const void *bytes, size_t len),
 		       void *ctx);
 void replay_discard(struct replay *r);
-int replay_write(struct replay *r, uint64_t addr, const void *buf, size_t len);  /* copy only */
+int replay_write(struct replay *r, uint64_t addr, const void *buf, size_t len);	  /* copy only */
 int replay_set_regs(struct replay *r, const struct dj_regs *regs, uint64_t mask); /* copy only */
 
 /* ---- verification ------------------------------------------------------------------ */

@@ -23,7 +23,7 @@
 /* ---- failing ------------------------------------------------------------------------ */
 
 /* The instruction at rip, as text, for a message. */
-static void here_text(struct thread *th, char *buf, size_t size)
+static void here_text(struct rp_thread *th, char *buf, size_t size)
 {
 	struct insn in;
 
@@ -33,12 +33,12 @@ static void here_text(struct thread *th, char *buf, size_t size)
 		snprintf(buf, size, "no code known");
 }
 
-static enum thread_stop diverged(struct thread *th, const char *fmt, ...)
+static enum rp_thread_stop diverged(struct rp_thread *th, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
-static enum thread_stop diverged(struct thread *th, const char *fmt, ...)
+static enum rp_thread_stop diverged(struct rp_thread *th, const char *fmt, ...)
 {
-	struct thread_pos pos;
+	struct rp_thread_pos pos;
 	char what[220], insn[96];
 	uint64_t seq, within;
 	va_list ap;
@@ -47,11 +47,12 @@ static enum thread_stop diverged(struct thread *th, const char *fmt, ...)
 	vsnprintf(what, sizeof(what), fmt, ap);
 	va_end(ap);
 	here_text(th, insn, sizeof(insn));
-	thread_pos(th, &pos);
-	thread_seq(th, &seq, &within);
+	rp_thread_pos(th, &pos);
+	rp_thread_seq(th, &seq, &within);
 	th->div.found = true;
-	th->div.pos = (struct replay_pos){.tid = th->info->tid, .steps = pos.steps,
-					  .rep = pos.rep, .signals = pos.signals};
+	th->div.pos = (struct replay_pos){
+		.tid = th->info->tid, .steps = pos.steps, .rep = pos.rep, .signals = pos.signals
+	};
 	snprintf(th->div.text, sizeof(th->div.text),
 		 "thread %" PRId32 " at %" PRIu64 ":%" PRIu64 " (instruction %" PRIu64
 		 "), rip 0x%" PRIx64 " (%s): %s",
@@ -60,10 +61,10 @@ static enum thread_stop diverged(struct thread *th, const char *fmt, ...)
 	return THREAD_FAILED;
 }
 
-static enum thread_stop damaged(struct thread *th, const char *fmt, ...)
+static enum rp_thread_stop damaged(struct rp_thread *th, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
-static enum thread_stop damaged(struct thread *th, const char *fmt, ...)
+static enum rp_thread_stop damaged(struct rp_thread *th, const char *fmt, ...)
 {
 	char what[300];
 	va_list ap;
@@ -77,7 +78,7 @@ static enum thread_stop damaged(struct thread *th, const char *fmt, ...)
 }
 
 /* In a throw-away copy: a system call that someone answers, or its end. */
-static enum thread_stop copy_stuck(struct thread *th)
+static enum rp_thread_stop copy_stuck(struct rp_thread *th)
 {
 	struct emu *e = th->e;
 	struct insn in;
@@ -102,7 +103,7 @@ static enum thread_stop copy_stuck(struct thread *th)
 	return THREAD_FAILED;
 }
 
-static enum thread_stop stuck(struct thread *th, enum emu_stop why)
+static enum rp_thread_stop stuck(struct rp_thread *th, enum emu_stop why)
 {
 	if (th->copy)
 		return copy_stuck(th);
@@ -122,64 +123,64 @@ static enum thread_stop stuck(struct thread *th, enum emu_stop why)
 
 static size_t fetch(void *ctx, uint64_t addr, uint8_t *buf, size_t len)
 {
-	struct thread *th = ctx;
-	size_t n = space_fetch(th->space, th->trace, addr, buf, len);
+	struct rp_thread *th = ctx;
+	size_t n = rp_space_fetch(th->space, th->trace, addr, buf, len);
 
-	if (n < INSN_MAX && n < len && th->mem && memview_in_copy(th->mem))
-		n += memview_read(th->mem, addr + n, buf + n, len - n);
+	if (n < INSN_MAX && n < len && th->mem && rp_memview_in_copy(th->mem))
+		n += rp_memview_read(th->mem, addr + n, buf + n, len - n);
 	return n;
 }
 
-static void import_line(struct thread *th, const struct thread_import *imp)
+static void import_line(struct rp_thread *th, const struct rp_thread_import *imp)
 {
 	th->count_imports++;
 	if (th->mem)
-		memview_import(th->mem, imp->addr, imp->line);
+		rp_memview_import(th->mem, imp->addr, imp->line);
 	else
 		memcpy(th->e->shadow + (uint32_t)imp->addr, imp->line, DJ_LINE);
 }
 
 static void before_load(void *ctx, struct emu *e, uint64_t addr, unsigned size)
 {
-	struct thread *th = ctx;
+	struct rp_thread *th = ctx;
 
 	for (size_t i = th->used; i < th->nimports && th->imports[i].ordinal == e->ordinal; i++) {
 		import_line(th, &th->imports[i]);
 		th->used++;
 	}
-	if (th->mem && memview_in_copy(th->mem))
-		memview_fill(th->mem, addr, size);
+	if (th->mem && rp_memview_in_copy(th->mem))
+		rp_memview_fill(th->mem, addr, size);
 }
 
 static void after_load(void *ctx, struct emu *e, uint64_t addr, unsigned size)
 {
-	struct thread *th = ctx;
+	struct rp_thread *th = ctx;
 
 	(void)e;
-	memview_load(th->mem, addr, size);
+	rp_memview_load(th->mem, addr, size);
 }
 
 static void before_store(void *ctx, struct emu *e, uint64_t addr, unsigned size)
 {
-	struct thread *th = ctx;
+	struct rp_thread *th = ctx;
 
 	(void)e;
-	memview_before_store(th->mem, addr, size);
+	rp_memview_before_store(th->mem, addr, size);
 }
 
 static void after_store(void *ctx, struct emu *e, uint64_t addr, unsigned size,
 			const uint8_t *bytes)
 {
-	struct thread *th = ctx;
+	struct rp_thread *th = ctx;
 
 	(void)e;
-	memview_after_store(th->mem, addr, size, bytes);
+	rp_memview_after_store(th->mem, addr, size, bytes);
 }
 
 /* ---- reading the stream --------------------------------------------------------------- */
 
 /* Read the next record. What is wrong with it shows when its turn comes. */
-static void advance(struct thread *th)
+static void advance(struct rp_thread *th)
 {
 	if (th->mem)
 		dj_cursor_mark(th->cur, &th->next_mark);
@@ -192,7 +193,7 @@ static void advance(struct thread *th)
 	}
 }
 
-static uint64_t count_reg(const struct thread *th, uint64_t like)
+static uint64_t count_reg(const struct rp_thread *th, uint64_t like)
 {
 	uint64_t rcx = th->e->cpu.gpr[DJ_RCX];
 
@@ -201,21 +202,21 @@ static uint64_t count_reg(const struct thread *th, uint64_t like)
 	return (uint32_t)rcx == like ? like : rcx;
 }
 
-static void flush_imports(struct thread *th)
+static void flush_imports(struct rp_thread *th)
 {
 	for (size_t i = 0; i < th->nimports; i++)
 		import_line(th, &th->imports[i]);
 	th->nimports = 0;
 }
 
-static enum thread_stop gather(struct thread *th, const struct dj_record *r)
+static enum rp_thread_stop gather(struct rp_thread *th, const struct dj_record *r)
 {
 	if (th->nimports == IMPORTS_MAX)
 		return damaged(th, "more than %u imports by one instruction at %" PRIu64,
 			       IMPORTS_MAX, r->steps);
 	if (th->nimports == th->imports_cap) {
 		size_t cap = th->imports_cap ? th->imports_cap * 2 : 16;
-		struct thread_import *grown = realloc(th->imports, cap * sizeof(*grown));
+		struct rp_thread_import *grown = realloc(th->imports, cap * sizeof(*grown));
 		if (!grown) {
 			dj_fail(&th->err, 1, "out of memory");
 			return THREAD_FAILED;
@@ -225,7 +226,7 @@ static enum thread_stop gather(struct thread *th, const struct dj_record *r)
 	}
 	if (!th->nimports)
 		th->imports_mark = th->next_mark;
-	struct thread_import *imp = &th->imports[th->nimports++];
+	struct rp_thread_import *imp = &th->imports[th->nimports++];
 	imp->ordinal = r->ordinal;
 	imp->addr = r->addr;
 	memcpy(imp->line, r->bytes, DJ_LINE);
@@ -235,50 +236,54 @@ static enum thread_stop gather(struct thread *th, const struct dj_record *r)
 
 /* ---- records that take no step ---------------------------------------------------------- */
 
-static enum thread_stop rec_regs(struct thread *th, const struct dj_record *r)
+static enum rp_thread_stop rec_regs(struct rp_thread *th, const struct dj_record *r)
 {
 	emu_set_regs(th->e, &r->regs, r->mask);
 	return THREAD_LIMIT;
 }
 
-static enum thread_stop rec_map(struct thread *th, const struct dj_record *r)
+static enum rp_thread_stop rec_map(struct rp_thread *th, const struct dj_record *r)
 {
-	struct space_map m = {.start = r->addr, .end = r->addr + r->length, .offset = r->offset,
-			      .prot = r->prot, .flags = r->flags, .module = r->module};
+	struct rp_space_map m = { .start = r->addr,
+				  .end = r->addr + r->length,
+				  .offset = r->offset,
+				  .prot = r->prot,
+				  .flags = r->flags,
+				  .module = r->module };
 
-	m.name = space_intern(th->names, r->name);
+	m.name = rp_space_intern(th->names, r->name);
 	m.initial = th->e->steps == th->space->image_steps;
 	/* mremap: growth in place begins elsewhere, and is fresh memory */
 	m.moved = th->last_sysno == X_SYS_MREMAP && th->e->steps == th->event_steps &&
 		  th->last_result == r->addr;
-	if (space_map(&th->space, &m, &th->err))
+	if (rp_space_map(&th->space, &m, &th->err))
 		return damaged(th, "%s", th->err.text);
 	emu_forget_code(th->e, r->addr, r->length);
 	if (th->mem && !m.moved)
-		memview_forget(th->mem, r->addr, r->length);
+		rp_memview_forget(th->mem, r->addr, r->length);
 	return THREAD_LIMIT;
 }
 
-static enum thread_stop rec_unmap(struct thread *th, const struct dj_record *r)
+static enum rp_thread_stop rec_unmap(struct rp_thread *th, const struct dj_record *r)
 {
-	if (space_unmap(&th->space, r->addr, r->length, &th->err))
+	if (rp_space_unmap(&th->space, r->addr, r->length, &th->err))
 		return damaged(th, "%s", th->err.text);
 	emu_forget_code(th->e, r->addr, r->length);
 	if (th->mem)
-		memview_forget(th->mem, r->addr, r->length);
+		rp_memview_forget(th->mem, r->addr, r->length);
 	return THREAD_LIMIT;
 }
 
-static enum thread_stop rec_protect(struct thread *th, const struct dj_record *r)
+static enum rp_thread_stop rec_protect(struct rp_thread *th, const struct dj_record *r)
 {
-	if (space_protect(&th->space, r->addr, r->length, r->prot, &th->err))
+	if (rp_space_protect(&th->space, r->addr, r->length, r->prot, &th->err))
 		return damaged(th, "%s", th->err.text);
 	return THREAD_LIMIT;
 }
 
-static enum thread_stop rec_code(struct thread *th, const struct dj_record *r)
+static enum rp_thread_stop rec_code(struct rp_thread *th, const struct dj_record *r)
 {
-	if (space_code(&th->space, r->addr, r->bytes, r->length, &th->err))
+	if (rp_space_code(&th->space, r->addr, r->bytes, r->length, &th->err))
 		return damaged(th, "%s", th->err.text);
 	emu_forget_code(th->e, r->addr, r->length);
 	return THREAD_LIMIT;
@@ -294,7 +299,7 @@ static void part_text(char *out, const struct dj_regs *regs, uint64_t part)
 		out += sprintf(out, "%02x", packed[i]);
 }
 
-static enum thread_stop rec_digest(struct thread *th, const struct dj_record *r)
+static enum rp_thread_stop rec_digest(struct rp_thread *th, const struct dj_record *r)
 {
 	struct dj_regs regs;
 
@@ -305,8 +310,10 @@ static enum thread_stop rec_digest(struct thread *th, const struct dj_record *r)
 		return THREAD_LIMIT;
 	uint64_t differ = dj_regs_diff(&regs, &r->regs) & r->mask;
 	if (!differ)
-		return diverged(th, "the registers' digest is %016" PRIx64 ", expected %016" PRIx64
-				" (which of them differ is not recorded)", digest, r->digest);
+		return diverged(th,
+				"the registers' digest is %016" PRIx64 ", expected %016" PRIx64
+				" (which of them differ is not recorded)",
+				digest, r->digest);
 	if (differ & ~DJ_REG_X87)
 		differ &= ~DJ_REG_X87; /* say that only if nothing smaller differs */
 	differ &= -differ;
@@ -317,33 +324,33 @@ static enum thread_stop rec_digest(struct thread *th, const struct dj_record *r)
 	return diverged(th, "%s is %s, expected %s", th->div.part, found, expected);
 }
 
-static enum thread_stop rec_exec(struct thread *th, const struct dj_record *r)
+static enum rp_thread_stop rec_exec(struct rp_thread *th, const struct dj_record *r)
 {
 	(void)r;
-	if (space_clear(&th->space, th->e->steps, &th->err))
+	if (rp_space_clear(&th->space, th->e->steps, &th->err))
 		return THREAD_FAILED;
 	if (th->mem)
-		memview_forget_all(th->mem);
+		rp_memview_forget_all(th->mem);
 	emu_reset_memory(th->e);
 	th->exec_passed = true;
 	return THREAD_LIMIT;
 }
 
-static enum thread_stop rec_exit(struct thread *th, const struct dj_record *r)
+static enum rp_thread_stop rec_exit(struct rp_thread *th, const struct dj_record *r)
 {
 	th->exited = true;
 	th->status = r->status;
 	return THREAD_LIMIT;
 }
 
-static enum thread_stop rec_fork(struct thread *th, const struct dj_record *r)
+static enum rp_thread_stop rec_fork(struct rp_thread *th, const struct dj_record *r)
 {
 	th->fork_passed = true;
 	th->fork_pid = r->pid;
 	return THREAD_LIMIT;
 }
 
-static enum thread_stop rec_nothing(struct thread *th, const struct dj_record *r)
+static enum rp_thread_stop rec_nothing(struct rp_thread *th, const struct dj_record *r)
 {
 	(void)th;
 	(void)r;
@@ -351,29 +358,30 @@ static enum thread_stop rec_nothing(struct thread *th, const struct dj_record *r
 }
 
 /* What takes no step, by kind; NULL: the record waits for its step. */
-static enum thread_stop (*const apply[DJ_REC_KINDS])(struct thread *, const struct dj_record *) = {
-	[DJ_REC_REGS] = rec_regs,	[DJ_REC_MAP] = rec_map,
-	[DJ_REC_UNMAP] = rec_unmap,	[DJ_REC_PROTECT] = rec_protect,
-	[DJ_REC_CODE] = rec_code,	[DJ_REC_DIGEST] = rec_digest,
-	[DJ_REC_FORK] = rec_fork,	[DJ_REC_EXEC] = rec_exec,
-	[DJ_REC_EXIT] = rec_exit,	[DJ_REC_END] = rec_nothing,
+static enum rp_thread_stop (*const apply[DJ_REC_KINDS])(struct rp_thread *,
+							const struct dj_record *) = {
+	[DJ_REC_REGS] = rec_regs,	[DJ_REC_MAP] = rec_map,	  [DJ_REC_UNMAP] = rec_unmap,
+	[DJ_REC_PROTECT] = rec_protect, [DJ_REC_CODE] = rec_code, [DJ_REC_DIGEST] = rec_digest,
+	[DJ_REC_FORK] = rec_fork,	[DJ_REC_EXEC] = rec_exec, [DJ_REC_EXIT] = rec_exit,
+	[DJ_REC_END] = rec_nothing,
 };
 
-static bool here(const struct thread *th)
+static bool here(const struct rp_thread *th)
 {
 	return th->next && th->next->steps == th->e->steps;
 }
 
 /* Apply what has its place before the next step; gather the next instruction's imports. */
-static enum thread_stop settle(struct thread *th)
+static enum rp_thread_stop settle(struct rp_thread *th)
 {
 	const struct dj_record *r;
 
 	while ((r = th->next) && r->steps <= th->e->steps) {
-		enum thread_stop res;
+		enum rp_thread_stop res;
 
 		if (r->steps < th->e->steps)
-			return damaged(th, "a record for instruction %" PRIu64 " comes after %" PRIu64,
+			return damaged(th,
+				       "a record for instruction %" PRIu64 " comes after %" PRIu64,
 				       r->steps, th->e->steps);
 		if ((unsigned)r->kind >= DJ_REC_KINDS)
 			return damaged(th, "strange record at %" PRIu64, r->steps);
@@ -398,33 +406,33 @@ static enum thread_stop settle(struct thread *th)
 
 /* ---- records that are a step -------------------------------------------------------------- */
 
-static void ordered_event(struct thread *th)
+static void ordered_event(struct rp_thread *th)
 {
 	th->events++;
 	th->event_steps = th->e->steps;
 }
 
 /* The step that began at `from` is done, if it is: settle at the new position. */
-static enum thread_stop arrived(struct thread *th, uint64_t from)
+static enum rp_thread_stop arrived(struct rp_thread *th, uint64_t from)
 {
 	if (th->e->steps != from)
 		th->signals = 0;
 	return settle(th);
 }
 
-static enum thread_stop do_syscall(struct thread *th, const struct dj_record *r)
+static enum rp_thread_stop do_syscall(struct rp_thread *th, const struct dj_record *r)
 {
 	struct emu *e = th->e;
 	uint8_t code[2];
 
-	if (space_fetch(th->space, th->trace, e->cpu.rip, code, 2) == 2 &&
+	if (rp_space_fetch(th->space, th->trace, e->cpu.rip, code, 2) == 2 &&
 	    (code[0] != 0x0f || code[1] != 0x05))
 		return diverged(th, "the trace has a system call here");
 	flush_imports(th);
 	th->last_sysno = e->cpu.gpr[DJ_RAX];
 	th->last_result = r->result;
 	if (th->mem)
-		memview_syscall(th->mem, e->cpu.gpr, r->result);
+		rp_memview_syscall(th->mem, e->cpu.gpr, r->result);
 	e->cpu.gpr[DJ_RAX] = r->result;
 	e->cpu.gpr[DJ_R11] = r->r11;
 	e->cpu.rip += 2;
@@ -435,18 +443,18 @@ static enum thread_stop do_syscall(struct thread *th, const struct dj_record *r)
 	return arrived(th, e->steps - 1);
 }
 
-static enum thread_stop do_effects(struct thread *th, const struct dj_record *r)
+static enum rp_thread_stop do_effects(struct rp_thread *th, const struct dj_record *r)
 {
 	struct emu *e = th->e;
 	uint8_t code[sizeof(r->insn)];
 
 	if (r->insn_len && r->insn_len <= sizeof(code) &&
-	    space_fetch(th->space, th->trace, e->cpu.rip, code, r->insn_len) == r->insn_len &&
+	    rp_space_fetch(th->space, th->trace, e->cpu.rip, code, r->insn_len) == r->insn_len &&
 	    memcmp(code, r->insn, r->insn_len))
 		return diverged(th, "the trace has another instruction here");
 	flush_imports(th);
 	if (th->mem)
-		memview_effects(th->mem, r);
+		rp_memview_effects(th->mem, r);
 	emu_set_regs(e, &r->regs, r->mask);
 	e->in_rep = false;
 	e->rep_iter = 0;
@@ -456,13 +464,13 @@ static enum thread_stop do_effects(struct thread *th, const struct dj_record *r)
 	return arrived(th, e->steps - 1);
 }
 
-static enum thread_stop do_signal(struct thread *th, const struct dj_record *r)
+static enum rp_thread_stop do_signal(struct rp_thread *th, const struct dj_record *r)
 {
 	struct emu *e = th->e;
 
 	flush_imports(th);
 	if (th->mem && r->length)
-		memview_learn(th->mem, r->addr, r->bytes, r->length);
+		rp_memview_learn(th->mem, r->addr, r->bytes, r->length);
 	if (r->mask) {
 		emu_set_regs(e, &r->regs, r->mask);
 		e->in_rep = false;
@@ -477,7 +485,7 @@ static enum thread_stop do_signal(struct thread *th, const struct dj_record *r)
 
 /* A record for a later iteration of the REP instruction at rip: the iteration at which the
  * count register is r->rep, counted from the instruction's start. */
-static uint64_t iteration_of(const struct thread *th, const struct dj_record *r)
+static uint64_t iteration_of(const struct rp_thread *th, const struct dj_record *r)
 {
 	uint64_t rcx = th->e->cpu.gpr[DJ_RCX];
 
@@ -493,7 +501,7 @@ static uint64_t iteration_of(const struct thread *th, const struct dj_record *r)
 }
 
 /* Run the REP instruction at rip until `iter` iterations are done. */
-static enum thread_stop run_iterations(struct thread *th, uint64_t iter)
+static enum rp_thread_stop run_iterations(struct rp_thread *th, uint64_t iter)
 {
 	struct emu *e = th->e;
 	uint64_t from = e->steps, n = iter - e->rep_iter, rcx = e->cpu.gpr[DJ_RCX];
@@ -508,12 +516,12 @@ static enum thread_stop run_iterations(struct thread *th, uint64_t iter)
 	enum emu_stop why = emu_run_rep(e, rcx - n);
 	if (why != EMU_STOP_STEPS && why != EMU_STOP_REQUEST)
 		return stuck(th, why);
-	enum thread_stop res = arrived(th, from);
+	enum rp_thread_stop res = arrived(th, from);
 	return res == THREAD_LIMIT && why == EMU_STOP_REQUEST ? THREAD_REQUEST : res;
 }
 
 /* Execute one instruction or iteration; in_hook if its imports wait for their loads. */
-static enum thread_stop run_single(struct thread *th, bool in_hook)
+static enum rp_thread_stop run_single(struct rp_thread *th, bool in_hook)
 {
 	struct emu *e = th->e;
 	uint64_t from = e->steps;
@@ -529,19 +537,20 @@ static enum thread_stop run_single(struct thread *th, bool in_hook)
 		return stuck(th, why);
 	if (in_hook) {
 		if (th->used != th->nimports)
-			return diverged(th, "the instruction before did not make load %u, for which "
+			return diverged(th,
+					"the instruction before did not make load %u, for which "
 					"the trace has 0x%" PRIx64,
 					th->imports[th->used].ordinal, th->imports[th->used].addr);
 		th->nimports = 0;
 	}
-	enum thread_stop res = arrived(th, from);
+	enum rp_thread_stop res = arrived(th, from);
 	return res == THREAD_LIMIT && why == EMU_STOP_REQUEST ? THREAD_REQUEST : res;
 }
 
 /* ---- running ------------------------------------------------------------------------------ */
 
 /* The signal whose delivery is the next step. */
-const struct dj_record *thread_signal_here(const struct thread *th)
+const struct dj_record *rp_thread_signal_here(const struct rp_thread *th)
 {
 	const struct dj_record *r = th->next;
 
@@ -550,14 +559,14 @@ const struct dj_record *thread_signal_here(const struct thread *th)
 	return r->rep && count_reg(th, r->rep) != r->rep ? NULL : r;
 }
 
-bool thread_syscall_here(const struct thread *th, uint64_t *sysno)
+bool rp_thread_syscall_here(const struct rp_thread *th, uint64_t *sysno)
 {
 	uint8_t code[2];
 
 	/* one that does not come back has no record but EXIT */
 	if (th->exited && !th->next &&
-	    space_fetch(th->space, th->trace, th->e->cpu.rip, code, 2) == 2 &&
-	    code[0] == 0x0f && code[1] == 0x05) {
+	    rp_space_fetch(th->space, th->trace, th->e->cpu.rip, code, 2) == 2 && code[0] == 0x0f &&
+	    code[1] == 0x05) {
 		*sysno = th->e->cpu.gpr[DJ_RAX];
 		return true;
 	}
@@ -567,14 +576,14 @@ bool thread_syscall_here(const struct thread *th, uint64_t *sysno)
 	return true;
 }
 
-bool thread_at_end(const struct thread *th)
+bool rp_thread_at_end(const struct rp_thread *th)
 {
 	return th->exited ? !th->next : !th->next && th->e->steps >= th->end_steps;
 }
 
 /* Whether the gathered imports can be applied before the instruction: they belong to its
  * first load, before which it stores nothing that matters to them. */
-static bool imports_early(const struct thread *th)
+static bool imports_early(const struct rp_thread *th)
 {
 	for (size_t i = 0; i < th->nimports; i++)
 		if (th->imports[i].ordinal)
@@ -584,12 +593,12 @@ static bool imports_early(const struct thread *th)
 
 /* Go on to `to` or the next record, whichever comes first; not past one step of the kinds
  * that records make. */
-static enum thread_stop run_chunk(struct thread *th, const struct thread_pos *to)
+static enum rp_thread_stop run_chunk(struct rp_thread *th, const struct rp_thread_pos *to)
 {
 	struct emu *e = th->e;
 	const struct dj_record *r = th->next;
 	bool in_step = to->steps == e->steps && to->signals == th->signals; /* iterations only */
-	const struct dj_record *sig = thread_signal_here(th);
+	const struct dj_record *sig = rp_thread_signal_here(th);
 
 	if (sig)
 		return do_signal(th, sig);
@@ -643,15 +652,15 @@ static enum thread_stop run_chunk(struct thread *th, const struct thread_pos *to
 }
 
 /* An event to stop before, at the position just reached. */
-static bool event_here(struct thread *th, unsigned events)
+static bool event_here(struct rp_thread *th, unsigned events)
 {
 	if ((events & THREAD_EV_EXEC) && th->exec_passed)
 		th->event = THREAD_EV_EXEC;
 	else if ((events & THREAD_EV_FORK) && th->fork_passed)
 		th->event = THREAD_EV_FORK;
-	else if ((events & THREAD_EV_SIGNAL) && thread_signal_here(th))
+	else if ((events & THREAD_EV_SIGNAL) && rp_thread_signal_here(th))
 		th->event = THREAD_EV_SIGNAL;
-	else if ((events & THREAD_EV_SYSCALL) && thread_syscall_here(th, &th->sysno))
+	else if ((events & THREAD_EV_SYSCALL) && rp_thread_syscall_here(th, &th->sysno))
 		th->event = THREAD_EV_SYSCALL;
 	else
 		return false;
@@ -660,14 +669,14 @@ static bool event_here(struct thread *th, unsigned events)
 
 /* Whether the instruction at the position has got iterations or signals to go on to without
  * being completed: `to` may name a position that does not exist. */
-static bool stays_within(const struct thread *th, const struct thread_pos *to)
+static bool stays_within(const struct rp_thread *th, const struct rp_thread_pos *to)
 {
 	struct insn in;
 	uint64_t rcx = th->e->cpu.gpr[DJ_RCX];
 
 	if (to->signals > th->signals)
-		return here(th) && (th->next->kind == DJ_REC_SIGNAL ||
-				    th->next->kind == DJ_REC_IMPORT);
+		return here(th) &&
+		       (th->next->kind == DJ_REC_SIGNAL || th->next->kind == DJ_REC_IMPORT);
 	if (here(th) && th->next->kind != DJ_REC_IMPORT && th->next->kind != DJ_REC_SIGNAL)
 		return false;
 	if (!emu_peek(th->e, &in) || !(in.attr & INSN_A_REP))
@@ -675,25 +684,26 @@ static bool stays_within(const struct thread *th, const struct thread_pos *to)
 	return to->rep - th->e->rep_iter < (in.addr32 ? (uint32_t)rcx : rcx);
 }
 
-enum thread_stop thread_run(struct thread *th, const struct thread_pos *to, unsigned events)
+enum rp_thread_stop rp_thread_run(struct rp_thread *th, const struct rp_thread_pos *to,
+				  unsigned events)
 {
-	struct thread_pos pos;
+	struct rp_thread_pos pos;
 
 	if (th->div.found)
 		return THREAD_FAILED;
 	th->exec_passed = th->fork_passed = false;
-	thread_pos(th, &pos);
+	rp_thread_pos(th, &pos);
 	th->resume_steps = pos.steps;
-	while (thread_pos_cmp(&pos, to) < 0) {
-		if (thread_at_end(th))
+	while (rp_thread_pos_cmp(&pos, to) < 0) {
+		if (rp_thread_at_end(th))
 			return th->damaged ? THREAD_FAILED : THREAD_END;
 		if (pos.steps == to->steps && !stays_within(th, to))
 			return THREAD_LIMIT;
 		bool call = here(th) && th->next->kind == DJ_REC_SYSCALL && !th->nimports;
-		enum thread_stop res = run_chunk(th, to);
+		enum rp_thread_stop res = run_chunk(th, to);
 		if (res != THREAD_LIMIT)
 			return res;
-		thread_pos(th, &pos);
+		rp_thread_pos(th, &pos);
 		if (call && (events & THREAD_EV_RETURN)) {
 			th->event = THREAD_EV_RETURN;
 			th->sysno = th->last_sysno;
@@ -714,51 +724,51 @@ enum thread_stop thread_run(struct thread *th, const struct thread_pos *to, unsi
 	return THREAD_LIMIT;
 }
 
-enum thread_stop thread_step(struct thread *th)
+enum rp_thread_stop rp_thread_step(struct rp_thread *th)
 {
-	struct thread_pos to;
+	struct rp_thread_pos to;
 
 	if (th->div.found)
 		return THREAD_FAILED;
-	if (thread_at_end(th))
+	if (rp_thread_at_end(th))
 		return th->damaged ? THREAD_FAILED : THREAD_END;
-	thread_pos(th, &to);
+	rp_thread_pos(th, &to);
 	th->resume_steps = to.steps;
-	if (thread_signal_here(th) ||
+	if (rp_thread_signal_here(th) ||
 	    (here(th) && (th->next->kind == DJ_REC_SYSCALL || th->next->kind == DJ_REC_EFFECTS)))
-		return run_chunk(th, &(struct thread_pos){.steps = UINT64_MAX});
+		return run_chunk(th, &(struct rp_thread_pos){ .steps = UINT64_MAX });
 	if (th->nimports && imports_early(th))
 		flush_imports(th);
 	return run_single(th, th->nimports != 0);
 }
 
-void thread_pos(const struct thread *th, struct thread_pos *pos)
+void rp_thread_pos(const struct rp_thread *th, struct rp_thread_pos *pos)
 {
 	pos->steps = th->e->steps;
 	pos->signals = th->signals;
 	pos->rep = th->e->in_rep ? th->e->rep_iter : 0;
 }
 
-void thread_seq(const struct thread *th, uint64_t *seq, uint64_t *within)
+void rp_thread_seq(const struct rp_thread *th, uint64_t *seq, uint64_t *within)
 {
-	*seq = thread_seq_at(th, th->events, th->e->fences);
+	*seq = rp_thread_seq_at(th, th->events, th->e->fences);
 	*within = th->e->steps - th->event_steps;
 	if (th->ordered_fences && th->e->fences && th->e->fence_steps > th->event_steps)
 		*within = th->e->steps - th->e->fence_steps;
 }
 
-uint64_t thread_seq_at(const struct thread *th, uint64_t events, uint64_t fences)
+uint64_t rp_thread_seq_at(const struct rp_thread *th, uint64_t events, uint64_t fences)
 {
 	return events + (th->ordered_fences ? fences : 0);
 }
 
 /* ---- beginning, ending --------------------------------------------------------------------- */
 
-struct thread *thread_new(struct dj_trace *t, size_t index, struct space_names *names,
-			  struct dj_error *err)
+struct rp_thread *rp_thread_new(struct dj_trace *t, size_t index, struct rp_space_names *names,
+				struct dj_error *err)
 {
 	const struct dj_trace_meta *meta = dj_trace_meta(t);
-	struct thread *th = calloc(1, sizeof(*th));
+	struct rp_thread *th = calloc(1, sizeof(*th));
 
 	if (!th) {
 		dj_fail(err, 1, "out of memory");
@@ -770,16 +780,16 @@ struct thread *thread_new(struct dj_trace *t, size_t index, struct space_names *
 	th->names = names;
 	th->e = emu_new(err);
 	if (!th->e) {
-		thread_free(th);
+		rp_thread_free(th);
 		return NULL;
 	}
-	th->space = space_new();
+	th->space = rp_space_new();
 	if (!th->space)
 		dj_fail(err, 1, "out of memory");
 	else
 		th->cur = dj_cursor_new(t, index, err);
 	if (!th->cur) {
-		thread_free(th);
+		rp_thread_free(th);
 		return NULL;
 	}
 	th->e->kind = dj_cpu_kind_of(meta->cpu);
@@ -797,18 +807,18 @@ struct thread *thread_new(struct dj_trace *t, size_t index, struct space_names *
 	return th;
 }
 
-void thread_free(struct thread *th)
+void rp_thread_free(struct rp_thread *th)
 {
 	if (!th)
 		return;
 	emu_free(th->e);
-	space_unref(th->space);
+	rp_space_unref(th->space);
 	dj_cursor_free(th->cur);
 	free(th->imports);
 	free(th);
 }
 
-enum thread_stop thread_begin(struct thread *th)
+enum rp_thread_stop rp_thread_begin(struct rp_thread *th)
 {
 	th->e->steps = th->info->first_steps;
 	th->space->image_steps = th->e->steps;
@@ -817,7 +827,7 @@ enum thread_stop thread_begin(struct thread *th)
 	return settle(th);
 }
 
-enum thread_stop thread_restart(struct thread *th)
+enum rp_thread_stop rp_thread_restart(struct rp_thread *th)
 {
 	struct emu *e = th->e;
 
@@ -836,13 +846,13 @@ enum thread_stop thread_restart(struct thread *th)
 	th->last_sysno = UINT64_MAX;
 	th->exited = th->damaged = false;
 	th->div.found = false;
-	if (space_clear(&th->space, th->info->first_steps, &th->err) ||
-	    thread_restore_cursor(th, NULL))
+	if (rp_space_clear(&th->space, th->info->first_steps, &th->err) ||
+	    rp_thread_restore_cursor(th, NULL))
 		return THREAD_FAILED;
-	return thread_begin(th);
+	return rp_thread_begin(th);
 }
 
-int thread_restore_cursor(struct thread *th, const struct dj_mark *mark)
+int rp_thread_restore_cursor(struct rp_thread *th, const struct dj_mark *mark)
 {
 	th->nimports = 0;
 	th->next = NULL;
@@ -858,12 +868,12 @@ int thread_restore_cursor(struct thread *th, const struct dj_mark *mark)
 	return 0;
 }
 
-const struct dj_mark *thread_mark(const struct thread *th)
+const struct dj_mark *rp_thread_mark(const struct rp_thread *th)
 {
 	return th->nimports ? &th->imports_mark : &th->next_mark;
 }
 
-void thread_enter_copy(struct thread *th)
+void rp_thread_enter_copy(struct rp_thread *th)
 {
 	flush_imports(th);
 	th->next = NULL;

@@ -20,16 +20,16 @@
 #include "emu/emu.h"
 #include "replayer/replay.h"
 
-struct memview;
+struct rp_memview;
 
-struct thread_import {
+struct rp_thread_import {
 	uint8_t ordinal;
 	uint64_t addr;
 	uint8_t line[DJ_LINE];
 };
 
-/* Why thread_run() came back. */
-enum thread_stop {
+/* Why rp_thread_run() came back. */
+enum rp_thread_stop {
 	THREAD_LIMIT,	/* at the wanted position */
 	THREAD_EVENT,	/* before or after an event it was asked to stop at: th->event */
 	THREAD_BREAK,	/* e->stop_at said yes */
@@ -38,63 +38,63 @@ enum thread_stop {
 	THREAD_FAILED,	/* divergence (th->div.found) or damage; th->err says what */
 };
 
-/* Events thread_run() stops at if asked; before the event unless it says otherwise. */
+/* Events rp_thread_run() stops at if asked; before the event unless it says otherwise. */
 enum {
-	THREAD_EV_SYSCALL = 1,	/* before a system call */
-	THREAD_EV_RETURN = 2,	/* after it */
-	THREAD_EV_SIGNAL = 4,	/* before a signal's delivery */
-	THREAD_EV_EXEC = 8,	/* after the image was replaced */
-	THREAD_EV_FORK = 16,	/* after a child was made: th->fork_pid */
+	THREAD_EV_SYSCALL = 1, /* before a system call */
+	THREAD_EV_RETURN = 2,  /* after it */
+	THREAD_EV_SIGNAL = 4,  /* before a signal's delivery */
+	THREAD_EV_EXEC = 8,    /* after the image was replaced */
+	THREAD_EV_FORK = 16,   /* after a child was made: th->fork_pid */
 };
 
-struct thread {
+struct rp_thread {
 	struct dj_trace *trace;
 	size_t index;
 	const struct dj_thread_info *info;
 	struct emu *e;
-	struct space *space;
-	struct space_names *names;
-	struct memview *mem;
+	struct rp_space *space;
+	struct rp_space_names *names;
+	struct rp_memview *mem;
 
 	struct dj_cursor *cur;
 	const struct dj_record *next; /* not yet applied; NULL at the end of the stream */
 	struct dj_mark first_mark, next_mark, imports_mark; /* before the first record, next,
 							     * the first of imports[] */
-	bool damaged;		      /* the stream ended in damage: th->err */
+	bool damaged; /* the stream ended in damage: th->err */
 
-	struct thread_import *imports; /* for the next instruction or iteration */
+	struct rp_thread_import *imports; /* for the next instruction or iteration */
 	size_t nimports, imports_cap, used;
 	uint64_t imports_rep;
 
 	uint64_t events, event_steps; /* ordered events so far; e->steps after the last */
 	uint32_t signals;	      /* delivered at e->steps */
 	uint64_t signals_total;
-	uint64_t end_steps;	      /* history reaches here */
-	bool ordered_fences;	      /* memory model 2: they are ordered events */
-	bool copy;		      /* a throw-away copy: no records any more */
+	uint64_t end_steps;  /* history reaches here */
+	bool ordered_fences; /* memory model 2: they are ordered events */
+	bool copy;	     /* a throw-away copy: no records any more */
 	/* in a copy: answer the system call at rip, if that can be done */
 	bool (*answer)(void *ctx, uint64_t *result);
 	void *answer_ctx;
-	uint64_t resume_steps;	      /* stop_at is not to stop here: it has been asked */
-	bool exited;		      /* EXIT was passed */
+	uint64_t resume_steps; /* stop_at is not to stop here: it has been asked */
+	bool exited;	       /* EXIT was passed */
 	int32_t status;
 
-	unsigned event;		   /* after THREAD_EVENT */
+	unsigned event; /* after THREAD_EVENT */
 	bool exec_passed, fork_passed;
 	int32_t fork_pid;
-	uint64_t sysno;		   /* THREAD_EV_SYSCALL, _RETURN */
+	uint64_t sysno;			  /* THREAD_EV_SYSCALL, _RETURN */
 	uint64_t last_sysno, last_result; /* of the last system call passed */
 	uint64_t count_imports, count_effects, count_digests;
 	struct replay_divergence div;
 	struct dj_error err;
 };
 
-struct thread_pos {
+struct rp_thread_pos {
 	uint64_t steps, rep;
 	uint32_t signals;
 };
 
-static inline int thread_pos_cmp(const struct thread_pos *a, const struct thread_pos *b)
+static inline int rp_thread_pos_cmp(const struct rp_thread_pos *a, const struct rp_thread_pos *b)
 {
 	if (a->steps != b->steps)
 		return a->steps < b->steps ? -1 : 1;
@@ -104,43 +104,44 @@ static inline int thread_pos_cmp(const struct thread_pos *a, const struct thread
 }
 
 /* At the beginning of the thread's history. NULL with err on failure. */
-struct thread *thread_new(struct dj_trace *t, size_t index, struct space_names *names,
-			  struct dj_error *err);
-void thread_free(struct thread *th);
+struct rp_thread *rp_thread_new(struct dj_trace *t, size_t index, struct rp_space_names *names,
+				struct dj_error *err);
+void rp_thread_free(struct rp_thread *th);
 
-/* Apply what belongs to the beginning; call once after thread_new (and setting mem). */
-enum thread_stop thread_begin(struct thread *th);
-/* Go back to the beginning, with everything as after thread_begin(). */
-enum thread_stop thread_restart(struct thread *th);
+/* Apply what belongs to the beginning; call once after rp_thread_new (and setting mem). */
+enum rp_thread_stop rp_thread_begin(struct rp_thread *th);
+/* Go back to the beginning, with everything as after rp_thread_begin(). */
+enum rp_thread_stop rp_thread_restart(struct rp_thread *th);
 
-void thread_pos(const struct thread *th, struct thread_pos *pos);
+void rp_thread_pos(const struct rp_thread *th, struct rp_thread_pos *pos);
 /* The position as people see it: ordered events so far, instructions since the last. */
-void thread_seq(const struct thread *th, uint64_t *seq, uint64_t *within);
+void rp_thread_seq(const struct rp_thread *th, uint64_t *seq, uint64_t *within);
 /* Ordered events when there were so many system calls and signals, and fences. */
-uint64_t thread_seq_at(const struct thread *th, uint64_t events, uint64_t fences);
+uint64_t rp_thread_seq_at(const struct rp_thread *th, uint64_t events, uint64_t fences);
 
 /*
  * Run forward to `to` (not before the current position), stopping earlier at the events in
- * `events` or as enum thread_stop says. An event pending at the starting position is passed
+ * `events` or as enum rp_thread_stop says. An event pending at the starting position is passed
  * without stopping before it.
  */
-enum thread_stop thread_run(struct thread *th, const struct thread_pos *to, unsigned events);
+enum rp_thread_stop rp_thread_run(struct rp_thread *th, const struct rp_thread_pos *to,
+				  unsigned events);
 
 /* The next smallest step: an instruction, an iteration, or a signal's delivery. */
-enum thread_stop thread_step(struct thread *th);
+enum rp_thread_stop rp_thread_step(struct rp_thread *th);
 
 /* A signal's delivery is the next step: its record, else NULL. */
-const struct dj_record *thread_signal_here(const struct thread *th);
+const struct dj_record *rp_thread_signal_here(const struct rp_thread *th);
 /* The next step is a system call: true, and its number. */
-bool thread_syscall_here(const struct thread *th, uint64_t *sysno);
-bool thread_at_end(const struct thread *th);
+bool rp_thread_syscall_here(const struct rp_thread *th, uint64_t *sysno);
+bool rp_thread_at_end(const struct rp_thread *th);
 
 /* A mark from which reading on gives this position's imports and what comes after. */
-const struct dj_mark *thread_mark(const struct thread *th);
+const struct dj_mark *rp_thread_mark(const struct rp_thread *th);
 /* Cut the thread off from its records: what it does from now on is made up. */
-void thread_enter_copy(struct thread *th);
+void rp_thread_enter_copy(struct rp_thread *th);
 /* Put the cursor back to such a mark (NULL: the first record). With a mark, the emulator is at
  * the mark's position already, and the records are read up to there. */
-int thread_restore_cursor(struct thread *th, const struct dj_mark *mark);
+int rp_thread_restore_cursor(struct rp_thread *th, const struct dj_mark *mark);
 
 #endif

@@ -8,19 +8,19 @@
 
 static const uint8_t zeros[UNDO_PAGE];
 
-void undo_init(struct undo *u)
+void rp_undo_init(struct rp_undo *u)
 {
-	*u = (struct undo){0};
+	*u = (struct rp_undo){ 0 };
 }
 
-static void view_free(struct undo_view *v)
+static void view_free(struct rp_undo_view *v)
 {
 	free(v->own);
 	free(v->known);
 	free(v->stale);
 }
 
-void undo_free(struct undo *u)
+void rp_undo_free(struct rp_undo *u)
 {
 	for (size_t i = 0; i < u->nshadow; i++)
 		free(u->shadow[i].data);
@@ -28,11 +28,11 @@ void undo_free(struct undo *u)
 		view_free(&u->view[i]);
 	free(u->shadow);
 	free(u->view);
-	undo_init(u);
+	rp_undo_init(u);
 }
 
 /* Room for one more in an array of `size`-byte elements. */
-static bool reserve(struct undo *u, void *array, size_t n, size_t *cap, size_t size)
+static bool reserve(struct rp_undo *u, void *array, size_t n, size_t *cap, size_t size)
 {
 	void **p = array;
 
@@ -51,7 +51,7 @@ static bool reserve(struct undo *u, void *array, size_t n, size_t *cap, size_t s
 }
 
 /* A copy of `n` bytes, or NULL if they are all zero (or absent). */
-static void *keep(struct undo *u, const void *bytes, size_t n)
+static void *keep(struct rp_undo *u, const void *bytes, size_t n)
 {
 	if (!bytes || !memcmp(bytes, zeros, n))
 		return NULL;
@@ -65,22 +65,22 @@ static void *keep(struct undo *u, const void *bytes, size_t n)
 	return copy;
 }
 
-void undo_note_shadow(struct undo *u, uint64_t num, const uint8_t *data)
+void rp_undo_note_shadow(struct rp_undo *u, uint64_t num, const uint8_t *data)
 {
 	if (!reserve(u, &u->shadow, u->nshadow, &u->shadow_cap, sizeof(*u->shadow)))
 		return;
 	u->shadow[u->nshadow++] =
-		(struct undo_shadow){.num = num, .data = keep(u, data, UNDO_PAGE)};
+		(struct rp_undo_shadow){ .num = num, .data = keep(u, data, UNDO_PAGE) };
 	u->sorted = false;
 }
 
-void undo_note_view(struct undo *u, uint64_t num, bool existed, const uint8_t *own,
-		    const uint64_t *known, const uint64_t *stale)
+void rp_undo_note_view(struct rp_undo *u, uint64_t num, bool existed, const uint8_t *own,
+		       const uint64_t *known, const uint64_t *stale)
 {
 	if (!reserve(u, &u->view, u->nview, &u->view_cap, sizeof(*u->view)))
 		return;
-	struct undo_view *v = &u->view[u->nview++];
-	*v = (struct undo_view){.num = num, .existed = existed};
+	struct rp_undo_view *v = &u->view[u->nview++];
+	*v = (struct rp_undo_view){ .num = num, .existed = existed };
 	v->known = keep(u, known, UNDO_WORDS * 8);
 	v->stale = keep(u, stale, UNDO_WORDS * 8);
 	if (own) {
@@ -97,19 +97,19 @@ void undo_note_view(struct undo *u, uint64_t num, bool existed, const uint8_t *o
 
 static int by_shadow(const void *a, const void *b)
 {
-	const struct undo_shadow *x = a, *y = b;
+	const struct rp_undo_shadow *x = a, *y = b;
 
 	return x->num < y->num ? -1 : x->num > y->num;
 }
 
 static int by_view(const void *a, const void *b)
 {
-	const struct undo_view *x = a, *y = b;
+	const struct rp_undo_view *x = a, *y = b;
 
 	return x->num < y->num ? -1 : x->num > y->num;
 }
 
-static void sort(struct undo *u)
+static void sort(struct rp_undo *u)
 {
 	if (u->sorted)
 		return;
@@ -120,9 +120,9 @@ static void sort(struct undo *u)
 	u->sorted = true;
 }
 
-bool undo_has_shadow(struct undo *u, uint64_t num)
+bool rp_undo_has_shadow(struct rp_undo *u, uint64_t num)
 {
-	struct undo_shadow key = {.num = num};
+	struct rp_undo_shadow key = { .num = num };
 
 	if (u->failed)
 		return true;
@@ -130,25 +130,24 @@ bool undo_has_shadow(struct undo *u, uint64_t num)
 	return u->nshadow && bsearch(&key, u->shadow, u->nshadow, sizeof(key), by_shadow);
 }
 
-void undo_merge(struct undo *older, struct undo *younger)
+void rp_undo_merge(struct rp_undo *older, struct rp_undo *younger)
 {
 	sort(older);
 	older->failed |= younger->failed;
 	/* the old states stay where they are: only what they lack is added at the end */
 	size_t ns = older->nshadow, nv = older->nview;
 	for (size_t i = 0; i < younger->nshadow; i++) {
-		struct undo_shadow *s = &younger->shadow[i];
+		struct rp_undo_shadow *s = &younger->shadow[i];
 		if (ns && bsearch(s, older->shadow, ns, sizeof(*s), by_shadow))
 			continue;
-		if (!reserve(older, &older->shadow, older->nshadow, &older->shadow_cap,
-			     sizeof(*s)))
+		if (!reserve(older, &older->shadow, older->nshadow, &older->shadow_cap, sizeof(*s)))
 			break;
 		older->shadow[older->nshadow++] = *s;
 		older->bytes += s->data ? UNDO_PAGE : 0;
 		s->data = NULL;
 	}
 	for (size_t i = 0; i < younger->nview; i++) {
-		struct undo_view *v = &younger->view[i];
+		struct rp_undo_view *v = &younger->view[i];
 		if (nv && bsearch(v, older->view, nv, sizeof(*v), by_view))
 			continue;
 		if (!reserve(older, &older->view, older->nview, &older->view_cap, sizeof(*v)))
@@ -160,5 +159,5 @@ void undo_merge(struct undo *older, struct undo *younger)
 		v->known = v->stale = NULL;
 	}
 	older->sorted = false;
-	undo_free(younger);
+	rp_undo_free(younger);
 }

@@ -17,13 +17,13 @@
 #define UNDO_WORDS (UNDO_PAGE / 64) /* words of a bitmap with a bit per byte */
 
 /* A page of the shadow. */
-struct undo_shadow {
+struct rp_undo_shadow {
 	uint64_t num;  /* of the page in the shadow */
 	uint8_t *data; /* NULL: all zero */
 };
 
 /* A page of the memory view (memview.h says what the parts mean). */
-struct undo_view {
+struct rp_undo_view {
 	uint64_t num;
 	bool existed;
 	uint8_t *own;	 /* its own data, NULL: they were in the shadow */
@@ -31,24 +31,24 @@ struct undo_view {
 	uint64_t *stale; /* NULL: no byte was stale */
 };
 
-struct undo {
-	struct undo_shadow *shadow;
-	struct undo_view *view;
+struct rp_undo {
+	struct rp_undo_shadow *shadow;
+	struct rp_undo_view *view;
 	size_t nshadow, shadow_cap, nview, view_cap;
 	size_t bytes; /* memory held, all told */
 	bool sorted;  /* both arrays, by num */
 	bool failed;  /* memory ran out: the log is useless */
 };
 
-void undo_init(struct undo *u);
-void undo_free(struct undo *u);
+void rp_undo_init(struct rp_undo *u);
+void rp_undo_free(struct rp_undo *u);
 /* Note states before a change; each page at most once per log. */
-void undo_note_shadow(struct undo *u, uint64_t num, const uint8_t *data);
-void undo_note_view(struct undo *u, uint64_t num, bool existed, const uint8_t *own,
-		    const uint64_t *known, const uint64_t *stale);
+void rp_undo_note_shadow(struct rp_undo *u, uint64_t num, const uint8_t *data);
+void rp_undo_note_view(struct rp_undo *u, uint64_t num, bool existed, const uint8_t *own,
+		       const uint64_t *known, const uint64_t *stale);
 /* Add the younger neighbour's log to the older's; `younger` is empty afterwards. */
-void undo_merge(struct undo *older, struct undo *younger);
+void rp_undo_merge(struct rp_undo *older, struct rp_undo *younger);
 /* Whether shadow page `num` changed in the interval. */
-bool undo_has_shadow(struct undo *u, uint64_t num);
+bool rp_undo_has_shadow(struct rp_undo *u, uint64_t num);
 
 #endif

@@ -18,18 +18,18 @@ static double now(void)
 	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
-static enum thread_stop run_thread(struct thread *th, uint64_t before, uint64_t total,
-				   void (*progress)(uint64_t done, uint64_t total))
+static enum rp_thread_stop run_thread(struct rp_thread *th, uint64_t before, uint64_t total,
+				      void (*progress)(uint64_t done, uint64_t total))
 {
-	enum thread_stop res = thread_begin(th);
+	enum rp_thread_stop res = rp_thread_begin(th);
 
 	while (res == THREAD_LIMIT) {
-		struct thread_pos to = {.steps = th->e->steps + SLICE};
+		struct rp_thread_pos to = { .steps = th->e->steps + SLICE };
 		if (progress)
 			progress(before + th->e->steps - th->info->first_steps, total);
 		if (to.steps < th->e->steps)
 			to.steps = UINT64_MAX;
-		res = thread_run(th, &to, 0);
+		res = rp_thread_run(th, &to, 0);
 	}
 	return res;
 }
@@ -37,7 +37,7 @@ static enum thread_stop run_thread(struct thread *th, uint64_t before, uint64_t 
 int replay_verify(struct dj_trace *t, struct replay_verify_result *out,
 		  void (*progress)(uint64_t done, uint64_t total), struct dj_error *err)
 {
-	struct space_names names = {0};
+	struct rp_space_names names = { 0 };
 	uint64_t total = 0;
 	double start = now();
 	int ret = 0;
@@ -48,12 +48,12 @@ int replay_verify(struct dj_trace *t, struct replay_verify_result *out,
 		total += info->last_steps - info->first_steps;
 	}
 	for (size_t i = 0; i < dj_trace_threads(t) && !ret && !out->div.found; i++) {
-		struct thread *th = thread_new(t, i, &names, err);
+		struct rp_thread *th = rp_thread_new(t, i, &names, err);
 		if (!th) {
 			ret = -1;
 			break;
 		}
-		enum thread_stop res = run_thread(th, out->instructions, total, progress);
+		enum rp_thread_stop res = run_thread(th, out->instructions, total, progress);
 		out->instructions += th->e->steps - th->info->first_steps;
 		out->events += th->events;
 		out->digests += th->count_digests;
@@ -62,9 +62,9 @@ int replay_verify(struct dj_trace *t, struct replay_verify_result *out,
 		out->div = th->div;
 		if (res == THREAD_FAILED && !th->div.found)
 			ret = dj_fail(err, th->err.exit_status, "%s", th->err.text);
-		thread_free(th);
+		rp_thread_free(th);
 	}
-	space_names_free(&names);
+	rp_space_names_free(&names);
 	out->seconds = now() - start;
 	return ret;
 }

@@ -12,9 +12,9 @@
  * Everything below S is shared with the supervisor (one memfd); the shadow is the program's own,
  * but for its first page, which lies in the memfd, too, so that it can be mapped a second time
  * behind the shadow's end: an operand that straddles a multiple of 4 GiB finds there what its
- * upper part finds at index 0. Generated code reaches the control block as gs:[T_xxx] and the shadow of
- * address A as gs:[A mod 2^32], which the processor computes by itself when the memory operand
- * is repeated with an address-size prefix.
+ * upper part finds at index 0. Generated code reaches the control block as gs:[T_xxx] and the
+ * shadow of address A as gs:[A mod 2^32], which the processor computes by itself when the memory
+ * operand is repeated with an address-size prefix.
  *
  * Code lives in arenas (arena.c), mapped read-execute near the program code they translate.
  */
@@ -22,44 +22,47 @@
 #define DEJA_TRANSLATOR_AREA_H
 
 /* Control block, relative to S. */
-#define T_BASE		(-4096)
-#define T_SLOT(r)	(T_BASE + 8 * (r)) /* spilled program registers */
-#define T_FLAGS		(T_BASE + 0x080) /* saved flags: ah = sf zf af pf cf, al = of */
-#define T_STEPS		(T_BASE + 0x088) /* instructions executed up to the fragment's entry */
-#define T_HEAD		(T_BASE + 0x090) /* where the next ring record goes */
-#define T_LIMIT		(T_BASE + 0x098) /* records beyond here call the supervisor */
-#define T_IMP_ADDR	(T_BASE + 0x0a0) /* import: address of the load */
-#define T_IMP_DESC	(T_BASE + 0x0a8) /* import: size | ordinal << 8 | step offset << 16 */
-#define T_IMP_RET	(T_BASE + 0x0b0) /* import: where to go on */
-#define T_IMP_REP	(T_BASE + 0x0b8) /* import: count register inside REP, else 0 */
-#define T_SAVE(i)	(T_BASE + 0x0c0 + 8 * (i)) /* runtime routines' own */
-#define T_FSBASE	(T_BASE + 0x100) /* the program's fs base */
-#define T_GSBASE	(T_BASE + 0x108) /* the program's (virtual) gs base */
-#define T_RT_RET	(T_BASE + 0x110) /* string routine: where to go on */
-#define T_IN_SYSCALL	(T_BASE + 0x118) /* 1 while in a system call made from the cache */
-#define T_RT_STEP	(T_BASE + 0x120) /* string routine: step offset << 16 */
-#define T_SELF		(T_BASE + 0x128) /* S itself */
-#define T_BRANCH	(T_BASE + 0x130) /* number of the stop that tells which indirect branch was last */
-#define T_X87		(T_BASE + 0x138) /* x87 status word before a store that pops */
-#define T_X87_AFTER	(T_BASE + 0x140) /* ... and after it */
-#define T_UNIT		(T_BASE + 0x200) /* a byte that may be read to learn DF */
+#define T_BASE	     (-4096)
+#define T_SLOT(r)    (T_BASE + 8 * (r)) /* spilled program registers */
+#define T_FLAGS	     (T_BASE + 0x080)	/* saved flags: ah = sf zf af pf cf, al = of */
+#define T_STEPS	     (T_BASE + 0x088)	/* instructions executed up to the fragment's entry */
+#define T_HEAD	     (T_BASE + 0x090)	/* where the next ring record goes */
+#define T_LIMIT	     (T_BASE + 0x098)	/* records beyond here call the supervisor */
+#define T_IMP_ADDR   (T_BASE + 0x0a0)	/* import: address of the load */
+#define T_IMP_DESC   (T_BASE + 0x0a8)	/* import: size | ordinal << 8 | step offset << 16 */
+#define T_IMP_RET    (T_BASE + 0x0b0)	/* import: where to go on */
+#define T_IMP_REP    (T_BASE + 0x0b8)	/* import: count register inside REP, else 0 */
+#define T_SAVE(i)    (T_BASE + 0x0c0 + 8 * (i)) /* runtime routines' own */
+#define T_FSBASE     (T_BASE + 0x100)		/* the program's fs base */
+#define T_GSBASE     (T_BASE + 0x108)		/* the program's (virtual) gs base */
+#define T_RT_RET     (T_BASE + 0x110)		/* string routine: where to go on */
+#define T_IN_SYSCALL (T_BASE + 0x118)		/* 1 while in a system call made from the cache */
+#define T_RT_STEP    (T_BASE + 0x120)		/* string routine: step offset << 16 */
+#define T_SELF	     (T_BASE + 0x128)		/* S itself */
+#define T_BRANCH                                                                                   \
+	(T_BASE + 0x130) /* number of the stop that tells which indirect branch was last           \
+			  */
+#define T_X87	    (T_BASE + 0x138) /* x87 status word before a store that pops */
+#define T_X87_AFTER (T_BASE + 0x140) /* ... and after it */
+#define T_UNIT	    (T_BASE + 0x200) /* a byte that may be read to learn DF */
 /* Masked and gathered loads */
-#define T_MASK		(T_BASE + 0x240) /* import under a mask: a bit for each element */
-#define T_GATHER	(T_BASE + 0x248) /* shift of the index | elements << 8 | step offset << 16 */
-#define T_GATHER_BASE	(T_BASE + 0x250) /* address of index 0 */
-#define T_GATHER_WRAP	(T_BASE + 0x258) /* bits of an address that count */
-#define T_GATHER_RET	(T_BASE + 0x260) /* where to go on */
-#define T_GATHER_SAVE(i) (T_BASE + 0x268 + 8 * (i)) /* 0..5: the routine's own */
-#define T_VEC(i)	(T_BASE + 0x2a0 + 32 * (i)) /* 0..2: vector registers */
-#define T_SYSCLASS	(T_BASE + 0x400) /* 512 bytes: 1 = the supervisor does this one */
+#define T_MASK		 (T_BASE + 0x240) /* import under a mask: a bit for each element */
+#define T_GATHER	 (T_BASE + 0x248) /* shift of the index | elements << 8 | step offset << 16 */
+#define T_GATHER_BASE	 (T_BASE + 0x250)	     /* address of index 0 */
+#define T_GATHER_WRAP	 (T_BASE + 0x258)	     /* bits of an address that count */
+#define T_GATHER_RET	 (T_BASE + 0x260)	     /* where to go on */
+#define T_GATHER_SAVE(i) (T_BASE + 0x268 + 8 * (i))  /* 0..5: the routine's own */
+#define T_VEC(i)	 (T_BASE + 0x2a0 + 32 * (i)) /* 0..2: vector registers */
+#define T_SYSCLASS	 (T_BASE + 0x400) /* 512 bytes: 1 = the supervisor does this one */
 
-#define AREA_IBL_BITS	18
-#define AREA_IBL_BYTES	(8 << AREA_IBL_BITS)
-#define T_VALUES	(T_BASE - AREA_IBL_BYTES)
-#define T_KEYS		(T_VALUES - AREA_IBL_BYTES)
-/* Indirect branches first look here, by the low 16 bits of the target: 2 x 65536 addresses of stubs that
- * check whether they are meant. One table for flags in the processor, one for flags in T_FLAGS. */
-#define AREA_FAST_BYTES	(8 << 16)
+#define AREA_IBL_BITS  18
+#define AREA_IBL_BYTES (8 << AREA_IBL_BITS)
+#define T_VALUES       (T_BASE - AREA_IBL_BYTES)
+#define T_KEYS	       (T_VALUES - AREA_IBL_BYTES)
+/* Indirect branches first look here, by the low 16 bits of the target: 2 x 65536 addresses of stubs
+ * that check whether they are meant. One table for flags in the processor, one for flags in
+ * T_FLAGS. */
+#define AREA_FAST_BYTES (8 << 16)
 #define T_FAST_SAVED	(T_KEYS - AREA_FAST_BYTES)
 #define T_FAST		(T_FAST_SAVED - AREA_FAST_BYTES)
 #define AREA_HALF	(4 << 20) /* bytes of one ring half */
@@ -71,18 +74,18 @@
 #define AREA_SHADOW	((1UL << 32) + AREA_PAGE)
 
 /* Ring records: first word is steps | ordinal << 48 | type << 56. */
-#define RING_IMPORT	1 /* address, rep, 64 bytes */
-#define RING_SYSCALL	2 /* rax, r11, 0 */
-#define RING_TSC	3 /* rax, rdx, rcx (rdtscp only), rip after; ordinal = instruction length */
-#define RING_RECORD	4 /* pointer to a struct dj_record of the supervisor's */
+#define RING_IMPORT	 1 /* address, rep, 64 bytes */
+#define RING_SYSCALL	 2 /* rax, r11, 0 */
+#define RING_TSC	 3 /* rax, rdx, rcx (rdtscp only), rip after; ordinal = instruction length */
+#define RING_RECORD	 4 /* pointer to a struct dj_record of the supervisor's */
 #define RING_IMPORT_SIZE 88
 #define RING_SMALL_SIZE	 32
 #define RING_TSC_SIZE	 48
 
 /* Stops: an int3 with one of these in the 4 bytes after it. Below STOP_TABLE the runtime's. */
-#define STOP_RING_FULL	1
-#define STOP_IBL_MISS	2
+#define STOP_RING_FULL	  1
+#define STOP_IBL_MISS	  2
 #define STOP_SYSCALL_DONE 3
-#define STOP_TABLE	16
+#define STOP_TABLE	  16
 
 #endif

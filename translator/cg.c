@@ -12,7 +12,9 @@ static void put_modrm(struct cg *c, unsigned reg, const struct ea *m, unsigned i
 		return;
 	}
 	if (m->base < 0) {
-		static const uint8_t scale_bits[9] = {[1] = 0, [2] = 0x40, [4] = 0x80, [8] = 0xc0};
+		static const uint8_t scale_bits[9] = {
+			[1] = 0, [2] = 0x40, [4] = 0x80, [8] = 0xc0
+		};
 		cg8(c, r | 4);
 		unsigned idx = m->index < 0 ? 4 : (unsigned)m->index & 7;
 		cg8(c, (uint8_t)((m->index < 0 ? 0 : scale_bits[m->scale]) | idx << 3 | 5));
@@ -29,7 +31,9 @@ static void put_modrm(struct cg *c, unsigned reg, const struct ea *m, unsigned i
 		mod = 0x80;
 	cg8(c, mod | r | (sib ? 4 : (uint8_t)(m->base & 7)));
 	if (sib) {
-		static const uint8_t scale_bits[9] = {[1] = 0, [2] = 0x40, [4] = 0x80, [8] = 0xc0};
+		static const uint8_t scale_bits[9] = {
+			[1] = 0, [2] = 0x40, [4] = 0x80, [8] = 0xc0
+		};
 		unsigned idx = m->index < 0 ? 4 : (unsigned)m->index & 7;
 		cg8(c, (uint8_t)((m->index < 0 ? 0 : scale_bits[m->scale]) | idx << 3 |
 				 (m->base & 7)));
@@ -54,7 +58,8 @@ static void put_op(struct cg *c, uint32_t op)
 	cg8(c, (uint8_t)op);
 }
 
-void cg_rm(struct cg *c, unsigned size, uint32_t op, unsigned reg, const struct ea *m, unsigned immlen)
+void cg_rm(struct cg *c, unsigned size, uint32_t op, unsigned reg, const struct ea *m,
+	   unsigned immlen)
 {
 	if (m->gs)
 		cg8(c, 0x65);
@@ -84,7 +89,8 @@ void cg_rr(struct cg *c, unsigned size, uint32_t op, unsigned reg, unsigned rm)
 static void put_vex(struct cg *c, uint32_t op, bool l, unsigned reg, unsigned v, uint8_t xb)
 {
 	cg8(c, 0xc4);
-	cg8(c, (uint8_t)((reg >= 8 ? 0 : 0x80) | (xb & 2 ? 0 : 0x40) | (xb & 1 ? 0 : 0x20) | (op >> 8 & 3)));
+	cg8(c, (uint8_t)((reg >= 8 ? 0 : 0x80) | (xb & 2 ? 0 : 0x40) | (xb & 1 ? 0 : 0x20) |
+			 (op >> 8 & 3)));
 	cg8(c, (uint8_t)((op >> 12 & 1) << 7 | (~v & 15) << 3 | (l ? 4 : 0) | (op >> 10 & 3)));
 	cg8(c, (uint8_t)op);
 }
@@ -188,8 +194,10 @@ static void put_legacy_prefixes(struct cg *c, const struct insn *in)
 	}
 }
 
-/* REX or VEX prefix of `in` with R kept (or replaced if reg >= 0) and X, B replaced; then opcode. */
-static bool put_prefix_opcode(struct cg *c, const struct insn *in, uint8_t xb, int reg, bool byte_rex)
+/* REX or VEX prefix of `in` with R kept (or replaced if reg >= 0) and X, B replaced; then opcode.
+ */
+static bool put_prefix_opcode(struct cg *c, const struct insn *in, uint8_t xb, int reg,
+			      bool byte_rex)
 {
 	if (in->vex) {
 		const uint8_t *v = in->bytes + in->rex_off;
@@ -199,11 +207,13 @@ static bool put_prefix_opcode(struct cg *c, const struct insn *in, uint8_t xb, i
 		} else if (in->vex == 2) {
 			/* C5 RvvvvLpp -> C4 RXBmmmmm WvvvvLpp with map 0F, W 0 */
 			cg8(c, 0xc4);
-			cg8(c, (uint8_t)((v[1] & 0x80) | (xb & 2 ? 0 : 0x40) | (xb & 1 ? 0 : 0x20) | 1));
+			cg8(c, (uint8_t)((v[1] & 0x80) | (xb & 2 ? 0 : 0x40) | (xb & 1 ? 0 : 0x20) |
+					 1));
 			cg8(c, v[1] & 0x7f);
 		} else if (in->vex == 3) {
 			cg8(c, 0xc4);
-			cg8(c, (uint8_t)((v[1] & 0x9f) | (xb & 2 ? 0 : 0x40) | (xb & 1 ? 0 : 0x20)));
+			cg8(c,
+			    (uint8_t)((v[1] & 0x9f) | (xb & 2 ? 0 : 0x40) | (xb & 1 ? 0 : 0x20)));
 			cg8(c, v[2]);
 		} else {
 			return false;

@@ -55,19 +55,19 @@ struct ea {
 	int8_t base, index; /* -1: none */
 	uint8_t scale;	    /* 1 2 4 8 */
 	int32_t disp;
-	bool gs, a32;	 /* gs segment; 32-bit address arithmetic */
-	bool rip;	 /* rip-relative to absolute address `target` */
+	bool gs, a32; /* gs segment; 32-bit address arithmetic */
+	bool rip;     /* rip-relative to absolute address `target` */
 	uint64_t target;
 };
 
 /* gs:[offset from S] */
 static inline struct ea ea_gs(int32_t off)
 {
-	return (struct ea){.base = -1, .index = -1, .scale = 1, .disp = off, .gs = true};
+	return (struct ea){ .base = -1, .index = -1, .scale = 1, .disp = off, .gs = true };
 }
 static inline struct ea ea_base(int base, int32_t disp)
 {
-	return (struct ea){.base = (int8_t)base, .index = -1, .scale = 1, .disp = disp};
+	return (struct ea){ .base = (int8_t)base, .index = -1, .scale = 1, .disp = disp };
 }
 static inline struct ea ea_add(struct ea e, int32_t more)
 {
@@ -76,15 +76,16 @@ static inline struct ea ea_add(struct ea e, int32_t more)
 	return e;
 }
 
-/* One instruction with a register and a memory operand: [prefixes] [REX] opcode modrm...; `op` is up
- * to three bytes, most significant first (0x0fb6). size 1 gives registers 4..7 a REX so that they
- * are spl..dil; size 2 adds 66; size 8 REX.W. `immlen` = bytes of immediate that follow. */
-void cg_rm(struct cg *c, unsigned size, uint32_t op, unsigned reg, const struct ea *m, unsigned immlen);
+/* One instruction with a register and a memory operand: [prefixes] [REX] opcode modrm...; `op` is
+ * up to three bytes, most significant first (0x0fb6). size 1 gives registers 4..7 a REX so that
+ * they are spl..dil; size 2 adds 66; size 8 REX.W. `immlen` = bytes of immediate that follow. */
+void cg_rm(struct cg *c, unsigned size, uint32_t op, unsigned reg, const struct ea *m,
+	   unsigned immlen);
 /* The same with two registers: modrm.rm = rm. */
 void cg_rr(struct cg *c, unsigned size, uint32_t op, unsigned reg, unsigned rm);
 
-/* An instruction with a VEX prefix: `op` as CG_VEX says, `l` for 256 bits, `v` the register in vvvv (0 if there
- * is none). The index of a VSIB operand is a vector register. */
+/* An instruction with a VEX prefix: `op` as CG_VEX says, `l` for 256 bits, `v` the register in vvvv
+ * (0 if there is none). The index of a VSIB operand is a vector register. */
 #define CG_VEX(map, pp, w, opcode) ((map) << 8 | (pp) << 10 | (w) << 12 | (opcode))
 enum {
 	VMOVUPS_LOAD = CG_VEX(1, 0, 0, 0x10),
@@ -143,8 +144,8 @@ static inline void cg_here8(struct cg *c, uint8_t *at)
 /* Re-emit `in` with another memory operand (segment overrides and LOCK dropped; everything else as
  * it was). Returns false, emitting nothing, if it cannot be encoded. */
 bool cg_reencode(struct cg *c, const struct insn *in, const struct ea *m);
-/* Re-emit `in`, whose memory operand becomes register `rm`, and whose register operand becomes `reg`
- * if reg >= 0. Integer instructions without high-byte registers only. */
+/* Re-emit `in`, whose memory operand becomes register `rm`, and whose register operand becomes
+ * `reg` if reg >= 0. Integer instructions without high-byte registers only. */
 bool cg_reencode_reg(struct cg *c, const struct insn *in, unsigned rm, int reg);
 
 #endif

@@ -2,20 +2,22 @@
  * Translation of atomic instructions, with a LOCK prefix, and xchg with memory; and of those that
  * find a bit in a bit string, by a register, atomic or not.
  *
- * An atomic instruction is performed on memory first, in a form that leaves the old value in a register;
- * that value is what was consumed: it is compared with the shadow (and put into the imported line if
- * it differs); then the instruction is executed on the shadow for its flags and registers.
+ * An atomic instruction is performed on memory first, in a form that leaves the old value in a
+ * register; that value is what was consumed: it is compared with the shadow (and put into the
+ * imported line if it differs); then the instruction is executed on the shadow for its flags and
+ * registers.
  */
 #include "translator/translate-priv.h"
 
-/* Compare register `old` (what was consumed) with the shadow at [a]; `hi` >= 0 is the upper half. */
+/* Compare register `old` (what was consumed) with the shadow at [a]; `hi` >= 0 is the upper half.
+ */
 static void check_consumed(struct build *b, unsigned a, unsigned old, int hi, unsigned size)
 {
 	struct ea sh = ea_base((int)a, 0);
 	sh.gs = sh.a32 = true;
 	unsigned half = hi >= 0 ? size / 2 : size;
 	struct cg *c = b->c;
-	uint8_t *j[2] = {NULL, NULL};
+	uint8_t *j[2] = { NULL, NULL };
 	cg_cmp(c, half, old, &sh);
 	j[0] = cg_jcc(c, 5, 0);
 	if (hi >= 0) {
@@ -35,7 +37,7 @@ static void check_consumed(struct build *b, unsigned a, unsigned old, int hi, un
 	cg_store_gs(b->cold, a, T_IMP_ADDR);
 	cg_imm_gs(b->cold, T_IMP_DESC, size | b->i << 16);
 	cg_store_gs(b->cold, a, T_SAVE(6));
-	struct ea back = {.rip = true, .target = cg_va(c)};
+	struct ea back = { .rip = true, .target = cg_va(c) };
 	/* the routine keeps all registers; borrow the address register for the return address */
 	cg_rm(b->cold, 8, 0x8d, a, &back, 0);
 	cg_store_gs(b->cold, a, T_IMP_RET);
@@ -48,13 +50,14 @@ static bool is_bit_string(const struct insn *in)
 	return in->attr & INSN_A_BITSTRING;
 }
 
-/* Register `a` = the address of the word that holds the bit, which lies as many words from the operand as the
- * index, a signed number, says. Clobbers flags and `s`. */
-static void bit_address(struct build *b, const struct insn *in, const struct ea *mem, unsigned a, unsigned s)
+/* Register `a` = the address of the word that holds the bit, which lies as many words from the
+ * operand as the index, a signed number, says. Clobbers flags and `s`. */
+static void bit_address(struct build *b, const struct insn *in, const struct ea *mem, unsigned a,
+			unsigned s)
 {
 	struct cg *c = b->c;
 	unsigned index = in->opnd[1].reg, size = in->opnd[0].size;
-	struct ea sum = {.base = (int8_t)a, .index = (int8_t)s, .scale = (uint8_t)size};
+	struct ea sum = { .base = (int8_t)a, .index = (int8_t)s, .scale = (uint8_t)size };
 	if (size == 2)
 		cg_rr(c, 8, 0x0fbf, s, index);
 	else if (size == 4)
@@ -117,7 +120,8 @@ void b_atomic(struct build *b, const struct insn *in, const struct ea *mem)
 	if (b->failed)
 		return;
 	if (is_bit_string(in))
-		bit_address(b, in, mem, (unsigned)a, (unsigned)b_scratch(b, 1u << a | 1u | taken, false));
+		bit_address(b, in, mem, (unsigned)a,
+			    (unsigned)b_scratch(b, 1u << a | 1u | taken, false));
 	else if (mem->rip)
 		cg_imm(c, (unsigned)a, mem->target);
 	else

@@ -1,6 +1,6 @@
 /*
- * The cache of translations, looked at from outside: entries for indirect branches, which stop or which
- * instruction an address in the cache belongs to, which program pages were translated from.
+ * The cache of translations, looked at from outside: entries for indirect branches, which stop or
+ * which instruction an address in the cache belongs to, which program pages were translated from.
  */
 #include "translator/translate-priv.h"
 
@@ -22,7 +22,7 @@ void tr_add_page(struct translator *tr, uint64_t page)
 		uint64_t *old = tr->pages;
 		uint32_t n = tr->cap_pages;
 		tr->cap_pages = n ? 2 * n : 1024;
-		tr->pages = calloc(tr->cap_pages, sizeof *tr->pages);
+		tr->pages = calloc(tr->cap_pages, sizeof(*tr->pages));
 		DJ_ASSERT(tr->pages, "out of memory for pages");
 		for (uint32_t i = 0; i < n; i++)
 			if (old[i])
@@ -38,13 +38,13 @@ void tr_add_page(struct translator *tr, uint64_t page)
 
 /* ---- indirect branches ---- */
 
-/* From an indirect branch to the entry of `f`: the stub that the fast table leads to. It checks that it is
- * meant without touching flags: rcx minus the address must be zero. */
+/* From an indirect branch to the entry of `f`: the stub that the fast table leads to. It checks
+ * that it is meant without touching flags: rcx minus the address must be zero. */
 static uint64_t emit_stub(struct cg *c, const struct frag *f, bool saved, const uint8_t *other)
 {
 	uint64_t at = cg_va(c);
 	cg_imm(c, 0, -f->pc);
-	struct ea sum = {.base = 1, .index = 0, .scale = 1};
+	struct ea sum = { .base = 1, .index = 0, .scale = 1 };
 	cg_rm(c, 8, 0x8d, 1, &sum, 0);
 	uint8_t *meant = cg_jcc8(c, 0xe3); /* jrcxz */
 	cg_jmp(c, rt_va(f->arena, other));
@@ -131,7 +131,8 @@ struct stop *tr_stop_at(struct translator *tr, uint64_t va, uint32_t *runtime)
 
 uint64_t tr_branch(const struct translator *tr, uint32_t number)
 {
-	return number < tr->n_stops && tr->stops[number].kind == STOP_BRANCH ? tr->stops[number].pc : 0;
+	return number < tr->n_stops && tr->stops[number].kind == STOP_BRANCH ? tr->stops[number].pc
+									     : 0;
 }
 
 static struct frag *frag_at(const struct arena *a, uint64_t va)
@@ -150,7 +151,7 @@ static struct frag *frag_at(const struct arena *a, uint64_t va)
 bool tr_locate(struct translator *tr, uint64_t va, uint64_t rt_ret, struct tr_where *w)
 {
 	struct arena *a = arena_at(tr, va);
-	memset(w, 0, sizeof *w);
+	memset(w, 0, sizeof(*w));
 	if (!a)
 		return false;
 	uint64_t at = va;

@@ -1,6 +1,6 @@
 /*
- * Which arithmetic flags are live: decoding ahead along direct control flow. Relies on the decoder's tables for
- * what an instruction reads and writes.
+ * Which arithmetic flags are live: decoding ahead along direct control flow. Relies on the
+ * decoder's tables for what an instruction reads and writes.
  */
 #include "format/regs.h"
 #include "translator/translate-priv.h"
@@ -8,13 +8,14 @@
 /* Arithmetic flags that `in` surely overwrites. */
 uint32_t tr_flags_killed(const struct insn *in)
 {
-	return in->attr & (INSN_A_FLAGSCOND | INSN_A_REP) ? 0
-	       : in->flags_written & ~in->flags_undefined & ARITH;
+	return in->attr & (INSN_A_FLAGSCOND | INSN_A_REP)
+		       ? 0
+		       : in->flags_written & ~in->flags_undefined & ARITH;
 }
 
-/* Arithmetic flags that `in` really consumes. Of instructions that may leave flags as they were (shifts by
- * a count of zero, REP CMPS without an iteration) the decoder says that they read what they may
- * keep; that is not a use: whether they are live depends on what follows. */
+/* Arithmetic flags that `in` really consumes. Of instructions that may leave flags as they were
+ * (shifts by a count of zero, REP CMPS without an iteration) the decoder says that they read what
+ * they may keep; that is not a use: whether they are live depends on what follows. */
 uint32_t tr_flags_used(const struct insn *in)
 {
 	uint32_t read = in->flags_read & ARITH;
@@ -31,7 +32,7 @@ struct decoded *tr_decode(struct translator *tr, uint64_t pc)
 	if (d->insn.len && d->insn.addr == pc && d->generation == tr->generation)
 		return d;
 	uint8_t buf[INSN_MAX];
-	size_t got = tr->ops.read_code(tr->ops.ctx, pc, buf, sizeof buf, &d->changing);
+	size_t got = tr->ops.read_code(tr->ops.ctx, pc, buf, sizeof(buf), &d->changing);
 	if (!got || insn_decode(&d->insn, buf, got, pc) <= 0) {
 		d->insn.len = 0;
 		return NULL;

@@ -7,8 +7,8 @@
 #include "format/regs.h"
 #include "translator/translate-priv.h"
 
-static const struct ea stack_top = {.base = 4, .index = -1, .scale = 1};
-static const struct ea shadow_top = {.base = 4, .index = -1, .scale = 1, .gs = true, .a32 = true};
+static const struct ea stack_top = { .base = 4, .index = -1, .scale = 1 };
+static const struct ea shadow_top = { .base = 4, .index = -1, .scale = 1, .gs = true, .a32 = true };
 
 static void mirror_top(struct build *b, unsigned size, unsigned reg)
 {
@@ -57,7 +57,7 @@ static void push_return(struct build *b, unsigned s)
 {
 	const struct insn *in = &b->insn[b->i];
 	uint64_t ret = in->addr + in->len;
-	struct ea code = {.rip = true, .target = ret};
+	struct ea code = { .rip = true, .target = ret };
 	int64_t d = (int64_t)(ret - cg_va(b->c));
 	if (ret > 0xffffffffu && d > -0x7f000000LL && d < 0x7f000000LL)
 		cg_rm(b->c, 8, 0x8d, s, &code, 0);
@@ -179,7 +179,8 @@ static void push(struct build *b, const struct insn *in, unsigned size)
 		}
 	} else {
 		struct ea mem, shadow;
-		if (in->mem_size != size || !b_operand(b, &mem, &shadow)) { /* or a segment register */
+		if (in->mem_size != size ||
+		    !b_operand(b, &mem, &shadow)) { /* or a segment register */
 			b->failed = true;
 			return;
 		}
@@ -261,8 +262,9 @@ void b_stack(struct build *b)
 		return;
 	}
 	case INSN_ENTER: {
-		/* the instruction itself: it also faults if the new top of the stack cannot be written to */
-		struct ea shadow = {.base = 5, .index = -1, .scale = 1, .gs = true, .a32 = true};
+		/* the instruction itself: it also faults if the new top of the stack cannot be
+		 * written to */
+		struct ea shadow = { .base = 5, .index = -1, .scale = 1, .gs = true, .a32 = true };
 		int s = b_scratch(b, 0, false);
 		if (b->failed)
 			return;
@@ -320,7 +322,7 @@ void b_syscall(struct build *b)
 	cg_bytes(c, "\x48\x3d", 2); /* cmp rax, 512 */
 	cg32(c, 512);
 	uint8_t *big = cg_jcc(c, 3, 0);
-	struct ea class = {.base = 0, .index = -1, .scale = 1, .disp = T_SYSCLASS, .gs = true};
+	struct ea class = { .base = 0, .index = -1, .scale = 1, .disp = T_SYSCLASS, .gs = true };
 	cg_rm(c, 4, 0x80, 7, &class, 1); /* cmp byte gs:[rax + T_SYSCLASS], 0 */
 	cg8(c, 0);
 	uint8_t *supervised = cg_jcc(c, 5, 0);

@@ -17,7 +17,8 @@
  * A store is the instruction itself and then the instruction on the shadow. A read-modify-write
  * is checked like a load, executed on the shadow, and the result is copied to memory.
  *
- * Vector registers, masks and gathers are translate-vec.c's, atomic instructions translate-atomic.c's.
+ * Vector registers, masks and gathers are translate-vec.c's, atomic instructions
+ *translate-atomic.c's.
  */
 #include "format/regs.h"
 #include "translator/translate-priv.h"
@@ -28,11 +29,15 @@ bool b_operand(struct build *b, struct ea *mem, struct ea *shadow)
 {
 	const struct insn *in = &b->insn[b->i];
 	bool low = in->vex == 2 || !(in->rex || in->vex);
-	struct ea m = {.base = -1, .index = -1, .scale = 1};
+	struct ea m = { .base = -1, .index = -1, .scale = 1 };
 	if (in->base == INSN_RIP) {
 		uint64_t t = in->addr32 ? (uint32_t)in->target : in->target;
-		*shadow = (struct ea){.base = -1, .index = -1, .scale = 1,
-				      .disp = (int32_t)(uint32_t)t, .gs = true, .a32 = true};
+		*shadow = (struct ea){ .base = -1,
+				       .index = -1,
+				       .scale = 1,
+				       .disp = (int32_t)(uint32_t)t,
+				       .gs = true,
+				       .a32 = true };
 		if ((int64_t)t == (int32_t)t) {
 			m.disp = (int32_t)t;
 		} else {
@@ -66,7 +71,9 @@ bool b_operand(struct build *b, struct ea *mem, struct ea *shadow)
 			return false;
 		cg_load_gs(b->c, (unsigned)s, in->seg == 4 ? T_FSBASE : T_GSBASE);
 		if (m.base >= 0) {
-			struct ea sum = {.base = (int8_t)s, .index = m.base == 4 ? -1 : m.base, .scale = 1};
+			struct ea sum = { .base = (int8_t)s,
+					  .index = m.base == 4 ? -1 : m.base,
+					  .scale = 1 };
 			if (m.base == 4) {
 				sum.base = 4;
 				sum.index = (int8_t)s;
@@ -84,11 +91,11 @@ bool b_operand(struct build *b, struct ea *mem, struct ea *shadow)
 	return true;
 }
 
-void b_cold_import(struct build *b, unsigned s, const struct ea *mem, unsigned size, uint64_t resume,
-		   const uint8_t *routine)
+void b_cold_import(struct build *b, unsigned s, const struct ea *mem, unsigned size,
+		   uint64_t resume, const uint8_t *routine)
 {
 	struct cg *c = b->cold;
-	struct ea back = {.rip = true, .target = resume};
+	struct ea back = { .rip = true, .target = resume };
 	if (mem->rip)
 		cg_imm(c, s, mem->target);
 	else
@@ -230,7 +237,7 @@ void b_checked_target(struct build *b, const struct ea *mem, const struct ea *sh
 	cg_load(c, 1, mem);
 	cg_load(c, 0, shadow);
 	cg_bytes(c, "\x48\xf7\xd0", 3); /* not rax */
-	struct ea sum = {.base = 1, .index = 0, .scale = 1, .disp = 1};
+	struct ea sum = { .base = 1, .index = 0, .scale = 1, .disp = 1 };
 	cg_rm(c, 8, 0x8d, 1, &sum, 0);
 	uint8_t *same = cg_jcc8(c, 0xe3);
 	cg_jmp(c, cg_va(b->cold));
@@ -261,16 +268,17 @@ static bool store_once(const struct insn *in)
 }
 
 /*
- * Such a store: on the shadow first, then copied. If it raises an exception that is not masked, it neither
- * stores nor pops (SDM vol. 1, 8.5), and nothing may be copied: the status word tells.
+ * Such a store: on the shadow first, then copied. If it raises an exception that is not masked, it
+ * neither stores nor pops (SDM vol. 1, 8.5), and nothing may be copied: the status word tells.
  */
-static void pop_to_memory(struct build *b, const struct insn *in, const struct ea *mem, const struct ea *shadow,
-			  unsigned size)
+static void pop_to_memory(struct build *b, const struct insn *in, const struct ea *mem,
+			  const struct ea *shadow, unsigned size)
 {
 	struct cg *c = b->c, *cold = b->cold;
 	struct ea before = ea_gs(T_X87), after = ea_gs(T_X87_AFTER);
 	b_clobber_flags(b, false);
-	int s = b_scratch(b, ea_regs(mem), true); /* now: it may not be spilled behind the point of a fault */
+	int s = b_scratch(b, ea_regs(mem),
+			  true); /* now: it may not be spilled behind the point of a fault */
 	if (b->failed)
 		return;
 	cg_rm(c, 4, 0xdd, 7, &before, 0); /* fnstsw */
@@ -305,7 +313,8 @@ static bool register_form(const struct insn *in, unsigned size)
 	if (in->id >= INSN_MOVS || in->vex || size > 8)
 		return false;
 	for (unsigned i = 0; i < in->nopnd; i++)
-		if (in->opnd[i].kind != OPND_GPR && in->opnd[i].kind != OPND_IMM && in->opnd[i].kind != OPND_MEM)
+		if (in->opnd[i].kind != OPND_GPR && in->opnd[i].kind != OPND_IMM &&
+		    in->opnd[i].kind != OPND_MEM)
 			return false;
 	switch (in->id) {
 	case INSN_MOVBE: /* memory only */
@@ -317,8 +326,8 @@ static bool register_form(const struct insn *in, unsigned size)
 
 /*
  * fxsave and the xsave family: memory only; the shadow is left to heal by imports. The mask in
- * edx:eax is cut down to the components the program knows of (XCR0 as it sees it): with more enabled
- * in the processor the area would be larger than what the program has reserved.
+ * edx:eax is cut down to the components the program knows of (XCR0 as it sees it): with more
+ * enabled in the processor the area would be larger than what the program has reserved.
  */
 static void xsave(struct build *b, const struct insn *in, const struct ea *mem)
 {
@@ -364,7 +373,8 @@ static void far_operand(struct build *b, const struct insn *in)
 		mem.index = (int8_t)b_scratch(b, 1u | 1u << at, false);
 		cg_load_gs(c, (unsigned)mem.index, in->seg == 4 ? T_FSBASE : T_GSBASE);
 	}
-	int value = in->mem_access == INSN_W || size >= 4 ? 0 : b_scratch(b, 1u | ea_regs(&mem), false);
+	int value =
+		in->mem_access == INSN_W || size >= 4 ? 0 : b_scratch(b, 1u | ea_regs(&mem), false);
 	if (b->failed || in->id != INSN_MOV) {
 		b->failed = true;
 		return;
@@ -388,7 +398,7 @@ static void far_operand(struct build *b, const struct insn *in)
 void b_xlat(struct build *b)
 {
 	const struct insn *in = &b->insn[b->i];
-	struct ea mem = {.base = 3, .scale = 1, .a32 = in->addr32}, shadow;
+	struct ea mem = { .base = 3, .scale = 1, .a32 = in->addr32 }, shadow;
 	int at = b_scratch(b, 0, false), value = b_scratch(b, 1u << at, false);
 	if (in->seg)
 		b->failed = true;
@@ -502,29 +512,44 @@ void b_memory(struct build *b)
 /* ---- string instructions ------------------------------------------------------------------ */
 
 #define RT(op)                                                                                     \
-	extern const uint8_t rt_##op##1_0[], rt_##op##2_0[], rt_##op##4_0[], rt_##op##8_0[],       \
-		rt_##op##1_1[], rt_##op##2_1[], rt_##op##4_1[], rt_##op##8_1[];
+	extern const uint8_t rt_##op##1_0 [], rt_##op##2_0 [], rt_##op##4_0 [], rt_##op##8_0 [],   \
+		rt_##op##1_1 [], rt_##op##2_1 [], rt_##op##4_1 [], rt_##op##8_1 [];
 #define RT3(op)                                                                                    \
 	RT(op)                                                                                     \
-	extern const uint8_t rt_##op##1_2[], rt_##op##2_2[], rt_##op##4_2[], rt_##op##8_2[];
+	extern const uint8_t rt_##op##1_2 [], rt_##op##2_2 [], rt_##op##4_2 [], rt_##op##8_2 [];
 RT(movs)
 RT(stos)
 RT(lods)
 RT3(cmps)
 RT3(scas)
 
-#define ROW2(op) {{rt_##op##1_0, rt_##op##1_1, rt_##op##1_1}, {rt_##op##2_0, rt_##op##2_1, rt_##op##2_1}, \
-		  {rt_##op##4_0, rt_##op##4_1, rt_##op##4_1}, {rt_##op##8_0, rt_##op##8_1, rt_##op##8_1}}
-#define ROW3(op) {{rt_##op##1_0, rt_##op##1_1, rt_##op##1_2}, {rt_##op##2_0, rt_##op##2_1, rt_##op##2_2}, \
-		  {rt_##op##4_0, rt_##op##4_1, rt_##op##4_2}, {rt_##op##8_0, rt_##op##8_1, rt_##op##8_2}}
+#define ROW2(op)                                                                                   \
+	{                                                                                          \
+		{ rt_##op##1_0, rt_##op##1_1, rt_##op##1_1 },                                      \
+			{ rt_##op##2_0, rt_##op##2_1, rt_##op##2_1 },                              \
+			{ rt_##op##4_0, rt_##op##4_1, rt_##op##4_1 },                              \
+		{                                                                                  \
+			rt_##op##8_0, rt_##op##8_1, rt_##op##8_1                                   \
+		}                                                                                  \
+	}
+#define ROW3(op)                                                                                   \
+	{                                                                                          \
+		{ rt_##op##1_0, rt_##op##1_1, rt_##op##1_2 },                                      \
+			{ rt_##op##2_0, rt_##op##2_1, rt_##op##2_2 },                              \
+			{ rt_##op##4_0, rt_##op##4_1, rt_##op##4_2 },                              \
+		{                                                                                  \
+			rt_##op##8_0, rt_##op##8_1, rt_##op##8_2                                   \
+		}                                                                                  \
+	}
 
 /* [instruction][log2 width][0 none, 1 rep/repe, 2 repne] */
-static const uint8_t *const routines[5][4][3] = {ROW2(movs), ROW2(stos), ROW2(lods), ROW3(cmps), ROW3(scas)};
+static const uint8_t *const routines[5][4][3] = { ROW2(movs), ROW2(stos), ROW2(lods), ROW3(cmps),
+						  ROW3(scas) };
 
 void b_string(struct build *b)
 {
 	const struct insn *in = &b->insn[b->i];
-	static const uint16_t ids[5] = {INSN_MOVS, INSN_STOS, INSN_LODS, INSN_CMPS, INSN_SCAS};
+	static const uint16_t ids[5] = { INSN_MOVS, INSN_STOS, INSN_LODS, INSN_CMPS, INSN_SCAS };
 	unsigned k = 0;
 	while (k < 5 && ids[k] != in->id)
 		k++;

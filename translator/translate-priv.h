@@ -4,8 +4,8 @@
 
 #include "translator/translate.h"
 
-#define FRAG_MAX 64
-#define JOIN 6 /* a fragment this long ends where another one begins */
+#define FRAG_MAX   64
+#define JOIN	   6		 /* a fragment this long ends where another one begins */
 #define ARENA_SIZE (256UL << 20) /* mapped sparsely; cold code takes half as much again as hot */
 #define ARENA_HOT  (96UL << 20)
 
@@ -20,8 +20,8 @@ struct arena {
 
 #define FRAG_HASH (1u << 18)
 
-/* An instruction decoded before: overlapping fragments and looking ahead for live flags meet the same ones
- * again and again. */
+/* An instruction decoded before: overlapping fragments and looking ahead for live flags meet the
+ * same ones again and again. */
 struct decoded {
 	struct insn insn; /* .len 0: empty */
 	bool changing;
@@ -40,7 +40,7 @@ struct translator {
 	struct frag *hash[FRAG_HASH];
 	struct stop *stops; /* [0] unused */
 	uint32_t n_stops, cap_stops;
-	uint32_t *pending;  /* hash of target pc -> first waiting stop */
+	uint32_t *pending;	 /* hash of target pc -> first waiting stop */
 	struct decoded *decoded; /* by a hash of the address */
 	uint32_t generation;	 /* of what is in there */
 	uint64_t *pages;	 /* program pages translated from: a set, open addressing */
@@ -61,27 +61,27 @@ struct state {
 	enum flags_state flags;
 };
 
-/* The register that is in its slot whenever control passes from one fragment to another, and so free
- * as scratch from the start: compilers hardly use it. */
-#define HOME 11
+/* The register that is in its slot whenever control passes from one fragment to another, and so
+ * free as scratch from the start: compilers hardly use it. */
+#define HOME	 11
 #define HOME_BIT TR_HOME_BIT
 
 /* A fragment being built. */
 struct build {
 	struct translator *tr;
 	struct arena *arena;
-	struct cg *c;	  /* hot */
+	struct cg *c; /* hot */
 	struct cg *cold;
 	struct frag *f;
 	struct insn insn[FRAG_MAX];
 	uint32_t live[FRAG_MAX + 1]; /* arithmetic flags live before instruction i */
 	unsigned n;
-	unsigned i;	     /* the one being emitted */
+	unsigned i; /* the one being emitted */
 	struct state st;
-	uint32_t busy;	     /* scratch registers the current instruction holds something in */
+	uint32_t busy; /* scratch registers the current instruction holds something in */
 	bool body_marked;
-	bool failed;	     /* the current instruction cannot be translated: run it natively */
-	bool changing;	     /* code that may change unheard */
+	bool failed;   /* the current instruction cannot be translated: run it natively */
+	bool changing; /* code that may change unheard */
 	/* taken sides of conditional branches: emitted behind the fragment's straight run */
 	struct side_exit {
 		uint8_t *site;
@@ -93,7 +93,7 @@ struct build {
 	/* direct exits' targets, for translating ahead */
 	uint64_t target[2 * FRAG_MAX];
 	unsigned n_targets;
-	uint64_t ret_site;   /* return address of the call that ends it, or 0 */
+	uint64_t ret_site; /* return address of the call that ends it, or 0 */
 };
 
 #define ARITH 0x8d5u
@@ -160,10 +160,11 @@ static inline uint32_t ea_regs(const struct ea *m)
 {
 	return (m->base >= 0 ? 1u << m->base : 0) | (m->index >= 0 ? 1u << m->index : 0);
 }
-/* The cold side of a check: `routine` imports `size` bytes at `mem` and goes on at hot address `resume`, or
- * behind this, in cold code, if that is 0. `s` is overwritten and not part of the operand. */
-void b_cold_import(struct build *b, unsigned s, const struct ea *mem, unsigned size, uint64_t resume,
-		   const uint8_t *routine);
+/* The cold side of a check: `routine` imports `size` bytes at `mem` and goes on at hot address
+ * `resume`, or behind this, in cold code, if that is 0. `s` is overwritten and not part of the
+ * operand. */
+void b_cold_import(struct build *b, unsigned s, const struct ea *mem, unsigned size,
+		   uint64_t resume, const uint8_t *routine);
 /* Execute the instruction on the shadow. Without mirroring the shadow gets its old bytes back
  * afterwards; `then_copy` (may be NULL) is where the result goes in memory before that. */
 void b_on_shadow(struct build *b, const struct insn *in, const struct ea *shadow, unsigned size,
@@ -180,10 +181,13 @@ void b_atomic(struct build *b, const struct insn *in, const struct ea *mem);
 /* bt, bts, btr, btc of a bit string in memory, without LOCK */
 void b_bit_string(struct build *b, const struct insn *in, const struct ea *mem);
 
-/* translate-vec.c: a load of a vector register, if it is one that can be checked as a whole; else false */
-bool b_vector_load(struct build *b, const struct insn *in, const struct ea *mem, const struct ea *shadow);
+/* translate-vec.c: a load of a vector register, if it is one that can be checked as a whole; else
+ * false */
+bool b_vector_load(struct build *b, const struct insn *in, const struct ea *mem,
+		   const struct ea *shadow);
 /* An instruction of which a mask selects elements, or which gathers them. */
-void b_masked(struct build *b, const struct insn *in, const struct ea *mem, const struct ea *shadow);
+void b_masked(struct build *b, const struct insn *in, const struct ea *mem,
+	      const struct ea *shadow);
 /* maskmovq and maskmovdqu, to where rdi points */
 void b_masked_bytes(struct build *b);
 
@@ -194,10 +198,9 @@ void b_syscall(struct build *b);
 void b_tsc(struct build *b);
 
 /* runtime.S */
-extern const uint8_t rt_begin[], rt_end[], rt_import[], rt_import_masked[], rt_import_patch8[], rt_syscall[],
-	rt_gather_dd[], rt_gather_dq[], rt_gather_qd[], rt_gather_qq[],
-	rt_other_hw[], rt_other_saved[], rt_none_hw[], rt_none_saved[],
-	rt_strings[], rt_strings_end[];
+extern const uint8_t rt_begin[], rt_end[], rt_import[], rt_import_masked[], rt_import_patch8[],
+	rt_syscall[], rt_gather_dd[], rt_gather_dq[], rt_gather_qd[], rt_gather_qq[], rt_other_hw[],
+	rt_other_saved[], rt_none_hw[], rt_none_saved[], rt_strings[], rt_strings_end[];
 extern const uint32_t rt_heads[], rt_heads_end[];
 
 static inline uint64_t rt_va(const struct arena *a, const uint8_t *routine)

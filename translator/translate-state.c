@@ -1,6 +1,6 @@
 /*
- * Where the program's registers and flags are while a fragment is being emitted, and the ways out of a fragment.
- * translate.h has the rules.
+ * Where the program's registers and flags are while a fragment is being emitted, and the ways out
+ * of a fragment. translate.h has the rules.
  */
 #include "translator/translate-priv.h"
 
@@ -88,7 +88,7 @@ void emit_save_flags(struct cg *c, enum aside aside)
 {
 	struct ea m = ea_gs(T_FLAGS);
 	rax_aside(c, aside, false);
-	cg8(c, 0x9f); /* lahf */
+	cg8(c, 0x9f);			/* lahf */
 	cg_bytes(c, "\x0f\x90\xc0", 3); /* seto al */
 	cg_rm(c, 4, 0x89, 0, &m, 0);
 	rax_aside(c, aside, true);
@@ -154,10 +154,10 @@ uint32_t tr_new_stop(struct translator *tr, enum stop_kind kind, uint64_t pc, st
 {
 	if (tr->n_stops == tr->cap_stops) {
 		tr->cap_stops = tr->cap_stops ? tr->cap_stops * 2 : 4096;
-		tr->stops = realloc(tr->stops, tr->cap_stops * sizeof *tr->stops);
+		tr->stops = realloc(tr->stops, tr->cap_stops * sizeof(*tr->stops));
 		DJ_ASSERT(tr->stops, "out of memory for %u stops", tr->cap_stops);
 	}
-	tr->stops[tr->n_stops] = (struct stop){.kind = kind, .pc = pc, .arena = a};
+	tr->stops[tr->n_stops] = (struct stop){ .kind = kind, .pc = pc, .arena = a };
 	return tr->n_stops++;
 }
 
@@ -232,9 +232,9 @@ void tr_link_stop(struct translator *tr, struct stop *s, const struct frag *f)
 	if (tr_reachable(site_va, f->entry)) {
 		cg_patch32(s->site, s->arena->hot.delta, f->entry);
 	} else {
-		uint8_t far[14] = {0xff, 0x25, 0, 0, 0, 0};
+		uint8_t far[14] = { 0xff, 0x25, 0, 0, 0, 0 };
 		memcpy(far + 6, &f->entry, 8);
-		memcpy(s->stub, far, sizeof far);
+		memcpy(s->stub, far, sizeof(far));
 	}
 }
 
@@ -264,13 +264,13 @@ void b_exit(struct build *b, struct cg *c, struct state st, uint64_t target, uns
 	}
 	s->next = tr->pending[tr_slot(target)];
 	tr->pending[tr_slot(target)] = number;
-	if (b->n_targets < sizeof b->target / sizeof *b->target)
+	if (b->n_targets < sizeof(b->target) / sizeof(*b->target))
 		b->target[b->n_targets++] = target;
 }
 
 void b_side_exit(struct build *b, uint8_t *site, uint64_t target, unsigned executed)
 {
-	b->side[b->n_sides++] = (struct side_exit){site, b->st, target, executed};
+	b->side[b->n_sides++] = (struct side_exit){ site, b->st, target, executed };
 }
 
 void b_exit_stop(struct build *b, struct cg *c, struct state st, enum stop_kind kind, uint64_t pc,
@@ -294,7 +294,9 @@ void b_exit_indirect(struct build *b, unsigned executed)
 	/* who it was, for a target that the processor refuses */
 	cg_imm_gs(c, T_BRANCH, tr_new_stop(b->tr, STOP_BRANCH, b->insn[b->i].addr, b->arena));
 	cg_bytes(c, "\x0f\xb7\xc1", 3); /* movzx eax, cx */
-	struct ea stub = {.base = -1, .index = 0, .scale = 8, .disp = hw ? T_FAST : T_FAST_SAVED, .gs = true};
+	struct ea stub = {
+		.base = -1, .index = 0, .scale = 8, .disp = hw ? T_FAST : T_FAST_SAVED, .gs = true
+	};
 	cg_rm(c, 4, 0xff, 4, &stub, 0);
 }
 

@@ -1,24 +1,25 @@
 /*
- * Translation of loads into vector registers that can do with fewer comparisons than one for every eight bytes, of
- * accesses under a mask, and of gathers.
+ * Translation of loads into vector registers that can do with fewer comparisons than one for every
+ * eight bytes, of accesses under a mask, and of gathers.
  *
- * Elements that a mask does not select are not accessed: they may lie where nothing is mapped. A masked load is
- * compared under the same mask, and what is imported goes from the first selected element to the last.
+ * Elements that a mask does not select are not accessed: they may lie where nothing is mapped. A
+ * masked load is compared under the same mask, and what is imported goes from the first selected
+ * element to the last.
  *
- * A gather is elements here and there. Each selected one is compared by itself, through general registers; if
- * all were equal the instruction is executed on the shadow, else rt_gather_* goes through them one by
- * one. No import is made before all elements were read once, because any of them may fault. A fault then finds
- * destination and mask as they were before the instruction. The processor would have completed the
- * elements before the one that faults; the instruction can be executed again from either state, with the
- * same result.
+ * A gather is elements here and there. Each selected one is compared by itself, through general
+ * registers; if all were equal the instruction is executed on the shadow, else rt_gather_* goes
+ * through them one by one. No import is made before all elements were read once, because any of
+ * them may fault. A fault then finds destination and mask as they were before the instruction. The
+ * processor would have completed the elements before the one that faults; the instruction can be
+ * executed again from either state, with the same result.
  *
- * Vector registers that are needed as scratch have their contents in T_VEC() meanwhile. They are not changed
- * before the last access that can fault, or by that access itself.
+ * Vector registers that are needed as scratch have their contents in T_VEC() meanwhile. They are
+ * not changed before the last access that can fault, or by that access itself.
  */
 #include "translator/translate-priv.h"
 
-/* A load of a scalar into a vector register: zero-extended to 128 bits by the instruction, and just so by
- * a movd or movq from the general register that was checked. */
+/* A load of a scalar into a vector register: zero-extended to 128 bits by the instruction, and just
+ * so by a movd or movq from the general register that was checked. */
 static bool scalar_load(const struct insn *in)
 {
 	switch (in->id) {
@@ -26,8 +27,8 @@ static bool scalar_load(const struct insn *in)
 	case INSN_MOVSS:
 	case INSN_MOVQ:
 	case INSN_MOVD:
-		return in->opnd[0].kind == OPND_VEC && in->nopnd == 2 && in->opnd[1].kind == OPND_MEM &&
-		       (in->mem_size == 4 || in->mem_size == 8);
+		return in->opnd[0].kind == OPND_VEC && in->nopnd == 2 &&
+		       in->opnd[1].kind == OPND_MEM && (in->mem_size == 4 || in->mem_size == 8);
 	}
 	return false;
 }
@@ -50,7 +51,8 @@ static bool whole_load(const struct insn *in)
 	return false;
 }
 
-bool b_vector_load(struct build *b, const struct insn *in, const struct ea *mem, const struct ea *shadow)
+bool b_vector_load(struct build *b, const struct insn *in, const struct ea *mem,
+		   const struct ea *shadow)
 {
 	struct cg *c = b->c;
 	if (b->tr->predict == 2)
@@ -119,8 +121,10 @@ static void vec_restore(struct build *b, unsigned x, unsigned k)
 	cg_vex_rm(b->c, VMOVUPS_LOAD, true, x, 0, &save);
 }
 
-/* x is loaded from memory and y from the shadow; y is the destination, unless that is the mask, too. */
-static void masked_load(struct build *b, const struct insn *in, const struct ea *mem, const struct ea *shadow)
+/* x is loaded from memory and y from the shadow; y is the destination, unless that is the mask,
+ * too. */
+static void masked_load(struct build *b, const struct insn *in, const struct ea *mem,
+			const struct ea *shadow)
 {
 	struct cg *c = b->c, *cold = b->cold;
 	unsigned d = in->opnd[0].reg, m = in->vex_vvvv;
@@ -156,7 +160,8 @@ static void masked_load(struct build *b, const struct insn *in, const struct ea 
 
 /* ---- gathers ----------------------------------------------------------------------------- */
 
-static void gather(struct build *b, const struct insn *in, const struct ea *mem, const struct ea *shadow)
+static void gather(struct build *b, const struct insn *in, const struct ea *mem,
+		   const struct ea *shadow)
 {
 	struct cg *c = b->c, *cold = b->cold;
 	unsigned d = in->opnd[0].reg, x = in->index, m = in->opnd[2].reg;
@@ -205,7 +210,7 @@ static void gather(struct build *b, const struct insn *in, const struct ea *mem,
 		return;
 	}
 
-	struct ea dst = ea_gs(T_VEC(0)), was = ea_gs(T_VEC(2)), base = *mem, back = {.rip = true};
+	struct ea dst = ea_gs(T_VEC(0)), was = ea_gs(T_VEC(2)), base = *mem, back = { .rip = true };
 	cg_vex_rm(cold, VMOVUPS_STORE, true, d, 0, &dst);
 	cg_vex_rm(cold, VMOVUPS_STORE, true, m, 0, &was);
 	base.index = -1;

@@ -1,8 +1,8 @@
 /*
- * The translator's frame: scanning a run of instructions and emitting them one by one. translate.h has the rules;
- * translate-mem.c, translate-atomic.c, translate-vec.c and translate-flow.c emit instructions,
- * translate-state.c keeps the registers, translate-flags.c looks ahead for flags, translate-cache.c
- * answers questions about what was made.
+ * The translator's frame: scanning a run of instructions and emitting them one by one. translate.h
+ * has the rules; translate-mem.c, translate-atomic.c, translate-vec.c and translate-flow.c emit
+ * instructions, translate-state.c keeps the registers, translate-flags.c looks ahead for flags,
+ * translate-cache.c answers questions about what was made.
  */
 #include "format/regs.h"
 #include "translator/translate-priv.h"
@@ -11,8 +11,8 @@
 
 /* ---- one instruction ----------------------------------------------------------------- */
 
-/* Registers and flags as instruction i wants them: what it reads is reloaded; flags are brought back
- * if it reads them or keeps some that are live. */
+/* Registers and flags as instruction i wants them: what it reads is reloaded; flags are brought
+ * back if it reads them or keeps some that are live. */
 static void prepare(struct build *b)
 {
 	const struct insn *in = &b->insn[b->i];
@@ -86,9 +86,25 @@ static bool lockable(const struct insn *in)
 	if (!in->has_mem || !(in->mem_access & INSN_W))
 		return false;
 	switch (in->id) {
-	case INSN_ADD: case INSN_OR: case INSN_ADC: case INSN_SBB: case INSN_AND: case INSN_SUB: case INSN_XOR:
-	case INSN_INC: case INSN_DEC: case INSN_NEG: case INSN_NOT: case INSN_BTS: case INSN_BTR: case INSN_BTC:
-	case INSN_XADD: case INSN_XCHG: case INSN_CMPXCHG: case INSN_CMPXCHG8B: case INSN_CMPXCHG16B:
+	case INSN_ADD:
+	case INSN_OR:
+	case INSN_ADC:
+	case INSN_SBB:
+	case INSN_AND:
+	case INSN_SUB:
+	case INSN_XOR:
+	case INSN_INC:
+	case INSN_DEC:
+	case INSN_NEG:
+	case INSN_NOT:
+	case INSN_BTS:
+	case INSN_BTR:
+	case INSN_BTC:
+	case INSN_XADD:
+	case INSN_XCHG:
+	case INSN_CMPXCHG:
+	case INSN_CMPXCHG8B:
+	case INSN_CMPXCHG16B:
 		return true;
 	}
 	return false;
@@ -107,7 +123,8 @@ static bool must_be_native(const struct insn *in)
 		return true;
 	if (in->attr & (INSN_A_PRIV | INSN_A_NONDET))
 		return true;
-	return in->id == INSN_MOVDIR64B; /* stores where a register points, which has_mem does not speak of */
+	return in->id ==
+	       INSN_MOVDIR64B; /* stores where a register points, which has_mem does not speak of */
 }
 
 /* Emit instruction i. Returns true if the fragment ends with it. */
@@ -196,14 +213,14 @@ static void scan(struct build *b, uint64_t pc)
 static void emit_code_check(struct build *b, uint64_t pc, size_t len)
 {
 	struct cg *c = b->c;
-	uint8_t bytes[16 * INSN_MAX + 8] = {0};
+	uint8_t bytes[16 * INSN_MAX + 8] = { 0 };
 	bool changing;
 	len = b->tr->ops.read_code(b->tr->ops.ctx, pc, bytes, len, &changing);
 	cg_store_gs(c, 0, T_SLOT(0));
 	cg_store_gs(c, 1, T_SLOT(1));
 	if (b->live[0])
 		emit_save_flags(c, RAX_FREE);
-	struct state st = {.spilled = 3 | HOME_BIT, .flags = b->live[0] ? FLAGS_SAVED : FLAGS_HW};
+	struct state st = { .spilled = 3 | HOME_BIT, .flags = b->live[0] ? FLAGS_SAVED : FLAGS_HW };
 	cg_imm(c, 1, pc);
 	for (size_t k = 0; k < len; k += 8) {
 		unsigned n = len - k >= 8 ? 8 : len - k >= 4 ? 4 : 1;
@@ -225,7 +242,7 @@ static struct arena *arena_for(struct translator *tr, uint64_t pc)
 	for (struct arena *a = tr->arenas; a; a = a->next)
 		if (tr_reachable(a->va, pc) && tr_reachable(a->va + ARENA_SIZE, pc))
 			return a;
-	struct arena *a = calloc(1, sizeof *a);
+	struct arena *a = calloc(1, sizeof(*a));
 	DJ_ASSERT(a, "out of memory for an arena");
 	a->va = tr->ops.new_arena(tr->ops.ctx, pc, ARENA_SIZE, &a->ours);
 	if (!a->va) {
@@ -236,15 +253,16 @@ static struct arena *arena_for(struct translator *tr, uint64_t pc)
 	memcpy(a->ours, rt_begin, rt);
 	rt = (rt + 63) & ~(size_t)63;
 	uint64_t delta = a->va - (uint64_t)(uintptr_t)a->ours;
-	a->hot = (struct cg){.p = a->ours + rt, .end = a->ours + ARENA_HOT, .delta = delta};
-	a->cold = (struct cg){.p = a->ours + ARENA_HOT, .end = a->ours + ARENA_SIZE, .delta = delta};
+	a->hot = (struct cg){ .p = a->ours + rt, .end = a->ours + ARENA_HOT, .delta = delta };
+	a->cold = (struct cg){ .p = a->ours + ARENA_HOT,
+			       .end = a->ours + ARENA_SIZE,
+			       .delta = delta };
 	a->next = tr->arenas;
 	tr->arenas = a;
 	if (!a->next)
 		tr_clear_indirect(tr);
 	return a;
 }
-
 
 /* Translate the run of code at pc. Ahead targets go to `ahead`. */
 static struct frag *translate(struct translator *tr, uint64_t pc, struct build *b)
@@ -266,7 +284,7 @@ static struct frag *translate(struct translator *tr, uint64_t pc, struct build *
 		len += b->insn[i].len;
 	tr->ops.translated(tr->ops.ctx, pc, len);
 
-	struct frag *f = calloc(1, sizeof *f + b->n * sizeof f->insn[0]);
+	struct frag *f = calloc(1, sizeof(*f) + b->n * sizeof(f->insn[0]));
 	DJ_ASSERT(f, "out of memory for a fragment");
 	b->f = f;
 	f->pc = pc;
@@ -274,7 +292,7 @@ static struct frag *translate(struct translator *tr, uint64_t pc, struct build *
 	f->arena = b->arena;
 	f->entry = cg_va(b->c);
 	f->live = b->live[0];
-	b->st = (struct state){.spilled = HOME_BIT, .flags = FLAGS_HW};
+	b->st = (struct state){ .spilled = HOME_BIT, .flags = FLAGS_HW };
 	if (b->changing) {
 		/* boundary 0 is behind the check, where the state is whole again */
 		emit_code_check(b, pc, len);
@@ -332,7 +350,7 @@ static struct frag *translate(struct translator *tr, uint64_t pc, struct build *
 	struct arena *a = b->arena;
 	if (a->n_frags == a->cap_frags) {
 		a->cap_frags = a->cap_frags ? a->cap_frags * 2 : 4096;
-		a->frags = realloc(a->frags, a->cap_frags * sizeof *a->frags);
+		a->frags = realloc(a->frags, a->cap_frags * sizeof(*a->frags));
 		DJ_ASSERT(a->frags, "out of memory for fragments");
 	}
 	a->frags[a->n_frags++] = f;
@@ -375,7 +393,10 @@ struct frag *tr_fragment(struct translator *tr, uint64_t pc)
 		return NULL;
 	/* One stop costs as much as translating a dozen fragments: go ahead along direct
 	 * branches, and to return addresses, which are indirect targets soon. */
-	struct { uint64_t pc; bool ret; } queue[AHEAD * 4];
+	struct {
+		uint64_t pc;
+		bool ret;
+	} queue[AHEAD * 4];
 	unsigned head = 0, tail = 0;
 	unsigned made = 0;
 	do {
@@ -412,16 +433,17 @@ struct frag *tr_fragment(struct translator *tr, uint64_t pc)
 
 /* ---- life -------------------------------------------------------------------------------- */
 
-struct translator *tr_new(const struct translator_ops *ops, uint8_t *control, uint64_t s, unsigned predict)
+struct translator *tr_new(const struct translator_ops *ops, uint8_t *control, uint64_t s,
+			  unsigned predict)
 {
-	struct translator *tr = calloc(1, sizeof *tr);
+	struct translator *tr = calloc(1, sizeof(*tr));
 	DJ_ASSERT(tr, "out of memory for the translator");
 	tr->ops = *ops;
 	tr->control = control;
 	tr->s = s;
 	tr->predict = predict;
-	tr->pending = calloc(FRAG_HASH, sizeof *tr->pending);
-	tr->decoded = calloc(DECODED, sizeof *tr->decoded);
+	tr->pending = calloc(FRAG_HASH, sizeof(*tr->pending));
+	tr->decoded = calloc(DECODED, sizeof(*tr->decoded));
 	DJ_ASSERT(tr->pending && tr->decoded, "out of memory for the translator");
 	for (unsigned i = 0; i < STOP_TABLE; i++)
 		tr_new_stop(tr, STOP_LINK, 0, NULL);
@@ -440,13 +462,13 @@ void tr_flush(struct translator *tr)
 		a->cold.p = a->ours + ARENA_HOT;
 		a->hot.overflow = a->cold.overflow = false;
 	}
-	memset(tr->hash, 0, sizeof tr->hash);
-	memset(tr->pending, 0, FRAG_HASH * sizeof *tr->pending);
+	memset(tr->hash, 0, sizeof(tr->hash));
+	memset(tr->pending, 0, FRAG_HASH * sizeof(*tr->pending));
 	if (tr->arenas)
 		tr_clear_indirect(tr);
 	tr->n_stops = STOP_TABLE;
 	if (tr->pages)
-		memset(tr->pages, 0, tr->cap_pages * sizeof *tr->pages);
+		memset(tr->pages, 0, tr->cap_pages * sizeof(*tr->pages));
 	tr->n_pages = 0;
 	tr->stats.flushes++;
 }

@@ -19,10 +19,11 @@
  * registers and flags are elsewhere there (struct finsn), so that the supervisor can rebuild the
  * program's registers at any instruction boundary and at any faulting access.
  *
- * Main entry of a fragment: all program state in the registers, except that r11 is in its slot (TR_HOME):
- * most fragments need a scratch register, few use r11. The same holds at stops. A fragment that is the target of indirect
- * branches also gets stubs (tr_add_indirect) that are entered with rcx the target and rax free, the
- * program's in their slots, and flags in the processor or in T_FLAGS.
+ * Main entry of a fragment: all program state in the registers, except that r11 is in its slot
+ * (TR_HOME): most fragments need a scratch register, few use r11. The same holds at stops. A
+ * fragment that is the target of indirect branches also gets stubs (tr_add_indirect) that are
+ * entered with rcx the target and rax free, the program's in their slots, and flags in the
+ * processor or in T_FLAGS.
  */
 #ifndef DEJA_TRANSLATOR_TRANSLATE_H
 #define DEJA_TRANSLATOR_TRANSLATE_H
@@ -46,13 +47,13 @@ enum flags_state {
 
 /* One program instruction in a fragment. Offsets are from the fragment's main entry. */
 struct finsn {
-	uint32_t start;	    /* its code; the instruction boundary */
-	uint32_t body;	    /* first access that can fault */
-	uint32_t after_syscall; /* just behind the syscall instruction, or 0 */
-	uint16_t pc_off;    /* its address minus the fragment's */
+	uint32_t start;			      /* its code; the instruction boundary */
+	uint32_t body;			      /* first access that can fault */
+	uint32_t after_syscall;		      /* just behind the syscall instruction, or 0 */
+	uint16_t pc_off;		      /* its address minus the fragment's */
 	uint16_t spilled_start, spilled_body; /* registers in slots, by bit */
 	uint8_t flags_start, flags_body;      /* enum flags_state */
-	uint8_t id_string;  /* 1 for a string instruction (runtime routine) */
+	uint8_t id_string;		      /* 1 for a string instruction (runtime routine) */
 };
 
 struct arena;
@@ -60,12 +61,12 @@ struct arena;
 struct frag {
 	struct frag *hash_next;
 	struct arena *arena;
-	uint64_t pc;	   /* of the program */
-	uint64_t entry;	   /* main entry */
-	uint64_t end;	   /* hot code is [entry, end) */
-	uint32_t live;	   /* arithmetic flags that are live at the entry */
-	bool indirect;	   /* has stubs for indirect branches */
-	uint32_t pc_len;   /* bytes of program code covered */
+	uint64_t pc;	 /* of the program */
+	uint64_t entry;	 /* main entry */
+	uint64_t end;	 /* hot code is [entry, end) */
+	uint32_t live;	 /* arithmetic flags that are live at the entry */
+	bool indirect;	 /* has stubs for indirect branches */
+	uint32_t pc_len; /* bytes of program code covered */
 	uint32_t n;
 	struct finsn insn[];
 };
@@ -81,18 +82,18 @@ enum stop_kind {
 struct stop {
 	enum stop_kind kind;
 	uint64_t pc;
-	uint8_t *site;		/* STOP_LINK: the rel32 to patch */
-	uint8_t *stub;		/* STOP_LINK: 16 bytes at the int3 that may become a far jump */
+	uint8_t *site; /* STOP_LINK: the rel32 to patch */
+	uint8_t *stub; /* STOP_LINK: 16 bytes at the int3 that may become a far jump */
 	struct arena *arena;
-	uint32_t next;		/* STOP_LINK: next stop waiting for the same pc, 0 ends */
+	uint32_t next; /* STOP_LINK: next stop waiting for the same pc, 0 ends */
 };
 
 struct translator;
 
 struct translator_ops {
 	void *ctx;
-	/* Copy up to len bytes of executable program memory; returns how many can be had. `*changing` is
-	 * set if the bytes may change without the supervisor hearing of it. */
+	/* Copy up to len bytes of executable program memory; returns how many can be had.
+	 * `*changing` is set if the bytes may change without the supervisor hearing of it. */
 	size_t (*read_code)(void *ctx, uint64_t pc, uint8_t *buf, size_t len, bool *changing);
 	/* The code at [pc, pc+len) is about to become executable in translation. */
 	void (*translated)(void *ctx, uint64_t pc, size_t len);
@@ -115,7 +116,8 @@ void tr_add_indirect(struct translator *tr, struct frag *f);
 /* The stop whose int3 lies at `va`; runtime stops give *runtime != 0 and NULL. */
 struct stop *tr_stop_at(struct translator *tr, uint64_t va, uint32_t *runtime);
 
-/* The program address of the indirect branch that was executed last, by its number in T_BRANCH; 0 if there is none. */
+/* The program address of the indirect branch that was executed last, by its number in T_BRANCH; 0
+ * if there is none. */
 uint64_t tr_branch(const struct translator *tr, uint32_t number);
 
 /* Whether `va` lies in any arena. */
@@ -125,11 +127,11 @@ bool tr_in_cache(const struct translator *tr, uint64_t va);
 struct tr_where {
 	struct frag *frag;
 	uint32_t index;
-	bool boundary;	   /* exactly at the start of instruction `index` */
-	bool after_syscall;/* just behind a syscall instruction */
-	bool string_head;  /* at the top of an iteration in a string routine */
-	uint64_t pc;	   /* program address of the instruction */
-	uint32_t spilled;  /* registers to be found in slots */
+	bool boundary;	    /* exactly at the start of instruction `index` */
+	bool after_syscall; /* just behind a syscall instruction */
+	bool string_head;   /* at the top of an iteration in a string routine */
+	uint64_t pc;	    /* program address of the instruction */
+	uint32_t spilled;   /* registers to be found in slots */
 	enum flags_state flags;
 };
 /* `rt_ret` is the thread's T_RT_RET, needed inside string routines. False if `va` is not in a

@@ -3,13 +3,13 @@
  * with another U(), and preprocesses the whole.
  */
 struct U(node) {
-	struct U(node) *next;
+	struct U(node) * next;
 	unsigned hash, length;
 	char *text;
 	double weight;
 };
 struct U(table) {
-	struct U(node) **slot;
+	struct U(node) * *slot;
 	size_t used, mask;
 };
 
@@ -21,7 +21,7 @@ static unsigned U(hash)(const char *s, size_t n)
 	return h;
 }
 
-static int U(grow)(struct U(table) *t)
+static int U(grow)(struct U(table) * t)
 {
 	size_t size = t->mask ? 2 * (t->mask + 1) : 16;
 	struct U(node) **slot = calloc(size, sizeof(*slot));
@@ -39,10 +39,10 @@ static int U(grow)(struct U(table) *t)
 	return 0;
 }
 
-struct U(node) *U(lookup)(struct U(table) *t, const char *s, size_t n, int add)
+struct U(node) * U(lookup)(struct U(table) * t, const char *s, size_t n, int add)
 {
 	unsigned h = U(hash)(s, n);
-	struct U(node) *p;
+	struct U(node) * p;
 	if (t->slot)
 		for (p = t->slot[h & t->mask]; p; p = p->next)
 			if (p->hash == h && p->length == n && !memcmp(p->text, s, n))
@@ -88,8 +88,16 @@ long U(expression)(const char **at)
 				s++;
 			break;
 		}
-		case '0': case '1': case '2': case '3': case '4':
-		case '5': case '6': case '7': case '8': case '9':
+		case '0':
+		case '1':
+		case '2':
+		case '3':
+		case '4':
+		case '5':
+		case '6':
+		case '7':
+		case '8':
+		case '9':
 			value += sign * strtol(s, (char **)&s, 10);
 			break;
 		default:
@@ -113,14 +121,14 @@ void U(multiply)(double *restrict c, const double *restrict a, const double *res
 		}
 }
 
-int U(report)(struct U(table) *t, FILE *out)
+int U(report)(struct U(table) * t, FILE *out)
 {
 	int lines = 0;
 	char buffer[256];
 	for (size_t i = 0; t->slot && i <= t->mask; i++)
 		for (struct U(node) *n = t->slot[i]; n; n = n->next) {
-			int len = snprintf(buffer, sizeof(buffer), "%zu %08x %s %.3f\n", i, n->hash, n->text,
-					   n->weight);
+			int len = snprintf(buffer, sizeof(buffer), "%zu %08x %s %.3f\n", i, n->hash,
+					   n->text, n->weight);
 			if (len < 0 || fwrite(buffer, 1, (size_t)len, out) != (size_t)len)
 				return -1;
 			lines++;

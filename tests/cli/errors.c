@@ -139,7 +139,7 @@ static int do_spawn(void)
 	printf("system %d\n", system("exit 7"));
 	FILE *f = popen("echo piped | tr a-z A-Z", "r");
 	char line[80] = "";
-	if (!f || !fgets(line, sizeof line, f))
+	if (!f || !fgets(line, sizeof(line), f))
 		return 1;
 	printf("popen %s", line);
 	return pclose(f);
@@ -207,9 +207,9 @@ static int do_fill(void)
 	int fd = open("/dev/urandom", O_RDONLY);
 
 	for (int i = 0; i < 40; i++) {
-		if (fd < 0 || read(fd, (void *)buffer, sizeof buffer) <= 0)
+		if (fd < 0 || read(fd, (void *)buffer, sizeof(buffer)) <= 0)
 			return 1;
-		for (unsigned k = 0; k < sizeof buffer; k += 64)
+		for (unsigned k = 0; k < sizeof(buffer); k += 64)
 			sum += buffer[k];
 	}
 	puts(sum ? "filled" : "empty");
@@ -225,7 +225,7 @@ static int do_noptrace(char **argv)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
-	struct sock_fprog filter = { .len = sizeof code / sizeof code[0], .filter = code };
+	struct sock_fprog filter = { .len = sizeof(code) / sizeof(code[0]), .filter = code };
 
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
 	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0))

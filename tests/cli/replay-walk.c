@@ -51,9 +51,10 @@ static unsigned compare(struct replay *r, const struct state *was, const char *w
 		return 0;
 	parts = dj_regs_diff(&now.regs, &was->regs);
 	printf("%s: %" PRIu64 "/%u+%" PRIu64 " became %" PRIu64 "/%u+%" PRIu64 "%s%s, stack %s\n",
-	       what, was->pos.steps, was->pos.signals, was->pos.rep, now.pos.steps,
-	       now.pos.signals, now.pos.rep, parts ? ", " : "", parts ? dj_regs_part_name(parts) : "",
-	       now.known != was->known || memcmp(now.stack, was->stack, STACK) ? "differs" : "same");
+	       what, was->pos.steps, was->pos.signals, was->pos.rep, now.pos.steps, now.pos.signals,
+	       now.pos.rep, parts ? ", " : "", parts ? dj_regs_part_name(parts) : "",
+	       now.known != was->known || memcmp(now.stack, was->stack, STACK) ? "differs"
+									       : "same");
 	return 1;
 }
 
@@ -139,7 +140,8 @@ static struct state *choose(unsigned n, const struct dj_thread_info *info)
 	for (unsigned i = 0; i < n; i++) {
 		struct replay_pos *pos = &states[i].pos;
 		if (i % 50 == 0)
-			base = info->first_steps + rnd() % (info->last_steps - info->first_steps + 1);
+			base = info->first_steps +
+			       rnd() % (info->last_steps - info->first_steps + 1);
 		pos->tid = info->tid;
 		pos->steps = base + rnd() % 20000;
 		if (pos->steps > info->last_steps)

@@ -34,9 +34,9 @@ static void set_name(struct article *a, const char *name)
 
 static struct article *add(const char *name, long cents)
 {
-	struct article *a = calloc(1, sizeof *a);
+	struct article *a = calloc(1, sizeof(*a));
 
-	a->price = malloc(sizeof *a->price);
+	a->price = malloc(sizeof(*a->price));
 	a->price->cents = cents;
 	a->price->percent_off = 0;
 	set_name(a, name);

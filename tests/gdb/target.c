@@ -42,7 +42,7 @@ __attribute__((noinline)) int grow(int n)
 
 __attribute__((noinline)) static struct node *push(struct node *list, int value)
 {
-	struct node *n = malloc(sizeof *n);
+	struct node *n = malloc(sizeof(*n));
 	n->value = value;
 	n->next = list;
 	return n;

@@ -43,13 +43,22 @@ static const char *const fake_argv[] = { "fake", "--all", NULL };
 static const char *const fake_envp[] = { "HOME=/", NULL };
 static uint8_t fake_auxv[64];
 static const struct dj_trace_meta fake_meta = {
-	.pid = FAKE_PID, .page_size = 4096, .deja_version = "0", .machine = "Linux fake",
-	.cpu = "fake", .exe = FAKE_EXE, .cwd = "/home", .argv = fake_argv, .envp = fake_envp,
-	.auxv = fake_auxv, .auxv_len = sizeof fake_auxv,
+	.pid = FAKE_PID,
+	.page_size = 4096,
+	.deja_version = "0",
+	.machine = "Linux fake",
+	.cpu = "fake",
+	.exe = FAKE_EXE,
+	.cwd = "/home",
+	.argv = fake_argv,
+	.envp = fake_envp,
+	.auxv = fake_auxv,
+	.auxv_len = sizeof(fake_auxv),
 };
 static const struct dj_thread_info fake_thread = { FAKE_PID, "fake<thread>", 0, FAKE_STEPS, 1 };
 static const struct dj_module_info fake_modules[] = {
-	{ .path = FAKE_EXE, .size = 6 }, { .path = FAKE_LIB, .size = 70000 },
+	{ .path = FAKE_EXE, .size = 6 },
+	{ .path = FAKE_LIB, .size = 70000 },
 };
 static uint8_t fake_lib_bytes[70000];
 
@@ -85,7 +94,7 @@ const uint8_t *dj_trace_module_bytes(struct dj_trace *t, size_t i, size_t *size,
 	(void)t;
 	(void)err;
 	*size = fake_modules[i].size;
-	for (size_t k = 0; k < sizeof fake_lib_bytes; k++)
+	for (size_t k = 0; k < sizeof(fake_lib_bytes); k++)
 		fake_lib_bytes[k] = (uint8_t)(k * 7);
 	return i ? fake_lib_bytes : (const uint8_t *)"\177ELF}*";
 }
@@ -110,7 +119,7 @@ static void put64(uint8_t *p, uint64_t x)
 
 struct replay *fake_replay_new(void)
 {
-	struct replay *r = calloc(1, sizeof *r);
+	struct replay *r = calloc(1, sizeof(*r));
 	const uint64_t auxv[] = { 3, FAKE_PHDR, 4, 56, 5, 2, 0, 0 };
 	for (size_t i = 0; i < 8; i++)
 		put64(fake_auxv + 8 * i, auxv[i]);
@@ -145,6 +154,7 @@ size_t fake_points(const struct replay *r)
 /* Program headers, a dynamic section with DT_DEBUG, and two link maps. */
 static const struct {
 	uint64_t addr, value;
+	/* clang-format off */
 } words[] = {
 	{ FAKE_PHDR, 6 }, { FAKE_PHDR + 16, FAKE_PHDR }, /* PT_PHDR, no bias */
 	{ FAKE_PHDR + 56, 2 }, { FAKE_PHDR + 56 + 16, 0x602000 },
@@ -154,20 +164,21 @@ static const struct {
 	{ 0x604100, FAKE_LIB_AT }, { 0x604108, 0x605000 },	      /* the library */
 	{ 0x604110, FAKE_LIB_AT + 0x800 }, { 0x604118, 0 },
 };
+/* clang-format on */
 
 static void history_data(uint64_t n, uint8_t *data)
 {
 	memset(data, 0, FAKE_DATA_SIZE);
 	put64(data + (FAKE_COUNTER - FAKE_DATA), n / 10);
 	memcpy(data + (FAKE_TEXT - FAKE_DATA), "needle}#$*", 10);
-	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
 		put64(data + (words[i].addr - FAKE_DATA), words[i].value);
 	memcpy(data + 0x5000, "libfake.so.1", 13);
 }
 
 static void history_regs(uint64_t n, struct dj_regs *regs)
 {
-	memset(regs, 0, sizeof *regs);
+	memset(regs, 0, sizeof(*regs));
 	for (unsigned i = 0; i < 16; i++)
 		regs->gpr[i] = 1000 * n + i;
 	regs->gpr[DJ_RSP] = FAKE_STACK;
@@ -278,7 +289,8 @@ int replay_goto_text(struct replay *r, const char *text, struct dj_error *err)
 	return replay_seek(r, &pos, err);
 }
 
-/* ---- moving ------------------------------------------------------------------------------------ */
+/* ---- moving ------------------------------------------------------------------------------------
+ */
 
 static void stop_here(struct replay *r, struct replay_stop *stop, enum replay_reason reason)
 {
@@ -298,7 +310,8 @@ static bool watch_hit(struct replay *r, uint64_t k, struct replay_stop *stop)
 		const struct point *p = &r->points[i];
 		bool wrote = k % 10 == 9 && overlaps(p, FAKE_COUNTER);
 		bool read = k % 7 == 3 && overlaps(p, FAKE_PROBE);
-		if ((p->kind & REPLAY_WATCH_WRITE && wrote) || (p->kind & REPLAY_WATCH_READ && read)) {
+		if ((p->kind & REPLAY_WATCH_WRITE && wrote) ||
+		    (p->kind & REPLAY_WATCH_READ && read)) {
 			stop_here(r, stop, REPLAY_WATCH);
 			stop->watch = p->id;
 			stop->watch_addr = p->addr;
@@ -439,7 +452,8 @@ void replay_set_output(struct replay *r, void (*output)(void *ctx, const void *b
 	(void)ctx;
 }
 
-/* ---- conditions ----------------------------------------------------------------------------------- */
+/* ---- conditions
+ * ----------------------------------------------------------------------------------- */
 
 static int add(struct replay *r, unsigned kind, uint64_t addr, uint64_t len)
 {
@@ -478,14 +492,15 @@ void replay_catch_syscalls(struct replay *r, bool on, const uint64_t *numbers, s
 	r->catch_all = on && n == 0;
 	r->n_caught = on && n <= 64 ? n : 0;
 	if (r->n_caught)
-		memcpy(r->caught, numbers, n * sizeof *numbers);
+		memcpy(r->caught, numbers, n * sizeof(*numbers));
 }
 void replay_report_signals(struct replay *r, uint64_t mask)
 {
 	r->signals = mask;
 }
 
-/* ---- the copy ---------------------------------------------------------------------------------------- */
+/* ---- the copy
+ * ---------------------------------------------------------------------------------------- */
 
 int replay_fork_copy(struct replay *r, struct dj_error *err)
 {
@@ -520,8 +535,8 @@ int replay_set_regs(struct replay *r, const struct dj_regs *regs, uint64_t mask)
 		r->copy_regs.rip = regs->rip;
 	if (mask & DJ_REG_X87) {
 		r->copy_regs.ftw = regs->ftw;
-		memcpy(r->copy_regs.st_mant, regs->st_mant, sizeof regs->st_mant);
-		memcpy(r->copy_regs.st_exp, regs->st_exp, sizeof regs->st_exp);
+		memcpy(r->copy_regs.st_mant, regs->st_mant, sizeof(regs->st_mant));
+		memcpy(r->copy_regs.st_exp, regs->st_exp, sizeof(regs->st_exp));
 	}
 	return 0;
 }

@@ -100,6 +100,7 @@ static void make_regs(struct dj_regs *r, const struct insn *in)
 
 static bool left_out(const struct insn *in)
 {
+	/* clang-format off */
 	static const uint16_t ids[] = {
 		/* change what the harness stands on, or trap by design */
 		INSN_SYSCALL, INSN_INT3, INSN_WRFSBASE, INSN_WRGSBASE, INSN_WRPKRU, INSN_MOVSEG,
@@ -116,6 +117,7 @@ static bool left_out(const struct insn *in)
 		/* their lengths are all there is */
 		INSN_EVEX, INSN_XOP, INSN_AMD3DNOW,
 	};
+	/* clang-format on */
 
 	if (in->attr & (INSN_A_BRANCH | INSN_A_PRIV))
 		return true;
@@ -129,16 +131,45 @@ static bool left_out(const struct insn *in)
 static bool may_be_missing(const struct insn *in)
 {
 	switch (in->id) {
-	case INSN_SHA1RNDS4: case INSN_SHA1NEXTE: case INSN_SHA1MSG1: case INSN_SHA1MSG2:
-	case INSN_SHA256RNDS2: case INSN_SHA256MSG1: case INSN_SHA256MSG2: case INSN_GF2P8MULB:
-	case INSN_GF2P8AFFINEQB: case INSN_GF2P8AFFINEINVQB: case INSN_AESENC:
-	case INSN_AESENCLAST: case INSN_AESDEC: case INSN_AESDECLAST: case INSN_PCLMULQDQ:
-	case INSN_ADCX: case INSN_ADOX: case INSN_CLWB: case INSN_CLFLUSHOPT: case INSN_RDRAND:
-	case INSN_RDSEED: case INSN_RDPID: case INSN_RDPKRU: case INSN_XTEST: case INSN_PTWRITE:
-	case INSN_CLDEMOTE: case INSN_MOVDIRI: case INSN_MOVDIR64B: case INSN_ENQCMD:
-	case INSN_SERIALIZE: case INSN_UMONITOR: case INSN_INCSSP: case INSN_RDFSBASE:
-	case INSN_RDGSBASE: case INSN_RDTSCP: case INSN_RDPMC: case INSN_AESIMC:
-	case INSN_AESKEYGENASSIST: case INSN_FXSAVE:
+	case INSN_SHA1RNDS4:
+	case INSN_SHA1NEXTE:
+	case INSN_SHA1MSG1:
+	case INSN_SHA1MSG2:
+	case INSN_SHA256RNDS2:
+	case INSN_SHA256MSG1:
+	case INSN_SHA256MSG2:
+	case INSN_GF2P8MULB:
+	case INSN_GF2P8AFFINEQB:
+	case INSN_GF2P8AFFINEINVQB:
+	case INSN_AESENC:
+	case INSN_AESENCLAST:
+	case INSN_AESDEC:
+	case INSN_AESDECLAST:
+	case INSN_PCLMULQDQ:
+	case INSN_ADCX:
+	case INSN_ADOX:
+	case INSN_CLWB:
+	case INSN_CLFLUSHOPT:
+	case INSN_RDRAND:
+	case INSN_RDSEED:
+	case INSN_RDPID:
+	case INSN_RDPKRU:
+	case INSN_XTEST:
+	case INSN_PTWRITE:
+	case INSN_CLDEMOTE:
+	case INSN_MOVDIRI:
+	case INSN_MOVDIR64B:
+	case INSN_ENQCMD:
+	case INSN_SERIALIZE:
+	case INSN_UMONITOR:
+	case INSN_INCSSP:
+	case INSN_RDFSBASE:
+	case INSN_RDGSBASE:
+	case INSN_RDTSCP:
+	case INSN_RDPMC:
+	case INSN_AESIMC:
+	case INSN_AESKEYGENASSIST:
+	case INSN_FXSAVE:
 		return true;
 	}
 	return false;
@@ -332,8 +363,8 @@ static void check(const uint8_t *bytes, unsigned n)
 		check_registers(&in, code);
 }
 
-static const uint8_t mandatory[6][2] = {{0, 0}, {0x66, 0}, {0xf3, 0}, {0xf2, 0}, {0x66, 0xf3},
-					{0x66, 0xf2}};
+static const uint8_t mandatory[6][2] = { { 0, 0 },    { 0x66, 0 },    { 0xf3, 0 },
+					 { 0xf2, 0 }, { 0x66, 0xf3 }, { 0x66, 0xf2 } };
 
 /* Operand bytes after the opcode: modrm and what may be immediates. */
 static void put_tail(uint8_t *p, unsigned modrm)
@@ -346,8 +377,8 @@ static void put_tail(uint8_t *p, unsigned modrm)
 
 static void legacy(unsigned map, unsigned opcode, unsigned pre, bool w, unsigned modrm)
 {
-	static const uint8_t escapes[4][2] = {{0}, {0x0f}, {0x0f, 0x38}, {0x0f, 0x3a}};
-	uint8_t b[32] = {0};
+	static const uint8_t escapes[4][2] = { { 0 }, { 0x0f }, { 0x0f, 0x38 }, { 0x0f, 0x3a } };
+	uint8_t b[32] = { 0 };
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < 2 && mandatory[pre][i]; i++)
@@ -364,8 +395,8 @@ static void legacy(unsigned map, unsigned opcode, unsigned pre, bool w, unsigned
 static void vex(unsigned map, unsigned opcode, unsigned pp, bool w, bool l, unsigned vvvv,
 		unsigned modrm)
 {
-	uint8_t b[32] = {0xc4, (uint8_t)(0xe0 | map),
-			 (uint8_t)(w << 7 | (~vvvv & 15) << 3 | l << 2 | pp), (uint8_t)opcode};
+	uint8_t b[32] = { 0xc4, (uint8_t)(0xe0 | map),
+			  (uint8_t)(w << 7 | (~vvvv & 15) << 3 | l << 2 | pp), (uint8_t)opcode };
 
 	put_tail(b + 4, modrm);
 	check(b, 5);
@@ -389,20 +420,34 @@ static bool is_opcode(unsigned map, unsigned op)
 	if (map != 0)
 		return true;
 	switch (op) {
-	case 0x0f: case 0x26: case 0x2e: case 0x36: case 0x3e: case 0x64: case 0x65: case 0x66:
-	case 0x67: case 0xf0: case 0xf2: case 0xf3: case 0xc4: case 0xc5: case 0x62:
+	case 0x0f:
+	case 0x26:
+	case 0x2e:
+	case 0x36:
+	case 0x3e:
+	case 0x64:
+	case 0x65:
+	case 0x66:
+	case 0x67:
+	case 0xf0:
+	case 0xf2:
+	case 0xf3:
+	case 0xc4:
+	case 0xc5:
+	case 0x62:
 		return false;
 	}
 	return op < 0x40 || op > 0x4f;
 }
 
-/* A near branch over the MOV behind it, not taken or taken, to the end. Where a prefix makes it 16 bits
- * wide it cannot arrive there, nor anywhere: the lowest pages are not mapped. */
-static void branch(const uint8_t *prefix, unsigned prefixes, const uint8_t *opcode, unsigned opcodes)
+/* A near branch over the MOV behind it, not taken or taken, to the end. Where a prefix makes it 16
+ * bits wide it cannot arrive there, nor anywhere: the lowest pages are not mapped. */
+static void branch(const uint8_t *prefix, unsigned prefixes, const uint8_t *opcode,
+		   unsigned opcodes)
 {
 	static struct run r;
 	struct insn in;
-	uint8_t code[32] = {0};
+	uint8_t code[32] = { 0 };
 	unsigned n = prefixes + opcodes;
 
 	memcpy(code, prefix, prefixes);
@@ -439,11 +484,15 @@ static void branch(const uint8_t *prefix, unsigned prefixes, const uint8_t *opco
 
 unsigned insn_cpu_branches(void)
 {
-	static const uint8_t prefixes[][4] = {{0}, {0x66}, {0x66, 0x48}, {0x48}, {0xf2}, {0xf3},
-					      {0x66, 0x40}, {0x66, 0xf2}, {0x67, 0x66}, {0x48, 0x66}};
-	static const uint8_t opcodes[][2] = {{0xe8}, {0xe9}, {0xeb}, {0xe0}, {0xe1}, {0xe2}, {0xe3},
-					     {0xc3}, {0xc2}, {0xff, 0xd2}, {0xff, 0xe2},
-					     {0xff, 0x13}, {0xff, 0x23}};
+	static const uint8_t prefixes[][4] = { { 0 },	       { 0x66 },       { 0x66, 0x48 },
+					       { 0x48 },       { 0xf2 },       { 0xf3 },
+					       { 0x66, 0x40 }, { 0x66, 0xf2 }, { 0x67, 0x66 },
+					       { 0x48, 0x66 } };
+	static const uint8_t opcodes[][2] = { { 0xe8 },	      { 0xe9 },	      { 0xeb },
+					      { 0xe0 },	      { 0xe1 },	      { 0xe2 },
+					      { 0xe3 },	      { 0xc3 },	      { 0xc2 },
+					      { 0xff, 0xd2 }, { 0xff, 0xe2 }, { 0xff, 0x13 },
+					      { 0xff, 0x23 } };
 
 	setup();
 	failures = 0;
@@ -452,8 +501,8 @@ unsigned insn_cpu_branches(void)
 		for (size_t o = 0; o < sizeof(opcodes) / sizeof(opcodes[0]); o++)
 			branch(prefixes[p], np, opcodes[o], opcodes[o][1] ? 2 : 1);
 		for (unsigned cc = 0; cc < 16; cc++) {
-			branch(prefixes[p], np, (const uint8_t[]){(uint8_t)(0x70 | cc)}, 1);
-			branch(prefixes[p], np, (const uint8_t[]){0x0f, (uint8_t)(0x80 | cc)}, 2);
+			branch(prefixes[p], np, (const uint8_t[]){ (uint8_t)(0x70 | cc) }, 1);
+			branch(prefixes[p], np, (const uint8_t[]){ 0x0f, (uint8_t)(0x80 | cc) }, 2);
 		}
 	}
 	return failures;
@@ -492,7 +541,8 @@ unsigned insn_cpu_vex(void)
 		for (unsigned op = 0; op < 256; op++)
 			for (unsigned i = 0; i < 16 * 8; i++)
 				for (unsigned v = 0; v < 2; v++) {
-					unsigned vvvv = v ? 1 + (unsigned)oracle_rand(&seed) % 15 : 0;
+					unsigned vvvv =
+						v ? 1 + (unsigned)oracle_rand(&seed) % 15 : 0;
 					unsigned reg = (i >> 4) << 3;
 					vex(map, op, i & 3, i >> 2 & 1, i >> 3 & 1, vvvv, reg | 3);
 					vex(map, op, i & 3, i >> 2 & 1, i >> 3 & 1, vvvv,

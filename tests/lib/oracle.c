@@ -115,9 +115,9 @@ static void cpu_setup(void)
 {
 	static bool done;
 	static uint8_t alt_stack[65536];
-	static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP};
-	struct sigaction sa = {.sa_sigaction = on_signal, .sa_flags = SA_ONSTACK | SA_SIGINFO};
-	stack_t ss = {.ss_sp = alt_stack, .ss_size = sizeof(alt_stack)};
+	static const int signals[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP };
+	struct sigaction sa = { .sa_sigaction = on_signal, .sa_flags = SA_ONSTACK | SA_SIGINFO };
+	stack_t ss = { .ss_sp = alt_stack, .ss_size = sizeof(alt_stack) };
 	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
 	void *mem, *code;
 
@@ -212,7 +212,7 @@ int oracle_run(uint64_t entry, const struct dj_regs *in, struct dj_regs *out, ui
 
 void oracle_put_leave(uint8_t *at)
 {
-	static const uint8_t jump[6] = {0xff, 0x25, 0, 0, 0, 0};
+	static const uint8_t jump[6] = { 0xff, 0x25, 0, 0, 0, 0 };
 	uint64_t leave = (uint64_t)(uintptr_t)oracle_leave;
 
 	memcpy(at, jump, sizeof(jump));
@@ -269,11 +269,11 @@ void oracle_leave(void)
 
 /* A family that is not linked into the test is simply absent. */
 #define WEAK __attribute__((weak))
-WEAK emu_fn *emu_bind_int(const struct insn *in, struct uop *u);
-WEAK emu_fn *emu_bind_string(const struct insn *in, struct uop *u);
-WEAK emu_fn *emu_bind_vec(const struct insn *in, struct uop *u);
-WEAK emu_fn *emu_bind_fp(const struct insn *in, struct uop *u);
-WEAK emu_fn *emu_bind_x87(const struct insn *in, struct uop *u);
+WEAK emu_fn *emu_bind_int(const struct insn *in, struct emu_uop *u);
+WEAK emu_fn *emu_bind_string(const struct insn *in, struct emu_uop *u);
+WEAK emu_fn *emu_bind_vec(const struct insn *in, struct emu_uop *u);
+WEAK emu_fn *emu_bind_fp(const struct insn *in, struct emu_uop *u);
+WEAK emu_fn *emu_bind_x87(const struct insn *in, struct emu_uop *u);
 
 /* What emu/emu.c defines, for tests that do not need the rest of it. */
 WEAK void emu_raise(struct emu *e, enum emu_stop why, const char *fmt, ...)
@@ -351,25 +351,25 @@ static void regs_out(struct emu *e, struct dj_regs *r)
 	r->fdp = c->fdp;
 }
 
-static emu_fn *bind(const struct insn *in, struct uop *u)
+static emu_fn *bind(const struct insn *in, struct emu_uop *u)
 {
-	emu_fn *(*const families[])(const struct insn *, struct uop *) = {
-	    emu_bind_int, emu_bind_string, emu_bind_vec, emu_bind_fp, emu_bind_x87,
+	emu_fn *(*const families[])(const struct insn *, struct emu_uop *) = {
+		emu_bind_int, emu_bind_string, emu_bind_vec, emu_bind_fp, emu_bind_x87,
 	};
-	uint8_t *ops[4] = {&u->a, &u->b, &u->c, &u->d};
-	struct uop fresh = {
-	    .next = in->addr + in->len,
-	    .imm = in->imm,
-	    .disp = in->base == INSN_RIP ? (int64_t)in->target : in->disp,
-	    .base = EMU_ZERO_REG,
-	    .index = EMU_ZERO_REG,
-	    .seg = in->seg == 4	  ? 1
-		   : in->seg == 5 ? 2
-				  : 0,
-	    .addr32 = in->addr32,
-	    .size = (uint8_t)in->opnd[0].size,
-	    .cond = in->cond,
-	    .insn = in,
+	uint8_t *ops[4] = { &u->a, &u->b, &u->c, &u->d };
+	struct emu_uop fresh = {
+		.next = in->addr + in->len,
+		.imm = in->imm,
+		.disp = in->base == INSN_RIP ? (int64_t)in->target : in->disp,
+		.base = EMU_ZERO_REG,
+		.index = EMU_ZERO_REG,
+		.seg = in->seg == 4   ? 1
+		       : in->seg == 5 ? 2
+				      : 0,
+		.addr32 = in->addr32,
+		.size = (uint8_t)in->opnd[0].size,
+		.cond = in->cond,
+		.insn = in,
 	};
 
 	if (in->has_mem && in->base < 16)
@@ -416,7 +416,7 @@ int oracle_emu(const uint8_t *code, size_t n, const struct dj_regs *in, struct d
 	while (e->cpu.rip - ORACLE_CODE < n && budget--) {
 		uint64_t at = e->cpu.rip;
 		struct insn insn;
-		struct uop u;
+		struct emu_uop u;
 
 		e->why[0] = 0;
 		if (insn_decode(&insn, code + (at - ORACLE_CODE), n - (at - ORACLE_CODE), at) <= 0)
@@ -478,9 +478,9 @@ static uint64_t random_int(uint64_t *seed)
 static uint32_t random_float(uint64_t *seed)
 {
 	static const uint32_t special[] = {
-	    0x00000000, 0x00000001, 0x007fffff, 0x00800000, 0x3f800000, 0x3f7fffff,
-	    0x7f7fffff, 0x7f800000, 0x7fc00000, 0x7f800001, 0x7fffffff, 0x4f000000,
-	    0x5f000000, 0x3f000000, 0x40490fdb, 0x4b000000,
+		0x00000000, 0x00000001, 0x007fffff, 0x00800000, 0x3f800000, 0x3f7fffff,
+		0x7f7fffff, 0x7f800000, 0x7fc00000, 0x7f800001, 0x7fffffff, 0x4f000000,
+		0x5f000000, 0x3f000000, 0x40490fdb, 0x4b000000,
 	};
 	uint64_t x = oracle_rand(seed);
 	uint32_t sign = (uint32_t)(x >> 63) << 31;
@@ -507,10 +507,10 @@ static uint32_t random_float(uint64_t *seed)
 static uint64_t random_double(uint64_t *seed)
 {
 	static const uint64_t special[] = {
-	    0x0000000000000000, 0x0000000000000001, 0x000fffffffffffff, 0x0010000000000000,
-	    0x3ff0000000000000, 0x3fefffffffffffff, 0x7fefffffffffffff, 0x7ff0000000000000,
-	    0x7ff8000000000000, 0x7ff0000000000001, 0x7fffffffffffffff, 0x41e0000000000000,
-	    0x43e0000000000000, 0x3fe0000000000000, 0x400921fb54442d18, 0x4330000000000000,
+		0x0000000000000000, 0x0000000000000001, 0x000fffffffffffff, 0x0010000000000000,
+		0x3ff0000000000000, 0x3fefffffffffffff, 0x7fefffffffffffff, 0x7ff0000000000000,
+		0x7ff8000000000000, 0x7ff0000000000001, 0x7fffffffffffffff, 0x41e0000000000000,
+		0x43e0000000000000, 0x3fe0000000000000, 0x400921fb54442d18, 0x4330000000000000,
 	};
 	uint64_t x = oracle_rand(seed), y = oracle_rand(seed);
 	uint64_t sign = x & (1ULL << 63);
@@ -602,8 +602,8 @@ static bool find_difference(char *text, size_t size, const struct dj_regs *cpu,
 			    const struct dj_regs *emu, uint64_t mask, uint32_t flags,
 			    const uint8_t *mem_cpu, const uint8_t *mem_emu)
 {
-	static const char *const gpr[] = {"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
-					  "r8",	 "r9",	"r10", "r11", "r12", "r13", "r14", "r15"};
+	static const char *const gpr[] = { "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
+					   "r8",  "r9",	 "r10", "r11", "r12", "r13", "r14", "r15" };
 
 	for (int i = 0; i < 16; i++)
 		if ((mask & DJ_REG_GPR(i)) && differ(text, size, gpr[i], cpu->gpr[i], emu->gpr[i]))

@@ -14,9 +14,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ORACLE_MEM 0x10000000UL
+#define ORACLE_MEM	0x10000000UL
 #define ORACLE_MEM_SIZE 8192
-#define ORACLE_CODE 0x20000000UL
+#define ORACLE_CODE	0x20000000UL
 
 /* Whether this CPU can run the oracle at all (x86-64 with AVX2). */
 bool oracle_available(void);
@@ -27,9 +27,9 @@ bool oracle_available(void);
 int oracle_cpu(const uint8_t *code, size_t n, const struct dj_regs *in, struct dj_regs *out,
 	       uint8_t *mem);
 
-/* The parts of it: run what is at `entry` until it goes to oracle_leave with its registers in place.
- * Flags may have TF set. A signal handler may be replaced once something was run. Code that ends by
- * itself ends with what oracle_put_leave() writes. */
+/* The parts of it: run what is at `entry` until it goes to oracle_leave with its registers in
+ * place. Flags may have TF set. A signal handler may be replaced once something was run. Code that
+ * ends by itself ends with what oracle_put_leave() writes. */
 #define ORACLE_TF    0x100u
 #define ORACLE_LEAVE 14 /* bytes: jmp *0(%rip) and the address */
 int oracle_run(uint64_t entry, const struct dj_regs *in, struct dj_regs *out, uint8_t *mem);
@@ -47,14 +47,14 @@ extern unsigned oracle_emu_loads;
 /* Families are weak references of the oracle, which pull nothing out of an archive: a test
  * names the binders it needs at file scope, as in ORACLE_FAMILY(emu_bind_vec). */
 #define ORACLE_FAMILY(binder)                                                                      \
-	emu_fn *(*const oracle_needs_##binder)(const struct insn *, struct uop *)                  \
-		__attribute__((used)) = binder
+	emu_fn *(*const oracle_needs_##binder)(const struct insn *,                                \
+					       struct emu_uop *)__attribute__((used)) = binder
 
 /* Deterministic random numbers. */
 uint64_t oracle_rand(uint64_t *state);
 /* Random registers: integers with many small, negative, boundary values; vectors with
- * integer and floating-point patterns (zeros, denormals, infinities, NaNs, ones, near-overflow); rsp and
- * rip inside the oracle's memory and code; x87 empty; mxcsr default. */
+ * integer and floating-point patterns (zeros, denormals, infinities, NaNs, ones, near-overflow);
+ * rsp and rip inside the oracle's memory and code; x87 empty; mxcsr default. */
 void oracle_random_regs(struct dj_regs *r, uint64_t *seed);
 
 /* Print a one-line description of the first difference (parts in `mask`, rflags restricted to

@@ -93,9 +93,9 @@ uint64_t world_label(const char *name)
 	static const struct {
 		const char *name;
 		const uint8_t *at;
-	} labels[] = {{"loop", world_loop},	  {"rep", world_rep},
-		      {"syscall", world_syscall}, {"function", world_function},
-		      {"handler", world_handler}, {"code", world_code}};
+	} labels[] = { { "loop", world_loop },	     { "rep", world_rep },
+		       { "syscall", world_syscall }, { "function", world_function },
+		       { "handler", world_handler }, { "code", world_code } };
 
 	for (size_t i = 0; i < sizeof(labels) / sizeof(labels[0]); i++)
 		if (!strcmp(labels[i].name, name))
@@ -224,22 +224,29 @@ static struct world_pos *note(struct world *w)
 	}
 	struct world_pos *p = &w->pos[w->n++];
 	emu_get_regs(w->e, &regs);
-	*p = (struct world_pos){.steps = w->e->steps, .signals = w->signals,
-				.rep = w->e->in_rep ? w->e->rep_iter : 0, .rip = regs.rip,
-				.digest = dj_regs_digest(&regs), .rflags = regs.rflags,
-				.seq = w->events, .within = w->e->steps - w->event_steps};
+	*p = (struct world_pos){ .steps = w->e->steps,
+				 .signals = w->signals,
+				 .rep = w->e->in_rep ? w->e->rep_iter : 0,
+				 .rip = regs.rip,
+				 .digest = dj_regs_digest(&regs),
+				 .rflags = regs.rflags,
+				 .seq = w->events,
+				 .within = w->e->steps - w->event_steps };
 	if (w->n % w->seen_every == 0)
 		for (size_t i = 1; i < 4; i++)
 			for (size_t k = 0; k < REGION; k++)
 				p->seen = world_hash(p->seen, w->region[i].known[k]
-							     ? w->region[i].seen[k] : 256);
+								      ? w->region[i].seen[k]
+								      : 256);
 	return p;
 }
 
 /* Others write to memory. */
 static void meddle(struct world *w)
 {
-	static const uint16_t at[] = {0x100, 0x108, 0x110, 0x38, 0x320, 0x505, 0x585, 0x700, 0x2808};
+	static const uint16_t at[] = {
+		0x100, 0x108, 0x110, 0x38, 0x320, 0x505, 0x585, 0x700, 0x2808
+	};
 	unsigned pick = rnd(w) % 20;
 
 	if (rnd(w) % 40)
@@ -252,7 +259,7 @@ static void meddle(struct world *w)
 
 static void do_signal(struct world *w, struct world_pos *p, bool in_rep)
 {
-	struct dj_record r = {.kind = DJ_REC_SIGNAL, .signo = 10, .mask = DJ_REG_ALL};
+	struct dj_record r = { .kind = DJ_REC_SIGNAL, .signo = 10, .mask = DJ_REG_ALL };
 
 	p->signal = true;
 	emu_get_regs(w->e, &w->saved);
@@ -283,8 +290,9 @@ static void do_signal(struct world *w, struct world_pos *p, bool in_rep)
 static bool do_syscall(struct world *w, struct world_pos *p)
 {
 	struct emu *e = w->e;
-	struct dj_record r = {.kind = DJ_REC_SYSCALL, .result = rnd(w) & 0xffff,
-			      .r11 = rnd(w) & 0xed5};
+	struct dj_record r = { .kind = DJ_REC_SYSCALL,
+			       .result = rnd(w) & 0xffff,
+			       .r11 = rnd(w) & 0xed5 };
 	uint64_t nr = e->cpu.gpr[DJ_RAX];
 
 	if (nr == 60)
@@ -300,7 +308,7 @@ static bool do_syscall(struct world *w, struct world_pos *p)
 	w->events++;
 	w->event_steps = e->steps;
 	if (nr == 15) {
-		struct dj_record g = {.kind = DJ_REC_REGS, .mask = DJ_REG_ALL, .regs = w->saved};
+		struct dj_record g = { .kind = DJ_REC_REGS, .mask = DJ_REG_ALL, .regs = w->saved };
 		put_record(w, &g);
 		emu_set_regs(e, &w->saved, DJ_REG_ALL);
 		w->in_handler = false;
@@ -311,9 +319,11 @@ static bool do_syscall(struct world *w, struct world_pos *p)
 static void do_rdtsc(struct world *w)
 {
 	struct emu *e = w->e;
-	struct dj_record r = {.kind = DJ_REC_EFFECTS, .why = DJ_WHY_TSC, .insn = {0x0f, 0x31},
-			      .insn_len = 2,
-			      .mask = DJ_REG_GPR(DJ_RAX) | DJ_REG_GPR(DJ_RDX) | DJ_REG_RIP};
+	struct dj_record r = { .kind = DJ_REC_EFFECTS,
+			       .why = DJ_WHY_TSC,
+			       .insn = { 0x0f, 0x31 },
+			       .insn_len = 2,
+			       .mask = DJ_REG_GPR(DJ_RAX) | DJ_REG_GPR(DJ_RDX) | DJ_REG_RIP };
 
 	r.regs.gpr[DJ_RAX] = rnd(w) & 0xffffffff;
 	r.regs.gpr[DJ_RDX] = rnd(w) & 0xffff;
@@ -327,7 +337,7 @@ static void do_rdtsc(struct world *w)
 
 static void digest(struct world *w)
 {
-	struct dj_record r = {.kind = DJ_REC_DIGEST};
+	struct dj_record r = { .kind = DJ_REC_DIGEST };
 	struct dj_regs regs;
 
 	emu_get_regs(w->e, &regs);
@@ -382,7 +392,7 @@ static bool step(struct world *w)
 
 static void begin(struct world *w, unsigned rounds, int module)
 {
-	struct dj_record r = {.kind = DJ_REC_REGS, .mask = DJ_REG_ALL};
+	struct dj_record r = { .kind = DJ_REC_REGS, .mask = DJ_REG_ALL };
 
 	r.regs.rip = CODE_AT;
 	r.regs.rflags = 0x202;
@@ -393,9 +403,13 @@ static void begin(struct world *w, unsigned rounds, int module)
 	emu_set_regs(w->e, &r.regs, r.mask);
 	put_record(w, &r);
 	for (size_t i = 0; i < 4; i++) {
-		struct dj_record m = {.kind = DJ_REC_MAP, .addr = w->region[i].start,
-				      .length = REGION, .prot = i ? 3 : 5, .flags = 0x22,
-				      .module = i ? -1 : module, .name = i ? NULL : "program"};
+		struct dj_record m = { .kind = DJ_REC_MAP,
+				       .addr = w->region[i].start,
+				       .length = REGION,
+				       .prot = i ? 3 : 5,
+				       .flags = 0x22,
+				       .module = i ? -1 : module,
+				       .name = i ? NULL : "program" };
 		if (!i)
 			m.length = 4096;
 		put_record(w, &m);
@@ -408,15 +422,23 @@ static void begin(struct world *w, unsigned rounds, int module)
 struct world *world_record(const char *path, uint64_t seed, unsigned rounds, int predict,
 			   unsigned memory_model)
 {
-	static const char *const argv[] = {"program", NULL}, *const envp[] = {NULL};
-	struct dj_trace_meta meta = {.predict = (uint32_t)predict, .shadow_bits = 32,
-				     .memory_model = memory_model, .digest_interval = 501,
-				     .pid = 1, .page_size = 4096, .deja_version = "test",
-				     .machine = "test", .exe = "/program",
-				     /* either kind of processor, whatever this runs on */
-				     .cpu = seed & 1 ? "AuthenticAMD" : "GenuineIntel", .cwd = "/", .argv = argv, .envp = envp};
+	static const char *const argv[] = { "program", NULL }, *const envp[] = { NULL };
+	struct dj_trace_meta meta = { .predict = (uint32_t)predict,
+				      .shadow_bits = 32,
+				      .memory_model = memory_model,
+				      .digest_interval = 501,
+				      .pid = 1,
+				      .page_size = 4096,
+				      .deja_version = "test",
+				      .machine = "test",
+				      .exe = "/program",
+				      /* either kind of processor, whatever this runs on */
+				      .cpu = seed & 1 ? "AuthenticAMD" : "GenuineIntel",
+				      .cwd = "/",
+				      .argv = argv,
+				      .envp = envp };
 	struct world *w = calloc(1, sizeof(*w));
-	struct dj_error err = {0};
+	struct dj_error err = { 0 };
 	int module;
 
 	if (!w)
@@ -449,8 +471,8 @@ struct world *world_record(const char *path, uint64_t seed, unsigned rounds, int
 	begin(w, rounds, module);
 	while (step(w))
 		;
-	struct dj_record end = {.kind = DJ_REC_EXIT, .status = 0x300};
-	struct dj_trace_end fin = {.status = 0x300, .steps = w->e->steps};
+	struct dj_record end = { .kind = DJ_REC_EXIT, .status = 0x300 };
+	struct dj_trace_end fin = { .status = 0x300, .steps = w->e->steps };
 	put_record(w, &end);
 	if (dj_writer_flush(w->w, 1, w->e->steps, &err) || dj_writer_close(w->w, &fin, &err))
 		abort();

@@ -12,21 +12,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CODE_AT	  0x400000ULL
-#define DATA_AT	  0x10000000ULL
-#define ALIAS_AT  0x110000000ULL /* the same place in the shadow as DATA_AT */
-#define STACK_AT  0x7ffe0000f000ULL
-#define REGION	  0x4000u
-#define WATCHED	  (DATA_AT + 0x108)
-#define WATCHED2  (DATA_AT + 0x1030) /* within what the program moves by REP */
+#define CODE_AT	 0x400000ULL
+#define DATA_AT	 0x10000000ULL
+#define ALIAS_AT 0x110000000ULL /* the same place in the shadow as DATA_AT */
+#define STACK_AT 0x7ffe0000f000ULL
+#define REGION	 0x4000u
+#define WATCHED	 (DATA_AT + 0x108)
+#define WATCHED2 (DATA_AT + 0x1030) /* within what the program moves by REP */
 
 /* One position of the recorded run, as it really was. */
 struct world_pos {
 	uint64_t steps, rep, rip, digest, rflags, seen; /* seen: hash of what memory is known */
 	uint32_t signals;
-	bool watch;	    /* the step from here changes WATCHED */
-	bool watch2;	    /* the step from here changes WATCHED2 */
-	bool reads;	    /* the step from here reads WATCHED */
+	bool watch;	      /* the step from here changes WATCHED */
+	bool watch2;	      /* the step from here changes WATCHED2 */
+	bool reads;	      /* the step from here reads WATCHED */
 	bool signal, syscall; /* the step from here is one */
 	uint64_t seq, within;
 };

@@ -224,13 +224,26 @@ int sample_write(const char *path, const struct sample_shape *shape, uint64_t se
 	static const char *const argv[] = { "prog", "an argument", NULL };
 	static const char *const envp[] = { "PATH=/bin", "EMPTY=", "A=B", NULL };
 	const struct dj_trace_meta meta = {
-		.predict = DJ_PREDICT_SHADOW, .shadow_bits = 32, .memory_model = 1,
-		.digest_interval = 1000000, .start_time_ns = 1700000000000000000, .pid = SAMPLE_TID,
-		.page_size = 4096, .deja_version = "1.2", .machine = "Linux 6.1 x86_64 host",
-		.cpu = "a processor", .exe = "/bin/prog", .cwd = "/tmp", .argv = argv,
-		.envp = envp, .auxv = (const uint8_t *)"\6\0\0\0\0\0\0\0\0\x10\0\0\0\0\0", .auxv_len = 16,
+		.predict = DJ_PREDICT_SHADOW,
+		.shadow_bits = 32,
+		.memory_model = 1,
+		.digest_interval = 1000000,
+		.start_time_ns = 1700000000000000000,
+		.pid = SAMPLE_TID,
+		.page_size = 4096,
+		.deja_version = "1.2",
+		.machine = "Linux 6.1 x86_64 host",
+		.cpu = "a processor",
+		.exe = "/bin/prog",
+		.cwd = "/tmp",
+		.argv = argv,
+		.envp = envp,
+		.auxv = (const uint8_t *)"\6\0\0\0\0\0\0\0\0\x10\0\0\0\0\0",
+		.auxv_len = 16,
 	};
-	struct dj_trace_end end = { .present = !shape->no_end, .status = 3 << 8, .steps = 12345,
+	struct dj_trace_end end = { .present = !shape->no_end,
+				    .status = 3 << 8,
+				    .steps = 12345,
 				    .end_time_ns = 1700000001000000000 };
 	struct dj_writer *w = dj_writer_create(path, &meta, err);
 	int r;

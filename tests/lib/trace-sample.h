@@ -17,11 +17,11 @@ struct sample_stream {
 };
 
 struct sample_shape {
-	unsigned threads;  /* 1000, 1001, ... are their numbers */
-	uint64_t records;  /* of each thread */
-	uint64_t flush;	   /* flush a thread after so many records */
-	size_t module;	   /* size of each of two modules */
-	size_t memory;	   /* bytes of start memory, at SAMPLE_ADDR */
+	unsigned threads; /* 1000, 1001, ... are their numbers */
+	uint64_t records; /* of each thread */
+	uint64_t flush;	  /* flush a thread after so many records */
+	size_t module;	  /* size of each of two modules */
+	size_t memory;	  /* bytes of start memory, at SAMPLE_ADDR */
 	bool no_end;
 };
 #define SAMPLE_TID  1000

@@ -12,8 +12,8 @@
 
 #include <string.h>
 
-const uint64_t gen_region[GEN_REGIONS] = {ORACLE_MEM, 0x2a0000000000 + ORACLE_MEM,
-					  0x2a0100000000 - GEN_REGION / 2};
+const uint64_t gen_region[GEN_REGIONS] = { ORACLE_MEM, 0x2a0000000000 + ORACLE_MEM,
+					   0x2a0100000000 - GEN_REGION / 2 };
 
 uint64_t gen_seed = 20261122;
 
@@ -27,7 +27,7 @@ bool gen_chance(unsigned percent)
 	return gen_rnd(100) < percent;
 }
 
-#define rnd gen_rnd
+#define rnd    gen_rnd
 #define chance gen_chance
 
 static void put(uint8_t *at, uint64_t x, unsigned size)
@@ -52,11 +52,13 @@ static bool reserved(const struct gen *g, unsigned r)
 /* A displacement that keeps an aligned pointer aligned, half of the time. */
 static int32_t displacement(void)
 {
-	return chance(15) ? 0 : chance(60) ? (int32_t)(rnd(32) - 16) * 32 : (int32_t)(rnd(400) - 200);
+	return chance(15)   ? 0
+	       : chance(60) ? (int32_t)(rnd(32) - 16) * 32
+			    : (int32_t)(rnd(400) - 200);
 }
 
-/* modrm, SIB and displacement for register field `reg` and an operand in memory; returns their length
- * and the REX.XB bits. `rip`: patch the displacement once the length is known. */
+/* modrm, SIB and displacement for register field `reg` and an operand in memory; returns their
+ * length and the REX.XB bits. `rip`: patch the displacement once the length is known. */
 static size_t memory(const struct gen *g, uint8_t *p, unsigned reg, uint8_t *xb, bool *rip)
 {
 	uint8_t *start = p;
@@ -96,15 +98,17 @@ static size_t memory(const struct gen *g, uint8_t *p, unsigned reg, uint8_t *xb,
 static bool acceptable(struct gen *g, const struct insn *in)
 {
 	uint32_t writes = in->gpr_written & (g->reserved | 1u << DJ_RSP);
-	if (in->attr & (INSN_A_BRANCH | INSN_A_SYSCALL | INSN_A_PRIV | INSN_A_NONDET | INSN_A_XSTATE |
-			INSN_A_BITSTRING | INSN_A_STRING) || in->seg == 4)
+	if (in->attr & (INSN_A_BRANCH | INSN_A_SYSCALL | INSN_A_PRIV | INSN_A_NONDET |
+			INSN_A_XSTATE | INSN_A_BITSTRING | INSN_A_STRING) ||
+	    in->seg == 4)
 		return false;
 	for (unsigned i = 0; i < in->nopnd; i++)
 		if (in->opnd[i].kind == OPND_VSIB || in->opnd[i].kind == OPND_CR ||
 		    in->opnd[i].kind == OPND_SEG)
 			return false;
 	if (in->attr & INSN_A_STACK) {
-		if (in->id != INSN_PUSH && in->id != INSN_POP && (in->id != INSN_PUSHF || in->opsize16))
+		if (in->id != INSN_PUSH && in->id != INSN_POP &&
+		    (in->id != INSN_PUSHF || in->opsize16))
 			return false;
 		if (in->id == INSN_POP && in->opnd[0].kind == OPND_GPR &&
 		    (in->opnd[0].reg == DJ_RSP || reserved(g, in->opnd[0].reg)))
@@ -158,8 +162,10 @@ static bool try_insn(struct gen *g, unsigned map, unsigned op, bool vex)
 		*p++ = 0x65;
 	if (vex) {
 		*p++ = 0xc4;
-		*p++ = (uint8_t)((reg & 8 ? 0 : 0x80) | (xb & 2 ? 0 : 0x40) | (xb & 1 ? 0 : 0x20) | map);
-		*p++ = (uint8_t)(rnd(2) << 7 | (chance(40) ? 15 : rnd(16)) << 3 | rnd(2) << 2 | rnd(4));
+		*p++ = (uint8_t)((reg & 8 ? 0 : 0x80) | (xb & 2 ? 0 : 0x40) | (xb & 1 ? 0 : 0x20) |
+				 map);
+		*p++ = (uint8_t)(rnd(2) << 7 | (chance(40) ? 15 : rnd(16)) << 3 | rnd(2) << 2 |
+				 rnd(4));
 		if (map == 1 && chance(50) && (c[p - c - 2] & 0x60) == 0x60 && !(p[-1] & 0x80)) {
 			/* the two-byte form */
 			p[-3] = 0xc5;
@@ -184,7 +190,7 @@ static bool try_insn(struct gen *g, unsigned map, unsigned op, bool vex)
 	*p++ = (uint8_t)op;
 	size_t at = (size_t)(p - c);
 	memcpy(p, tail, n_tail);
-	for (p += n_tail; p < c + sizeof c; p++)
+	for (p += n_tail; p < c + sizeof(c); p++)
 		*p = (uint8_t)rnd(256);
 	struct insn in;
 	uint64_t pc = g->base + g->n;
@@ -192,10 +198,13 @@ static bool try_insn(struct gen *g, unsigned map, unsigned op, bool vex)
 	    (in.vex != 0) != vex || (in.modrm_off && in.modrm_off != at))
 		return false;
 	if (in.has_mem && !in.modrm_off)
-		put(c + in.disp_off, gen_region[0] + 4096 + (uint64_t)(int64_t)displacement(), in.disp_size);
+		put(c + in.disp_off, gen_region[0] + 4096 + (uint64_t)(int64_t)displacement(),
+		    in.disp_size);
 	else if (in.has_mem && rip)
-		put(c + in.disp_off, gen_region[pc >> 32 != 0] + 4096 + (uint64_t)(int64_t)displacement() -
-					     (pc + in.len), 4);
+		put(c + in.disp_off,
+		    gen_region[pc >> 32 != 0] + 4096 + (uint64_t)(int64_t)displacement() -
+			    (pc + in.len),
+		    4);
 	if (!acceptable(g, &in))
 		return false;
 	emit(g, c, in.len);
@@ -203,18 +212,22 @@ static bool try_insn(struct gen *g, unsigned map, unsigned op, bool vex)
 }
 
 /* Opcodes that are frequent in programs, or that the translator treats apart. */
-static const struct { uint8_t map, first, count; } picks[] = {
-	{0, 0x10, 16}, /* adc sbb */
-	{0, 0x00, 4}, {0, 0x28, 4}, {0, 0x38, 4}, {0, 0x84, 4},
-	{1, 0x90, 16}, /* setcc */
-	{1, 0x40, 16}, /* cmovcc */
-	{0, 0x50, 16}, /* push pop */
-	{0, 0x88, 4}, {0, 0xc6, 2}, {1, 0xb6, 2}, {1, 0xbe, 2}, {0, 0x63, 1},
-	{0, 0xc0, 2}, {0, 0xd0, 4}, {1, 0xa4, 2}, {1, 0xac, 2},
-	{0, 0xfe, 2}, {0, 0xf6, 2}, {0, 0x80, 4}, {0, 0x86, 2}, {0, 0x8f, 1}, {0, 0x9c, 1},
-	{1, 0xb0, 2}, {1, 0xc0, 2}, {1, 0xc7, 1}, {0, 0x9e, 2}, {0, 0xf5, 1}, {0, 0xf8, 2}, {0, 0xfc, 2},
-	{1, 0x6f, 1}, {1, 0x7f, 1}, {1, 0x10, 2}, {1, 0x28, 2}, {1, 0xd6, 1}, {1, 0xba, 1}, {0, 0x8d, 1},
-	{2, 0xf0, 2}, {2, 0xf6, 1},
+static const struct {
+	uint8_t map, first, count;
+} picks[] = {
+	{ 0, 0x10, 16 }, /* adc sbb */
+	{ 0, 0x00, 4 },	 { 0, 0x28, 4 }, { 0, 0x38, 4 }, { 0, 0x84, 4 },
+	{ 1, 0x90, 16 }, /* setcc */
+	{ 1, 0x40, 16 }, /* cmovcc */
+	{ 0, 0x50, 16 }, /* push pop */
+	{ 0, 0x88, 4 },	 { 0, 0xc6, 2 }, { 1, 0xb6, 2 }, { 1, 0xbe, 2 },
+	{ 0, 0x63, 1 },	 { 0, 0xc0, 2 }, { 0, 0xd0, 4 }, { 1, 0xa4, 2 },
+	{ 1, 0xac, 2 },	 { 0, 0xfe, 2 }, { 0, 0xf6, 2 }, { 0, 0x80, 4 },
+	{ 0, 0x86, 2 },	 { 0, 0x8f, 1 }, { 0, 0x9c, 1 }, { 1, 0xb0, 2 },
+	{ 1, 0xc0, 2 },	 { 1, 0xc7, 1 }, { 0, 0x9e, 2 }, { 0, 0xf5, 1 },
+	{ 0, 0xf8, 2 },	 { 0, 0xfc, 2 }, { 1, 0x6f, 1 }, { 1, 0x7f, 1 },
+	{ 1, 0x10, 2 },	 { 1, 0x28, 2 }, { 1, 0xd6, 1 }, { 1, 0xba, 1 },
+	{ 0, 0x8d, 1 },	 { 2, 0xf0, 2 }, { 2, 0xf6, 1 },
 };
 
 static void any_insn(struct gen *g)
@@ -223,7 +236,7 @@ static void any_insn(struct gen *g)
 		unsigned map, op = rnd(256);
 		bool vex = false;
 		if (chance(50)) {
-			unsigned i = rnd(sizeof picks / sizeof *picks);
+			unsigned i = rnd(sizeof(picks) / sizeof(*picks));
 			map = picks[i].map;
 			op = picks[i].first + rnd(picks[i].count);
 		} else {
@@ -238,7 +251,7 @@ static void any_insn(struct gen *g)
 /* mov reg, value */
 static void set_reg(struct gen *g, unsigned r, uint64_t v)
 {
-	uint8_t c[10] = {(uint8_t)(0x48 | r >> 3), (uint8_t)(0xb8 | (r & 7))};
+	uint8_t c[10] = { (uint8_t)(0x48 | r >> 3), (uint8_t)(0xb8 | (r & 7)) };
 	put(c + 2, v, 8);
 	emit(g, c, 10);
 }
@@ -246,18 +259,20 @@ static void set_reg(struct gen *g, unsigned r, uint64_t v)
 static uint64_t somewhere(void)
 {
 	uint64_t a = gen_region[rnd(GEN_REGIONS)] + GEN_REGION / 2;
-	return a + (uint64_t)(int64_t)(chance(70) ? ((int)rnd(32) - 16) * 32 : (int)rnd(1000) - 500);
+	return a +
+	       (uint64_t)(int64_t)(chance(70) ? ((int)rnd(32) - 16) * 32 : (int)rnd(1000) - 500);
 }
 
 static void string_insn(struct gen *g)
 {
-	static const uint8_t ops[] = {0xa4, 0xaa, 0xac, 0xa6, 0xae};
+	static const uint8_t ops[] = { 0xa4, 0xaa, 0xac, 0xa6, 0xae };
 	if (g->reserved & (1u << DJ_RCX | 1u << DJ_RSI | 1u << DJ_RDI | 1u << DJ_RAX))
 		return;
 	bool low = chance(5); /* with 32-bit addresses, and so in low memory */
 	uint64_t from = somewhere(), to = chance(50) ? from + rnd(40) - 20 : somewhere();
 	if (low)
-		from = (uint32_t)from % GEN_REGION / 2 + gen_region[0] + 2048, to = from + rnd(40) - 20;
+		from = (uint32_t)from % GEN_REGION / 2 + gen_region[0] + 2048,
+		to = from + rnd(40) - 20;
 	set_reg(g, DJ_RSI, from);
 	set_reg(g, DJ_RDI, to);
 	bool rep = chance(70);
@@ -280,7 +295,7 @@ static void string_insn(struct gen *g)
 /* popf, of something harmless */
 static void popf(struct gen *g)
 {
-	uint8_t c[9] = {0x48, 0xc7, 0x04, 0x24, 0, 0, 0, 0, 0x9d};
+	uint8_t c[9] = { 0x48, 0xc7, 0x04, 0x24, 0, 0, 0, 0, 0x9d };
 	put(c + 4, (oracle_rand(&gen_seed) & 0xcd5) | 0x202, 4);
 	emit(g, c, 9);
 	g->no_step = true;
@@ -347,7 +362,8 @@ struct vex_insn {
 static uint8_t *vex_prefix(uint8_t *p, const struct vex_insn *x, unsigned xb)
 {
 	*p++ = 0xc4;
-	*p++ = (uint8_t)((x->reg & 8 ? 0 : 0x80) | (xb & 2 ? 0 : 0x40) | (xb & 1 ? 0 : 0x20) | x->map);
+	*p++ = (uint8_t)((x->reg & 8 ? 0 : 0x80) | (xb & 2 ? 0 : 0x40) | (xb & 1 ? 0 : 0x20) |
+			 x->map);
 	*p++ = (uint8_t)(x->w << 7 | (~x->v & 15) << 3 | x->l << 2 | x->pp);
 	*p++ = (uint8_t)x->op;
 	return p;
@@ -366,15 +382,16 @@ static void vex_rr(struct gen *g, struct vex_insn x, unsigned rm, int imm)
 static void set_mask(struct gen *g, unsigned m)
 {
 	if (chance(40))
-		vex_rr(g, (struct vex_insn){1, 1, 0, 1, chance(80) ? 0x76 : 0xef, m, m}, m, -1);
+		vex_rr(g, (struct vex_insn){ 1, 1, 0, 1, chance(80) ? 0x76 : 0xef, m, m }, m, -1);
 	else if (chance(40)) /* signs of another one's elements, by vpslld, vpsllq */
-		vex_rr(g, (struct vex_insn){1, 1, 0, 1, chance(50) ? 0x72 : 0x73, 6, m}, rnd(16), (int)rnd(64));
+		vex_rr(g, (struct vex_insn){ 1, 1, 0, 1, chance(50) ? 0x72 : 0x73, 6, m }, rnd(16),
+		       (int)rnd(64));
 }
 
 static void masked(struct gen *g)
 {
-	static const uint8_t ops[] = {0x2c, 0x2d, 0x2e, 0x2f, 0x8c, 0x8e};
-	struct vex_insn x = {2, 1, 0, rnd(2), ops[rnd(6)], rnd(16), rnd(16)};
+	static const uint8_t ops[] = { 0x2c, 0x2d, 0x2e, 0x2f, 0x8c, 0x8e };
+	struct vex_insn x = { 2, 1, 0, rnd(2), ops[rnd(6)], rnd(16), rnd(16) };
 	unsigned r = free_reg(g);
 	uint8_t c[24], *p = c, *q, tail[8], xb;
 	size_t n;
@@ -402,7 +419,8 @@ static void masked(struct gen *g)
 	q += n;
 	if (rip) {
 		uint64_t pc = g->base + g->n + (size_t)(q - c);
-		put(q - 4, gen_region[pc >> 32 != 0] + 4096 + (uint64_t)(int64_t)displacement() - pc, 4);
+		put(q - 4,
+		    gen_region[pc >> 32 != 0] + 4096 + (uint64_t)(int64_t)displacement() - pc, 4);
 	}
 	emit(g, c, (size_t)(q - c));
 }
@@ -415,20 +433,20 @@ static void set_vector(struct gen *g, unsigned x, unsigned y, const uint64_t v[4
 		unsigned to = i < 2 ? x : y;
 		set_reg(g, r, v[i]);
 		if (i & 1) /* vpinsrq */
-			vex_rr(g, (struct vex_insn){3, 1, 1, 0, 0x22, to, to}, r, 1);
+			vex_rr(g, (struct vex_insn){ 3, 1, 1, 0, 0x22, to, to }, r, 1);
 		else /* vmovq */
-			vex_rr(g, (struct vex_insn){1, 1, 1, 0, 0x6e, to, 0}, r, -1);
+			vex_rr(g, (struct vex_insn){ 1, 1, 1, 0, 0x6e, to, 0 }, r, -1);
 	}
-	vex_rr(g, (struct vex_insn){3, 1, 0, 1, 0x38, x, x}, y, 1); /* vinserti128 */
+	vex_rr(g, (struct vex_insn){ 3, 1, 0, 1, 0x38, x, x }, y, 1); /* vinserti128 */
 }
 
 static void gather(struct gen *g)
 {
-	struct vex_insn x = {2, 1, rnd(2), rnd(2), 0x90 + rnd(4), rnd(16), 0};
+	struct vex_insn x = { 2, 1, rnd(2), rnd(2), 0x90 + rnd(4), rnd(16), 0 };
 	unsigned index, shift = rnd(4), base = free_reg(g), edges = chance(20) ? 15 : 0;
 	bool d8 = chance(50), no_base = chance(5), wide = x.op & 1;
 	int32_t disp = d8 ? (int32_t)(rnd(200) - 100) : displacement();
-	uint64_t at = somewhere(), v[4] = {0}, one = edge(edges), first = somewhere();
+	uint64_t at = somewhere(), v[4] = { 0 }, one = edge(edges), first = somewhere();
 	do {
 		index = rnd(16);
 		x.v = rnd(16);
@@ -441,7 +459,10 @@ static void gather(struct gen *g)
 	for (unsigned i = 0; i < (wide ? 4 : 8); i++) {
 		/* somewhere, near the first, at a place already taken, or with the same shadow */
 		unsigned how = rnd(8);
-		uint64_t to = how < 2 ? edge(edges) : how < 5 ? first + rnd(256) : how < 6 ? one : first ^ 0x2a0000000000;
+		uint64_t to = how < 2	? edge(edges)
+			      : how < 5 ? first + rnd(256)
+			      : how < 6 ? one
+					: first ^ 0x2a0000000000;
 		int64_t k = (int64_t)(to - at - (uint64_t)(int64_t)disp) >> shift;
 		if (!wide && k != (int32_t)k)
 			k = (int64_t)rnd(256) - 128;
@@ -453,7 +474,7 @@ static void gather(struct gen *g)
 	set_vector(g, index, x.reg, v);
 	set_mask(g, x.v);
 	if (chance(50)) { /* a destination to be merged with */
-		vex_rr(g, (struct vex_insn){1, 0, 0, 1, 0x28, x.reg, 0}, rnd(16), -1);
+		vex_rr(g, (struct vex_insn){ 1, 0, 0, 1, 0x28, x.reg, 0 }, rnd(16), -1);
 	}
 	set_reg(g, base, at);
 	uint8_t c[16], *p = c;
@@ -474,7 +495,8 @@ static void bit_string(struct gen *g)
 	uint8_t c[24], *p = c, tail[8], xb;
 	unsigned r = free_reg(g), op = rnd(4);
 	bool rip, wide = chance(40), narrow = chance(30);
-	/* not so far away that the address is none: then it would matter which registers it is made of */
+	/* not so far away that the address is none: then it would matter which registers it is made
+	 * of */
 	int64_t k = (int64_t)rnd(24000) - 12000;
 	if (chance(5))
 		k = (int64_t)(oracle_rand(&gen_seed) >> (20 + rnd(40)));
@@ -514,14 +536,15 @@ static void masked_bytes(struct gen *g)
 	if (reserved(g, DJ_RDI))
 		return;
 	if (g->x87 && chance(30)) {
-		set_reg(g, DJ_RDI, somewhere()); /* a fault would leave the x87 state half changed */
+		set_reg(g, DJ_RDI,
+			somewhere()); /* a fault would leave the x87 state half changed */
 		*p++ = 0x0f;
 		*p++ = 0xf7;
 		a &= 7;
 	} else if (chance(50)) {
 		set_reg(g, DJ_RDI, edge(10));
 		set_mask(g, m);
-		p = vex_prefix(p, &(struct vex_insn){1, 1, 0, 0, 0xf7, a, 0}, m >> 3);
+		p = vex_prefix(p, &(struct vex_insn){ 1, 1, 0, 0, 0xf7, a, 0 }, m >> 3);
 	} else {
 		set_reg(g, DJ_RDI, edge(10));
 		*p++ = 0x66;
@@ -543,7 +566,7 @@ static void xlat(struct gen *g)
 
 static void enter(struct gen *g)
 {
-	uint8_t c[5] = {0xc8, (uint8_t)rnd(80), 0, 0, 0xc9};
+	uint8_t c[5] = { 0xc8, (uint8_t)rnd(80), 0, 0, 0xc9 };
 	if (!reserved(g, DJ_RBP))
 		emit(g, c, 5); /* and leave */
 }
@@ -557,13 +580,16 @@ static void forward(struct gen *g)
 	unsigned kind = rnd(20);
 	bool near = kind < 8;
 	if (near) {
-		uint8_t c[6] = {0x0f, (uint8_t)(0x80 | rnd(16))};
+		uint8_t c[6] = { 0x0f, (uint8_t)(0x80 | rnd(16)) };
 		emit(g, c, 6);
 	} else if (kind < 9) {
 		emit(g, "\xe9\0\0\0\0", 5);
 		near = true;
 	} else {
-		uint8_t c[2] = {(uint8_t)(kind < 17 ? 0x70 | rnd(16) : kind == 17 ? 0xeb : 0xe3), 0};
+		uint8_t c[2] = { (uint8_t)(kind < 17	? 0x70 | rnd(16)
+					   : kind == 17 ? 0xeb
+							: 0xe3),
+				 0 };
 		if (kind == 18 && !reserved(g, DJ_RCX))
 			c[0] = (uint8_t)(0xe0 | rnd(3)); /* loop and its kind, forwards */
 		emit(g, c, 2);
@@ -593,19 +619,32 @@ static void call(struct gen *g)
 		r = rnd(16);
 	if (chance(40)) {
 		emit(g, "\xe8\0\0\0\0", 5);
-		calls[n_calls++] = (struct call){g->n - 4, true};
+		calls[n_calls++] = (struct call){ g->n - 4, true };
 		return;
 	}
 	set_reg(g, r, 0);
-	calls[n_calls++] = (struct call){g->n - 8, false};
+	calls[n_calls++] = (struct call){ g->n - 8, false };
 	if (chance(50)) { /* call reg */
-		uint8_t c[3] = {0x41, 0xff, (uint8_t)(0xd0 | (r & 7))};
+		uint8_t c[3] = { 0x41, 0xff, (uint8_t)(0xd0 | (r & 7)) };
 		emit(g, c + (r < 8), r < 8 ? 2 : 3);
 	} else { /* mov [ptr+64], reg; call [ptr+64] */
 		unsigned b = g->ptr[0];
-		uint8_t c[16] = {(uint8_t)(0x48 | r >> 3 << 2 | b >> 3), 0x89,
-				 (uint8_t)(0x84 | (r & 7) << 3), (uint8_t)(0x20 | (b & 7)), 64, 0, 0, 0,
-				 (uint8_t)(0x40 | b >> 3), 0xff, 0x94, (uint8_t)(0x20 | (b & 7)), 64, 0, 0, 0};
+		uint8_t c[16] = { (uint8_t)(0x48 | r >> 3 << 2 | b >> 3),
+				  0x89,
+				  (uint8_t)(0x84 | (r & 7) << 3),
+				  (uint8_t)(0x20 | (b & 7)),
+				  64,
+				  0,
+				  0,
+				  0,
+				  (uint8_t)(0x40 | b >> 3),
+				  0xff,
+				  0x94,
+				  (uint8_t)(0x20 | (b & 7)),
+				  64,
+				  0,
+				  0,
+				  0 };
 		emit(g, c, 16);
 	}
 }
@@ -622,13 +661,14 @@ static void loop(struct gen *g)
 	if (chance(50))
 		forward(g);
 	if (g->n == top)
-		emit(g, "\x90", 1); /* single-stepping would not see an instruction that repeats itself */
+		emit(g, "\x90",
+		     1); /* single-stepping would not see an instruction that repeats itself */
 	if (r == DJ_RCX && g->n + 2 - top < 128 && chance(50)) {
-		uint8_t c[2] = {0xe2, (uint8_t)(top - (g->n + 2))};
+		uint8_t c[2] = { 0xe2, (uint8_t)(top - (g->n + 2)) };
 		emit(g, c, 2);
 		return;
 	}
-	uint8_t c[9] = {(uint8_t)(0x48 | r >> 3), 0xff, (uint8_t)(0xc8 | (r & 7)), 0x0f, 0x85};
+	uint8_t c[9] = { (uint8_t)(0x48 | r >> 3), 0xff, (uint8_t)(0xc8 | (r & 7)), 0x0f, 0x85 };
 	put(c + 5, top - (g->n + 9), 4);
 	emit(g, c, 9);
 }
@@ -673,13 +713,13 @@ static void program(struct gen *g, unsigned insns)
 	g->no_step = false;
 	g->reserved = 0;
 	n_calls = 0;
-	unsigned *const own[] = {&g->ptr[0], &g->ptr[1], &g->ptr[2], &g->idx, &g->cnt};
+	unsigned *const own[] = { &g->ptr[0], &g->ptr[1], &g->ptr[2], &g->idx, &g->cnt };
 	bool strings = chance(60); /* leave the string registers alone */
 	uint32_t no = 1u << DJ_RSP | (strings ? 0xc3u : 0);
 	if (strings && chance(50)) {
 		no &= ~2u; /* but perhaps rcx counts loops */
 	}
-	for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+	for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++) {
 		unsigned r;
 		do
 			r = rnd(16);
@@ -705,7 +745,8 @@ static void program(struct gen *g, unsigned insns)
 				struct insn in;
 				any_insn(g);
 				if (g->n > before &&
-				    insn_decode(&in, g->code + before, g->n - before, g->base + before) > 0 &&
+				    insn_decode(&in, g->code + before, g->n - before,
+						g->base + before) > 0 &&
 				    in.attr & INSN_A_STACK)
 					g->n = before;
 			}

@@ -13,12 +13,12 @@
  * Where memory operands lie: the oracle's memory, another region with the same shadow (the low 32
  * bits of the address are the same), and one that has a multiple of 4 GiB in its middle.
  */
-#define GEN_REGION 8192
+#define GEN_REGION  8192
 #define GEN_REGIONS 3
 extern const uint64_t gen_region[GEN_REGIONS];
 
-#define GEN_GS 96 /* the program's gs base: operands relative to it lie that much further */
-#define GEN_CODE 2048
+#define GEN_GS	  96 /* the program's gs base: operands relative to it lie that much further */
+#define GEN_CODE  2048
 #define GEN_INSNS 200 /* at most */
 
 struct gen {
@@ -38,8 +38,8 @@ extern uint64_t gen_seed;
 unsigned gen_rnd(unsigned n);
 bool gen_chance(unsigned percent);
 
-/* A program of up to `insns` random instructions and what it takes to set them up. base, branches and
- * x87 are given. */
+/* A program of up to `insns` random instructions and what it takes to set them up. base, branches
+ * and x87 are given. */
 void gen_program(struct gen *g, unsigned insns);
 
 #endif

@@ -24,14 +24,14 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#define PLACES	   1024 /* programs before the translator starts over */
-#define TRACE	   8192
-#define STEPS_MAX  4000
+#define PLACES	     1024 /* programs before the translator starts over */
+#define TRACE	     8192
+#define STEPS_MAX    4000
 #define EMULATED_MAX 100000
-#define PARTS	   (0xffffULL | DJ_REG_RIP | DJ_REG_MXCSR | DJ_REG_X87 | 0x0000ffff00000000ULL)
-#define TF	   0x100ULL
-#define RF	   0x10000ULL
-#define FLAGS	   (DJ_FLAGS_ARITH | DJ_FLAG_DF)
+#define PARTS	     (0xffffULL | DJ_REG_RIP | DJ_REG_MXCSR | DJ_REG_X87 | 0x0000ffff00000000ULL)
+#define TF	     0x100ULL
+#define RF	     0x10000ULL
+#define FLAGS	     (DJ_FLAGS_ARITH | DJ_FLAG_DF)
 
 struct run_counts run_counts;
 
@@ -50,8 +50,8 @@ struct effect {
 	struct dj_regs regs;
 };
 
-static const uint64_t code_at[2] = {0x24000000, 0x2a0020000000};
-static const uint64_t arena_at_[2] = {0x40000000, 0x2a0040000000};
+static const uint64_t code_at[2] = { 0x24000000, 0x2a0020000000 };
+static const uint64_t arena_at_[2] = { 0x40000000, 0x2a0040000000 };
 static uint8_t *area; /* control region, shadow */
 static uint64_t s;
 static struct translator *tr;
@@ -62,9 +62,9 @@ static const struct gen *prog;
 static uint64_t parts; /* of the registers that count */
 static struct {
 	bool active, translated, stepping, complained;
-	int sig;	 /* it ended by this signal */
-	uint64_t pc;	 /* it ended here */
-	uint64_t steps;	 /* of the program when in hand */
+	int sig;	/* it ended by this signal */
+	uint64_t pc;	/* it ended here */
+	uint64_t steps; /* of the program when in hand */
 	bool in_native;
 	uint64_t native; /* address of the instruction being executed natively */
 	uint64_t stops;
@@ -99,15 +99,16 @@ static void complain(const char *fmt, ...)
 
 /* ---- registers in a signal frame ------------------------------------------------------------ */
 
-static const int greg[16] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI, REG_RDI,
-			     REG_R8, REG_R9, REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
+static const int greg[16] = { REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP,
+			      REG_RSI, REG_RDI, REG_R8,	 REG_R9,  REG_R10, REG_R11,
+			      REG_R12, REG_R13, REG_R14, REG_R15 };
 
 /* SDM vol. 1, 13.4: the legacy area and, at 576, the upper halves. */
 static void full_regs(const ucontext_t *uc, struct dj_regs *r)
 {
 	const uint8_t *x = (const uint8_t *)uc->uc_mcontext.fpregs;
 
-	memset(r, 0, sizeof *r);
+	memset(r, 0, sizeof(*r));
 	for (int i = 0; i < 16; i++)
 		r->gpr[i] = (uint64_t)uc->uc_mcontext.gregs[greg[i]];
 	r->rip = (uint64_t)uc->uc_mcontext.gregs[REG_RIP];
@@ -225,7 +226,8 @@ static void take(greg_t *g, const struct tr_where *w)
 /* Instructions that nobody may find slow. */
 static bool must_be_translated(const struct insn *in)
 {
-	if (in->addr32 || (in->has_mem && in->base == INSN_RIP && in->seg) || in->len > INSN_MAX - 3)
+	if (in->addr32 || (in->has_mem && in->base == INSN_RIP && in->seg) ||
+	    in->len > INSN_MAX - 3)
 		return false;
 	for (unsigned i = 0; i < in->nopnd; i++)
 		if (in->opnd[i].kind == OPND_GPR8H)
@@ -233,8 +235,8 @@ static bool must_be_translated(const struct insn *in)
 	if (in->attr & INSN_A_MASKED && in->opnd[1].kind == OPND_VSIB)
 		return in->opnd[0].reg != in->index && in->opnd[0].reg != in->opnd[2].reg &&
 		       in->index != in->opnd[2].reg;
-	return in->attr & (INSN_A_MASKED | INSN_A_BITSTRING) || in->seg ||
-	       in->id == INSN_XLAT || in->id == INSN_ENTER || in->id == INSN_LOOPE || in->id == INSN_LOOPNE ||
+	return in->attr & (INSN_A_MASKED | INSN_A_BITSTRING) || in->seg || in->id == INSN_XLAT ||
+	       in->id == INSN_ENTER || in->id == INSN_LOOPE || in->id == INSN_LOOPNE ||
 	       in->id == INSN_PUSH || in->id == INSN_POP || in->id == INSN_MOV;
 }
 
@@ -251,7 +253,8 @@ static void start_native(ucontext_t *uc, uint64_t pc)
 	if (pc - prog->base < prog->n &&
 	    insn_decode(&in, prog->code + (pc - prog->base), prog->end - pc, pc) > 0 &&
 	    insn_is_emulated(&in) && !in.lock && must_be_translated(&in))
-		complain("%s at %#llx is executed natively", insn_id_name(in.id), (unsigned long long)pc);
+		complain("%s at %#llx is executed natively", insn_id_name(in.id),
+			 (unsigned long long)pc);
 }
 
 static void enter(ucontext_t *uc, uint64_t pc)
@@ -277,7 +280,7 @@ static void enter(ucontext_t *uc, uint64_t pc)
 static void at_stop(ucontext_t *uc)
 {
 	greg_t *g = uc->uc_mcontext.gregs;
-	struct tr_where w = {.flags = FLAGS_HW, .spilled = TR_HOME_BIT};
+	struct tr_where w = { .flags = FLAGS_HW, .spilled = TR_HOME_BIT };
 	uint32_t runtime;
 	struct stop *stop = tr_stop_at(tr, (uint64_t)g[REG_RIP] - 1, &runtime);
 
@@ -331,7 +334,8 @@ static void native_done(ucontext_t *uc)
 	enter(uc, (uint64_t)g[REG_RIP]);
 }
 
-/* ---- at each boundary: the same as the CPU had there ------------------------------------------ */
+/* ---- at each boundary: the same as the CPU had there ------------------------------------------
+ */
 
 static const struct point *find_point(uint64_t step, bool head, const uint64_t *gpr)
 {
@@ -352,10 +356,11 @@ static void at_boundary(const greg_t *now)
 	struct tr_where w;
 	uint64_t gpr[16];
 
-	if (!tr_locate(tr, (uint64_t)now[REG_RIP], *tcb(T_RT_RET), &w) || !(w.boundary || w.string_head))
+	if (!tr_locate(tr, (uint64_t)now[REG_RIP], *tcb(T_RT_RET), &w) ||
+	    !(w.boundary || w.string_head))
 		return;
 	run_counts.boundaries++;
-	memcpy(g, now, sizeof g);
+	memcpy(g, now, sizeof(g));
 	rebuild(g, &w);
 	for (int i = 0; i < 16; i++)
 		gpr[i] = (uint64_t)g[greg[i]];
@@ -379,8 +384,8 @@ static void at_boundary(const greg_t *now)
 	if (differ && !w.string_head)
 		complain("step %llu at %#llx: flags %#llx, should be %#llx, live are %#x",
 			 (unsigned long long)step, (unsigned long long)w.pc,
-			 (unsigned long long)g[REG_EFL] & FLAGS, (unsigned long long)p->flags & FLAGS,
-			 p->live);
+			 (unsigned long long)g[REG_EFL] & FLAGS,
+			 (unsigned long long)p->flags & FLAGS, p->live);
 }
 
 static void note_point(ucontext_t *uc)
@@ -434,7 +439,8 @@ static void trace_live(void)
 	}
 }
 
-/* ---- signals ------------------------------------------------------------------------------------ */
+/* ---- signals ------------------------------------------------------------------------------------
+ */
 
 static void on_signal(int sig, siginfo_t *si, void *context)
 {
@@ -477,14 +483,20 @@ static void on_signal(int sig, siginfo_t *si, void *context)
 	}
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------- */
+/* ---- memory
+ * ---------------------------------------------------------------------------------------- */
 
 static uint8_t mem_start[GEN_REGIONS][GEN_REGION], mem_cpu[GEN_REGIONS][GEN_REGION],
 	mem_now[GEN_REGIONS][GEN_REGION];
 
 /* The parts of a shadow that a program can reach. */
-static const struct { uint64_t at; size_t n; } shadow_part[] = {
-	{ORACLE_MEM, GEN_REGION}, {0, GEN_REGION / 2}, {0x100000000 - GEN_REGION / 2, GEN_REGION / 2},
+static const struct {
+	uint64_t at;
+	size_t n;
+} shadow_part[] = {
+	{ ORACLE_MEM, GEN_REGION },
+	{ 0, GEN_REGION / 2 },
+	{ 0x100000000 - GEN_REGION / 2, GEN_REGION / 2 },
 };
 
 static void start_shadows(void)
@@ -494,9 +506,10 @@ static void start_shadows(void)
 		memset(a, 0, shadow_part[i].n);
 		/* some lines are as in memory already, some nearly so */
 		for (size_t k = 0; k + 64 <= GEN_REGION / 2; k += 64) {
-			const uint8_t *from = i == 0   ? mem_start[gen_rnd(2)] + k + gen_rnd(2) * GEN_REGION / 2
-					      : i == 1 ? mem_start[2] + GEN_REGION / 2 + k
-						       : mem_start[2] + k;
+			const uint8_t *from =
+				i == 0	 ? mem_start[gen_rnd(2)] + k + gen_rnd(2) * GEN_REGION / 2
+				: i == 1 ? mem_start[2] + GEN_REGION / 2 + k
+					 : mem_start[2] + k;
 			uint8_t *to = i == 0 ? a + (from - mem_start[0]) % GEN_REGION : a + k;
 			if (gen_chance(50))
 				continue;
@@ -510,7 +523,7 @@ static void start_shadows(void)
 
 static void run_at(uint64_t entry, const struct dj_regs *in, struct dj_regs *out)
 {
-	memcpy(mem_now, mem_start, sizeof mem_now);
+	memcpy(mem_now, mem_start, sizeof(mem_now));
 	for (int i = 1; i < GEN_REGIONS; i++)
 		memcpy((void *)gen_region[i], mem_start[i], GEN_REGION);
 	run.active = true;
@@ -529,7 +542,8 @@ static void run_at(uint64_t entry, const struct dj_regs *in, struct dj_regs *out
 	out->fip = out->fdp = 0;
 }
 
-/* ---- the emulator ------------------------------------------------------------------------------------ */
+/* ---- the emulator
+ * ------------------------------------------------------------------------------------ */
 
 static unsigned next_import;
 static uint64_t rep_now;
@@ -553,7 +567,8 @@ static void before_load(void *ctx, struct emu *e, uint64_t addr, unsigned size)
 	(void)ctx, (void)addr, (void)size;
 	for (; next_import < run.n_imports; next_import++) {
 		const struct import *im = &run.import[next_import];
-		if (im->steps != e->steps || im->ordinal != e->ordinal || (im->rep && im->rep != rep_now))
+		if (im->steps != e->steps || im->ordinal != e->ordinal ||
+		    (im->rep && im->rep != rep_now))
 			return;
 		put_line(e->shadow, im);
 	}
@@ -564,7 +579,8 @@ static void no_hook(void *ctx, struct emu *e, uint64_t addr, unsigned size)
 	(void)ctx, (void)e, (void)addr, (void)size;
 }
 
-static void after_store(void *ctx, struct emu *e, uint64_t addr, unsigned size, const uint8_t *bytes)
+static void after_store(void *ctx, struct emu *e, uint64_t addr, unsigned size,
+			const uint8_t *bytes)
 {
 	(void)ctx, (void)e, (void)bytes;
 	for (int i = 0; i < GEN_REGIONS; i++)
@@ -585,7 +601,7 @@ static bool emulate(uint64_t steps, struct dj_regs *out)
 	emu->hooks = EMU_HOOK_IMPORT | EMU_HOOK_TRACK;
 	emu->exact = true;
 	next_import = 0;
-	memset(stored, 0, sizeof stored);
+	memset(stored, 0, sizeof(stored));
 	for (unsigned n = 0; emu->steps < steps && n < EMULATED_MAX; n++) {
 		struct insn in;
 		if (next_effect < run.n_effects && run.effect[next_effect].steps == emu->steps) {
@@ -595,7 +611,8 @@ static bool emulate(uint64_t steps, struct dj_regs *out)
 			continue;
 		}
 		if (!emu_peek(emu, &in)) {
-			complain("the emulator has no code at %#llx", (unsigned long long)emu->cpu.rip);
+			complain("the emulator has no code at %#llx",
+				 (unsigned long long)emu->cpu.rip);
 			return false;
 		}
 		rep_now = in.attr & INSN_A_REP ? emu->cpu.gpr[DJ_RCX] : 0;
@@ -607,11 +624,13 @@ static bool emulate(uint64_t steps, struct dj_regs *out)
 		}
 	}
 	/* an instruction that faulted may have imported something before */
-	for (; next_import < run.n_imports && run.import[next_import].steps == emu->steps; next_import++)
+	for (; next_import < run.n_imports && run.import[next_import].steps == emu->steps;
+	     next_import++)
 		put_line(emu->shadow, &run.import[next_import]);
 	if (next_import != run.n_imports)
-		complain("import %u of %u (step %llu, ordinal %u, rep %llu) was not used", next_import,
-			 run.n_imports, (unsigned long long)run.import[next_import].steps,
+		complain("import %u of %u (step %llu, ordinal %u, rep %llu) was not used",
+			 next_import, run.n_imports,
+			 (unsigned long long)run.import[next_import].steps,
 			 run.import[next_import].ordinal,
 			 (unsigned long long)run.import[next_import].rep);
 	emu_get_regs(emu, out);
@@ -620,7 +639,8 @@ static bool emulate(uint64_t steps, struct dj_regs *out)
 	return true;
 }
 
-/* ---- comparison ---------------------------------------------------------------------------------------- */
+/* ---- comparison
+ * ---------------------------------------------------------------------------------------- */
 
 static void compare_regs(const char *who, const struct dj_regs *cpu, const struct dj_regs *it)
 {
@@ -634,7 +654,8 @@ static void compare_regs(const char *who, const struct dj_regs *cpu, const struc
 	}
 	/* where it faulted, flags that the program would have overwritten need not be right */
 	if (!run.sig && (cpu->rflags ^ it->rflags) & FLAGS)
-		complain("%s: flags are %#llx, should be %#llx", who, (unsigned long long)it->rflags & FLAGS,
+		complain("%s: flags are %#llx, should be %#llx", who,
+			 (unsigned long long)it->rflags & FLAGS,
 			 (unsigned long long)cpu->rflags & FLAGS);
 }
 
@@ -644,7 +665,8 @@ static void compare_memory(const char *who, bool mirrored)
 		for (unsigned k = 0; k < GEN_REGION; k++)
 			if (mem_now[i][k] != mem_cpu[i][k]) {
 				complain("%s: memory at %#llx is %02x, should be %02x", who,
-					 (unsigned long long)gen_region[i] + k, mem_now[i][k], mem_cpu[i][k]);
+					 (unsigned long long)gen_region[i] + k, mem_now[i][k],
+					 mem_cpu[i][k]);
 				break;
 			}
 	if (!mirrored)
@@ -659,13 +681,13 @@ static void compare_memory(const char *who, bool mirrored)
 				break;
 			}
 	}
-	/* Two regions share a shadow: only what was stored in one and not in the other says anything.
-	 * Natively executed instructions store to memory only. */
+	/* Two regions share a shadow: only what was stored in one and not in the other says
+	 * anything. Natively executed instructions store to memory only. */
 	for (int i = 0; i < GEN_REGIONS && !run.n_effects; i++)
 		for (unsigned k = 0; k < GEN_REGION; k++) {
 			uint64_t at = gen_region[i] + k;
 			const uint8_t *sh = i == 2 && k < GEN_REGION / 2 ? shadow + 0xfffff000 + k
-								       : shadow + (uint32_t)at;
+									 : shadow + (uint32_t)at;
 			if (stored[i][k] && *sh != mem_now[i][k] && i == 2) {
 				complain("%s: shadow at %#llx is not what was stored", who,
 					 (unsigned long long)at);
@@ -695,7 +717,7 @@ static void dump(const struct gen *g, uint64_t seed)
 			int n = insn_decode(&in, g->code + at, g->n - at, g->base + at);
 			if (n <= 0)
 				break;
-			insn_text(&in, false, text, sizeof text);
+			insn_text(&in, false, text, sizeof(text));
 			fprintf(stderr, "    %#llx %s\n", (unsigned long long)(g->base + at), text);
 			at += (size_t)n;
 		}
@@ -703,7 +725,7 @@ static void dump(const struct gen *g, uint64_t seed)
 
 static void set_timer(long us)
 {
-	struct itimerval t = {{0, 0}, {0, us}};
+	struct itimerval t = { { 0, 0 }, { 0, us } };
 
 	setitimer(ITIMER_REAL, &t, NULL);
 }
@@ -762,20 +784,24 @@ bool run_program(struct gen *g, bool step)
 	memset((void *)g->end, 0xf4, ORACLE_LEAVE);
 	if ((sig && run.pc - g->base >= g->n) || memcmp((void *)g->base, g->code, g->n))
 		return true; /* a return address or the code itself was overwritten */
-	struct insn in_fault = {0};
+	struct insn in_fault = { 0 };
 	uint64_t off = run.pc - g->base;
 	if (sig && off < g->n && insn_decode(&in_fault, g->code + off, g->n - off, run.pc) > 0 &&
 	    in_fault.attr & (INSN_A_RET | INSN_A_INDIRECT))
-		return true; /* to an address that is none: processors differ in where they notice */
-	if (sig && in_fault.attr & INSN_A_MASKED && in_fault.nopnd > 1 && in_fault.opnd[1].kind == OPND_VSIB)
+		return true; /* to an address that is none: processors differ in where they notice
+			      */
+	if (sig && in_fault.attr & INSN_A_MASKED && in_fault.nopnd > 1 &&
+	    in_fault.opnd[1].kind == OPND_VSIB)
 		/* the CPU has done some of it, we have done nothing: both may be begun again */
-		parts &= ~(1ULL << (32 + in_fault.opnd[0].reg) | 1ULL << (32 + in_fault.opnd[2].reg));
+		parts &= ~(1ULL << (32 + in_fault.opnd[0].reg) |
+			   1ULL << (32 + in_fault.opnd[2].reg));
 	if (sig && in_fault.attr & INSN_A_X87 && in_fault.mem_access & INSN_W)
 		parts &= ~DJ_REG_X87; /* the supervisor puts back what was popped */
 	if (sig == SIGALRM || sig == SIGTRAP)
-		return true; /* it has overwritten a return address, and never ends, or came upon a trap */
+		return true; /* it has overwritten a return address, and never ends, or came upon a
+				trap */
 	run_counts.faults += sig != 0;
-	memcpy(mem_cpu, mem_now, sizeof mem_cpu);
+	memcpy(mem_cpu, mem_now, sizeof(mem_cpu));
 
 	start_shadows();
 	start_control();
@@ -803,7 +829,7 @@ bool run_program(struct gen *g, bool step)
 		run.translated = false;
 		run.stepping = true;
 		run.n_trace = 0;
-		memset(run.first, 0xff, sizeof run.first);
+		memset(run.first, 0xff, sizeof(run.first));
 		run_at(g->base, &in, &it);
 		if (run.sig == sig && run.n_trace) {
 			trace_live();
@@ -835,11 +861,11 @@ uint64_t run_place(bool high)
 
 int run_set_up(void)
 {
-	static const struct translator_ops ops = {NULL, read_code, translated, new_arena};
-	static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGALRM};
+	static const struct translator_ops ops = { NULL, read_code, translated, new_arena };
+	static const int signals[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGALRM };
 	static uint8_t stack[256 << 10];
-	struct sigaction sa = {.sa_flags = SA_ONSTACK | SA_NODEFER | SA_SIGINFO};
-	stack_t ss = {.ss_sp = stack, .ss_size = sizeof stack};
+	struct sigaction sa = { .sa_flags = SA_ONSTACK | SA_NODEFER | SA_SIGINFO };
+	stack_t ss = { .ss_sp = stack, .ss_size = sizeof(stack) };
 	int anywhere = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 	int fixed = anywhere | MAP_FIXED_NOREPLACE;
 	struct dj_error err;
@@ -855,9 +881,10 @@ int run_set_up(void)
 	emu = emu_new(&err);
 	if (area == MAP_FAILED || !emu)
 		return -1;
-	if (mmap(first, AREA_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) !=
-		    first ||
-	    mremap(first, 0, AREA_PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, first + (1UL << 32)) == MAP_FAILED)
+	if (mmap(first, AREA_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED,
+		 -1, 0) != first ||
+	    mremap(first, 0, AREA_PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, first + (1UL << 32)) ==
+		    MAP_FAILED)
 		return -1;
 	emu->fetch = fetch;
 	emu->before_load = before_load;
@@ -872,15 +899,15 @@ int run_set_up(void)
 		    (void *)gen_region[i])
 			return -1;
 	for (int i = 0; i < 2; i++)
-		if (mmap((void *)code_at[i], PLACES * (GEN_CODE + 64UL), PROT_READ | PROT_WRITE | PROT_EXEC,
-			 fixed, -1, 0) != (void *)code_at[i])
+		if (mmap((void *)code_at[i], PLACES * (GEN_CODE + 64UL),
+			 PROT_READ | PROT_WRITE | PROT_EXEC, fixed, -1, 0) != (void *)code_at[i])
 			return -1;
 	if (syscall(SYS_arch_prctl, ARCH_SET_GS, s))
 		return -1;
 	tr = tr_new(&ops, area, s, 0);
 	sigaltstack(&ss, NULL);
 	sa.sa_sigaction = on_signal;
-	for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
 		sigaction(signals[i], &sa, NULL);
 	return 0;
 }

@@ -9,7 +9,8 @@
 int run_set_up(void);
 /* Where a program of GEN_CODE bytes can be put, in low memory or high. */
 uint64_t run_place(bool high);
-/* Run it in all three ways and compare; prints what differs. `step`: also one instruction at a time. */
+/* Run it in all three ways and compare; prints what differs. `step`: also one instruction at a
+ * time. */
 bool run_program(struct gen *g, bool step);
 
 extern struct run_counts {

@@ -1,5 +1,6 @@
-/* Branches that the processor refuses, and stores that fault behind a load of the same instruction: a handler sees
- * each at the instruction itself, with nothing of it done. Prints only what is the same in every run. */
+/* Branches that the processor refuses, and stores that fault behind a load of the same instruction:
+ * a handler sees each at the instruction itself, with nothing of it done. Prints only what is the
+ * same in every run. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -14,9 +15,11 @@
 
 extern char at_ret[], at_ret_pop[], at_jmp[], at_call[], at_jmp_mem[], at_call_mem[];
 
-static const struct { const char *name, *at; } places[] = {
-	{"ret", at_ret}, {"ret 16", at_ret_pop}, {"jmp reg", at_jmp}, {"call reg", at_call},
-	{"jmp mem", at_jmp_mem}, {"call mem", at_call_mem},
+static const struct {
+	const char *name, *at;
+} places[] = {
+	{ "ret", at_ret },	 { "ret 16", at_ret_pop },  { "jmp reg", at_jmp },
+	{ "call reg", at_call }, { "jmp mem", at_jmp_mem }, { "call mem", at_call_mem },
 };
 
 static sigjmp_buf jump;
@@ -29,7 +32,7 @@ static void on_refusal(int sig, siginfo_t *i, void *context)
 	const ucontext_t *uc = context;
 	const char *rip = (const char *)uc->uc_mcontext.gregs[REG_RIP], *name = "elsewhere";
 
-	for (size_t k = 0; k < sizeof places / sizeof *places; k++)
+	for (size_t k = 0; k < sizeof(places) / sizeof(*places); k++)
 		if (places[k].at == rip)
 			name = places[k].name;
 	printf("signal %d code %d at %s%s, rsp moved by %ld\n", sig, i->si_code, name,
@@ -41,7 +44,8 @@ static void on_refusal(int sig, siginfo_t *i, void *context)
 static void on_write(int sig, siginfo_t *i, void *context)
 {
 	(void)context;
-	printf("signal %d code %d, memory is still %lu\n", sig, i->si_code, (unsigned long)page[repairs]);
+	printf("signal %d code %d, memory is still %lu\n", sig, i->si_code,
+	       (unsigned long)page[repairs]);
 	mprotect(page, 4096, PROT_READ | PROT_WRITE);
 	if (repairs & 1)
 		page[repairs] += 100; /* what the instruction finds when it is tried again */
@@ -52,7 +56,10 @@ static void refused(void)
 {
 #define TRY(...)                                                                                   \
 	if (!sigsetjmp(jump, 1))                                                                   \
-	__asm__ volatile("mov %%rsp, %0\n\t" __VA_ARGS__ : "=m"(rsp) : "m"(target) : "rax", "memory")
+	__asm__ volatile("mov %%rsp, %0\n\t" __VA_ARGS__                                           \
+			 : "=m"(rsp)                                                               \
+			 : "m"(target)                                                             \
+			 : "rax", "memory")
 
 	TRY("push %1\n\tmov %%rsp, %0\nat_ret:\n\tret");
 	TRY("push %1\n\tmov %%rsp, %0\nat_ret_pop:\n\tret $16");
@@ -70,16 +77,17 @@ static void protect(void)
 int main(void)
 {
 	static char stack[65536];
-	stack_t ss = {.ss_sp = stack, .ss_size = sizeof stack};
+	stack_t ss = { .ss_sp = stack, .ss_size = sizeof(stack) };
 	struct sigaction sa;
-	static const uint64_t targets[] = {0x4141414141414141, 0x0000800000000000, 0xffff7fffffffffff, 0x1000};
+	static const uint64_t targets[] = { 0x4141414141414141, 0x0000800000000000,
+					    0xffff7fffffffffff, 0x1000 };
 
-	memset(&sa, 0, sizeof sa);
+	memset(&sa, 0, sizeof(sa));
 	sa.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
 	sigaltstack(&ss, NULL);
 	sa.sa_sigaction = on_refusal;
 	sigaction(SIGSEGV, &sa, NULL);
-	for (size_t k = 0; k < sizeof targets / sizeof *targets; k++) {
+	for (size_t k = 0; k < sizeof(targets) / sizeof(*targets); k++) {
 		target = targets[k];
 		refused();
 	}

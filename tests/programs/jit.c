@@ -1,6 +1,7 @@
-/* Code made and changed at run time, for the end-to-end tests: in a page that is writable and executable
- * all the time, in one that is switched by mprotect, and through a second, writable mapping of the same
- * memory; code that changes itself; and code that is unmapped and mapped elsewhere. */
+/* Code made and changed at run time, for the end-to-end tests: in a page that is writable and
+ * executable all the time, in one that is switched by mprotect, and through a second, writable
+ * mapping of the same memory; code that changes itself; and code that is unmapped and mapped
+ * elsewhere. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -25,7 +26,8 @@ static void emit(uint8_t *p, int imm)
 int main(void)
 {
 	long sum = 0;
-	uint8_t *rwx = mmap(NULL, 8192, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *rwx = mmap(NULL, 8192, PROT_READ | PROT_WRITE | PROT_EXEC,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	for (int i = 0; i < 300; i++) {
 		emit(rwx + 64 * (i % 7), i);
 		for (int k = 0; k < 20; k++)
@@ -57,15 +59,16 @@ int main(void)
 	/* a function that patches its own next instruction:
 	 *   mov [rip+1], edi ; writes the immediate of the next one
 	 *   mov eax, imm32; ret */
-	static const uint8_t self[] = {0x89, 0x3d, 0x01, 0, 0, 0, 0xb8, 0, 0, 0, 0, 0xc3};
-	memcpy(rwx + 4096, self, sizeof self);
+	static const uint8_t self[] = { 0x89, 0x3d, 0x01, 0, 0, 0, 0xb8, 0, 0, 0, 0, 0xc3 };
+	memcpy(rwx + 4096, self, sizeof(self));
 	for (int i = 0; i < 50; i++)
 		sum += ((fn *)(rwx + 4096))(i * 7);
 	printf("itself %ld\n", sum);
 
 	munmap(wx, 4096);
 	for (int i = 0; i < 5; i++) {
-		uint8_t *n = mmap(wx, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+		uint8_t *n = mmap(wx, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
+				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 		emit(n, 1000 * i);
 		sum += ((fn *)n)(i);
 		munmap(n, 4096);

@@ -1,5 +1,6 @@
-/* What makers' processors do differently, what only some of them have, and what nobody should rely on: flags
- * the manuals leave undefined, 16-bit branches, SSE4a. Prints what comes of it, or the signal. */
+/* What makers' processors do differently, what only some of them have, and what nobody should rely
+ * on: flags the manuals leave undefined, 16-bit branches, SSE4a. Prints what comes of it, or the
+ * signal. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
@@ -15,6 +16,7 @@ struct regs {
 static const struct {
 	const char *what;
 	uint8_t n, code[13];
+	/* clang-format off */
 } cases[] = {
 	{"mul", 3, {0x48, 0xf7, 0xe3}},
 	{"imul", 4, {0x48, 0x0f, 0xaf, 0xc3}},
@@ -72,9 +74,11 @@ static const struct {
 	{"xop", 6, {0x8f, 0xe8, 0x78, 0xc2, 0xc1, 3}},
 	{"ud0", 3, {0x0f, 0xff, 0xc0}},
 };
+/* clang-format on */
 enum { CASES = sizeof(cases) / sizeof(cases[0]), ROUNDS = 3 };
 
 /* rdi: where the registers come from and go to, and what memory operands mean */
+/* clang-format off */
 static const uint8_t before[] = {
 	0x53, 0x49, 0x89, 0xf9, 0x45, 0x31, 0xc0,	    /* push rbx; mov r9, rdi; xor r8d, r8d */
 	0xff, 0x77, 0x20, 0x9d,				    /* push qword [rdi+32]; popfq */
@@ -83,6 +87,8 @@ static const uint8_t before[] = {
 	0xf3, 0x0f, 0x6f, 0x47, 0x28, 0xf3, 0x0f, 0x6f, 0x4f, 0x38, /* movdqu xmm0, xmm1 */
 	0x48, 0x89, 0xf7,				    /* mov rdi, rsi */
 };
+/* clang-format on */
+/* clang-format off */
 static const uint8_t after[] = {
 	0x4c, 0x89, 0xcf,				    /* mov rdi, r9 */
 	0x48, 0x89, 0x07, 0x48, 0x89, 0x4f, 0x08,
@@ -90,6 +96,7 @@ static const uint8_t after[] = {
 	0xf3, 0x0f, 0x7f, 0x47, 0x28, 0xf3, 0x0f, 0x7f, 0x4f, 0x38,
 	0x9c, 0x8f, 0x47, 0x20, 0xfc, 0x5b, 0xc3,	    /* pushfq; pop [rdi+32]; cld; pop rbx; ret */
 };
+/* clang-format on */
 
 static sigjmp_buf jump;
 
@@ -110,9 +117,10 @@ static uint64_t number(void)
 
 int main(void)
 {
-	static const int signals[] = {SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGTRAP};
+	static const int signals[] = { SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGTRAP };
 	static uint8_t memory[64] __attribute__((aligned(64)));
-	uint8_t *code = mmap(NULL, CASES * 128, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *code =
+		mmap(NULL, CASES * 128, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (code == MAP_FAILED)
 		return 1;
@@ -127,8 +135,9 @@ int main(void)
 		signal(signals[i], on_signal);
 	for (volatile unsigned i = 0; i < CASES * ROUNDS; i++) {
 		const volatile unsigned k = i % CASES;
-		struct regs r = {number(), number() >> 40, number(), number() | 1, 0, {{0}}};
-		uint64_t nans[4] = {0x7fc000027fc00001, 0x7ff8000000000004, number() >> 3, number() >> 3};
+		struct regs r = { number(), number() >> 40, number(), number() | 1, 0, { { 0 } } };
+		uint64_t nans[4] = { 0x7fc000027fc00001, 0x7ff8000000000004, number() >> 3,
+				     number() >> 3 };
 
 		r.flags = 0x202 | (number() & 0x8d5);
 		memcpy(r.xmm, nans, sizeof(nans));
@@ -141,8 +150,9 @@ int main(void)
 			continue;
 		}
 		((void (*)(struct regs *, uint8_t *))(code + k * 128))(&r, memory);
-		printf("%llx %llx %llx %llx flags %x", (unsigned long long)r.rax, (unsigned long long)r.rcx,
-		       (unsigned long long)r.rdx, (unsigned long long)r.rbx, (unsigned)r.flags & 0xcd5);
+		printf("%llx %llx %llx %llx flags %x", (unsigned long long)r.rax,
+		       (unsigned long long)r.rcx, (unsigned long long)r.rdx,
+		       (unsigned long long)r.rbx, (unsigned)r.flags & 0xcd5);
 		for (unsigned j = 0; j < 16; j++)
 			printf("%s%02x", j ? "" : " xmm0 ", r.xmm[0][j]);
 		for (unsigned j = 0; j < 16; j++)

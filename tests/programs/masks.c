@@ -1,5 +1,6 @@
-/* Masked accesses, gathers and bit strings: vectorised loops, memory that changes under a second mapping, elements in
- * pages that a signal handler makes accessible, gs. Prints only what is the same in every run. */
+/* Masked accesses, gathers and bit strings: vectorised loops, memory that changes under a second
+ * mapping, elements in pages that a signal handler makes accessible, gs. Prints only what is the
+ * same in every run. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -56,8 +57,8 @@ AVX2 static int fold(__m256i x)
 
 AVX2 static __m256i random_vector(void)
 {
-	return _mm256_set_epi32(2 * rand(), 2 * rand(), 2 * rand(), 2 * rand(), 2 * rand(), 2 * rand(),
-				2 * rand(), 2 * rand());
+	return _mm256_set_epi32(2 * rand(), 2 * rand(), 2 * rand(), 2 * rand(), 2 * rand(),
+				2 * rand(), 2 * rand(), 2 * rand());
 }
 
 /* p and q are the same memory; what is written through one comes as a surprise to the other. */
@@ -74,10 +75,15 @@ AVX2 static int surprises(int *p, int *q, long *sum)
 		x = _mm256_add_epi32(x, _mm256_mask_i32gather_epi32(x, p, at, mask, 4));
 		x = _mm256_xor_si256(x, _mm256_maskload_epi32(p + rand() % 1024, mask));
 		_mm256_maskstore_epi32(p + rand() % 1024, mask, x);
-		__asm__ volatile("btsq %2, %1; setc %0" : "=r"(carry), "+m"(*(long *)p) : "r"(bit) : "cc", "memory");
+		__asm__ volatile("btsq %2, %1; setc %0"
+				 : "=r"(carry), "+m"(*(long *)p)
+				 : "r"(bit)
+				 : "cc", "memory");
 		*sum += carry;
 		__asm__ volatile("lock btcl %2, %1; setc %0"
-				 : "=r"(carry), "+m"(*(long *)p) : "r"((int)bit ^ 77) : "cc", "memory");
+				 : "=r"(carry), "+m"(*(long *)p)
+				 : "r"((int)bit ^ 77)
+				 : "cc", "memory");
 		*sum += carry;
 	}
 	return fold(x);
@@ -100,12 +106,15 @@ AVX2 static int absent(char *pages)
 	__m256i x = _mm256_setzero_si256(), every = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
 	every = _mm256_slli_epi32(every, 12);
 	for (int i = 0; i < 4; i++)
-		x = _mm256_add_epi32(x, _mm256_i32gather_epi32((const int *)(pages + i * 8 * PAGE), every, 1));
+		x = _mm256_add_epi32(
+			x, _mm256_i32gather_epi32((const int *)(pages + i * 8 * PAGE), every, 1));
 	for (int i = 0; i < 32; i++)
 		mprotect(pages + i * PAGE, PAGE, i & 1 ? PROT_NONE : PROT_READ | PROT_WRITE);
-	for (int i = 0; i < 31; i++) { /* seven elements before the end of the page, one behind, at times selected */
+	for (int i = 0; i < 31;
+	     i++) { /* seven elements before the end of the page, one behind, at times selected */
 		int *at = (int *)(pages + (i + 1) * PAGE - 28);
-		__m256i mask = _mm256_set_epi32(i & 4 ? -1 : 0, 0, 0, -1, -1, 0, -1, i & 1 ? 0 : -1);
+		__m256i mask =
+			_mm256_set_epi32(i & 4 ? -1 : 0, 0, 0, -1, -1, 0, -1, i & 1 ? 0 : -1);
 		x = _mm256_add_epi32(x, _mm256_maskload_epi32(at, mask));
 		_mm256_maskstore_epi32(at, mask, _mm256_set1_epi32(i));
 	}
@@ -115,7 +124,7 @@ AVX2 static int absent(char *pages)
 int main(void)
 {
 	static long by_gs[64];
-	struct sigaction sa = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
+	struct sigaction sa = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO };
 	long sum = 0;
 	double total = 0;
 
@@ -157,7 +166,10 @@ int main(void)
 	for (long k = 0; k < 60; k++) {
 		long x;
 		by_gs[k + 1] += k * k;
-		__asm__ volatile("movq %%gs:8(,%1,8), %0; addq %0, %%gs:16" : "=r"(x) : "r"(k) : "cc", "memory");
+		__asm__ volatile("movq %%gs:8(,%1,8), %0; addq %0, %%gs:16"
+				 : "=r"(x)
+				 : "r"(k)
+				 : "cc", "memory");
 		sum += x;
 	}
 	printf("%ld %ld\n", sum, by_gs[2]);

@@ -1,6 +1,6 @@
 /* Signals of every kind, for the end-to-end tests: synchronous ones with handlers that jump away or
- * repair, asynchronous ones that hit computation, string instructions and system calls. Prints only what
- * does not depend on timing. */
+ * repair, asynchronous ones that hit computation, string instructions and system calls. Prints only
+ * what does not depend on timing. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -33,7 +33,8 @@ static void on_tick(int sig, siginfo_t *i, void *uc)
 static void on_segv(int sig, siginfo_t *i, void *uc)
 {
 	(void)uc;
-	printf("signal %d code %d address offset %ld\n", sig, i->si_code, (long)((char *)i->si_addr - page));
+	printf("signal %d code %d address offset %ld\n", sig, i->si_code,
+	       (long)((char *)i->si_addr - page));
 	siglongjmp(jump, 1);
 }
 
@@ -56,7 +57,7 @@ static void on_fpe(int sig, siginfo_t *i, void *uc)
 static void install(int sig, void (*h)(int, siginfo_t *, void *), int flags)
 {
 	struct sigaction sa;
-	memset(&sa, 0, sizeof sa);
+	memset(&sa, 0, sizeof(sa));
 	sa.sa_sigaction = h;
 	sa.sa_flags = SA_SIGINFO | flags;
 	sigaction(sig, &sa, NULL);
@@ -72,7 +73,10 @@ static unsigned long work(unsigned long n)
 		if (k % 4096 == 0) {
 			unsigned long len = 4096;
 			char *src = a, *dst = b;
-			__asm__ volatile("rep movsb" : "+S"(src), "+D"(dst), "+c"(len) : : "memory");
+			__asm__ volatile("rep movsb"
+					 : "+S"(src), "+D"(dst), "+c"(len)
+					 :
+					 : "memory");
 			h += (unsigned char)b[k % 4096];
 		}
 	}
@@ -98,7 +102,7 @@ int main(void)
 	printf("quotient %lu\n", q);
 
 	/* alternate stack */
-	stack_t ss = {.ss_sp = malloc(65536), .ss_size = 65536};
+	stack_t ss = { .ss_sp = malloc(65536), .ss_size = 65536 };
 	sigaltstack(&ss, NULL);
 	install(SIGUSR1, on_tick, SA_ONSTACK);
 	raise(SIGUSR1);
@@ -107,9 +111,9 @@ int main(void)
 
 	/* a storm while computing: the result must not change */
 	unsigned long quiet = work(3000000);
-	struct sigaction sa = {.sa_sigaction = on_tick, .sa_flags = SA_RESTART | SA_SIGINFO};
+	struct sigaction sa = { .sa_sigaction = on_tick, .sa_flags = SA_RESTART | SA_SIGINFO };
 	sigaction(SIGALRM, &sa, NULL);
-	struct itimerval it = {{0, 3000}, {0, 3000}};
+	struct itimerval it = { { 0, 3000 }, { 0, 3000 } };
 	setitimer(ITIMER_REAL, &it, NULL);
 	unsigned long noisy = work(3000000);
 	printf("same result under signals: %d\n", quiet == noisy);
@@ -120,7 +124,7 @@ int main(void)
 		return 1;
 	pid_t child = fork();
 	if (!child) {
-		struct timespec t = {0, 60000000};
+		struct timespec t = { 0, 60000000 };
 		nanosleep(&t, NULL);
 		(void)!write(fd[1], "x", 1);
 		_exit(3);
@@ -136,7 +140,7 @@ int main(void)
 	sigaction(SIGALRM, &sa, NULL);
 	n = read(fd[0], &c, 1);
 	printf("read %ld %s\n", n, strerror(errno));
-	struct timespec t = {5, 0}, left;
+	struct timespec t = { 5, 0 }, left;
 	n = nanosleep(&t, &left);
 	printf("nanosleep %ld %s\n", n, strerror(errno));
 	n = pause();

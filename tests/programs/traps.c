@@ -1,5 +1,5 @@
-/* x87 exceptions that are not masked: the store that raises one neither stores nor pops, and the trap comes
- * with the next x87 instruction that looks. */
+/* x87 exceptions that are not masked: the store that raises one neither stores nor pops, and the
+ * trap comes with the next x87 instruction that looks. */
 #define _GNU_SOURCE
 #include <fenv.h>
 #include <setjmp.h>
@@ -21,7 +21,7 @@ static void unmask(int exceptions)
 
 int main(void)
 {
-	volatile long long n[3] = {1, 2, 3};
+	volatile long long n[3] = { 1, 2, 3 };
 	volatile long double huge = 1e300L * 1e300L;
 	volatile double d = 4;
 	volatile float f = 5;

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SEED 4242u
+#define SEED	 4242u
 #define PER_FORM 500
 
 enum {
@@ -36,6 +36,7 @@ static const struct op {
 	uint8_t pp, map, opcode; /* pp: 0, 0x66, 0xf3, 0xf2 */
 	int size;		 /* element: 4 or 8 */
 	unsigned is;
+	/* clang-format off */
 } ops[] = {
 #define FOUR(NAME, OP, IS)                                                                         \
 	{NAME "ps", 0, 1, OP, 4, LV | Y | (IS)}, {NAME "pd", 0x66, 1, OP, 8, LV | Y | (IS)},       \
@@ -99,8 +100,9 @@ static const struct op {
 	FMA_FORM("213", 0xa0)
 	FMA_FORM("231", 0xb0)
 };
+/* clang-format on */
 
-struct form {
+struct emu_form {
 	bool vex, l, w, mem;
 };
 
@@ -111,7 +113,7 @@ struct code {
 	unsigned reg, rm, vvvv;
 };
 
-static void encode(struct code *c, const struct op *o, struct form f, uint64_t *seed)
+static void encode(struct code *c, const struct op *o, struct emu_form f, uint64_t *seed)
 {
 	uint64_t r = fp_rand(seed);
 	uint8_t *p = c->bytes;
@@ -124,7 +126,7 @@ static void encode(struct code *c, const struct op *o, struct form f, uint64_t *
 	if (f.mem)
 		c->rm = 3; /* [rbx + disp8] */
 	if (f.vex) {
-		static const uint8_t pp[256] = {[0x66] = 1, [0xf3] = 2, [0xf2] = 3};
+		static const uint8_t pp[256] = { [0x66] = 1, [0xf3] = 2, [0xf2] = 3 };
 		unsigned v = o->is & NDS ? c->vvvv : 0;
 		*p++ = 0xc4;
 		*p++ = (uint8_t)((c->reg < 8) << 7 | 1 << 6 | (c->rm < 8) << 5 | o->map);
@@ -163,8 +165,7 @@ static void fill(uint8_t *to, const struct op *o, uint64_t *seed, const uint8_t 
 			/* around 1, with zeros between: what whole vectors are computed by */
 			int mant = size == 4 ? 23 : 52, bias = size == 4 ? 127 : 1023;
 			uint64_t r = fp_rand(seed);
-			x = (uint64_t)(bias - 3 + (int)(r & 7)) << mant |
-			    fp_rand_mant(seed, mant);
+			x = (uint64_t)(bias - 3 + (int)(r & 7)) << mant | fp_rand_mant(seed, mant);
 			if ((r >> 3 & 7) == 0)
 				x = 0;
 			x |= (r >> 6 & 1) << (size * 8 - 1);
@@ -180,7 +181,7 @@ static void fill(uint8_t *to, const struct op *o, uint64_t *seed, const uint8_t 
 	}
 }
 
-static void test_form(const struct op *o, struct form f, uint64_t *seed, unsigned *bad,
+static void test_form(const struct op *o, struct emu_form f, uint64_t *seed, unsigned *bad,
 		      unsigned *done)
 {
 	static uint8_t mem_cpu[ORACLE_MEM_SIZE], mem_emu[ORACLE_MEM_SIZE];
@@ -235,7 +236,7 @@ static void test_all(void)
 	for (size_t k = 0; k < sizeof(ops) / sizeof(ops[0]); k++) {
 		const struct op *o = &ops[k];
 		for (unsigned n = 0; n < 16; n++) {
-			struct form f = {n & 1, n & 2, n & 4, n & 8};
+			struct emu_form f = { n & 1, n & 2, n & 4, n & 8 };
 			if (!(o->is & (f.vex ? V : L)) || (f.l && !(f.vex && o->is & Y)))
 				continue;
 			if (f.w ? !(o->is & (W | W1)) : (o->is & W1) != 0)
@@ -253,39 +254,44 @@ static void test_all(void)
 /* Which of several NaNs makers' processors choose, as each of them, whatever this runs on. */
 static void test_kinds(void)
 {
-	static const uint8_t dppd[] = {0x66, 0x0f, 0x3a, 0x41, 0xc1, 0xff};
-	static const uint8_t dpps[] = {0x66, 0x0f, 0x3a, 0x40, 0xc1, 0xff};
+	static const uint8_t dppd[] = { 0x66, 0x0f, 0x3a, 0x41, 0xc1, 0xff };
+	static const uint8_t dpps[] = { 0x66, 0x0f, 0x3a, 0x40, 0xc1, 0xff };
 	const uint64_t nan = 0x7ff8000000000000;
 	static const struct {
 		uint64_t pd[2], ps[2];
 	} want[2] = {
-		{{0x7ff8000000000001, 0x7ff8000000000002}, {0x7fc000017fc00002, 0x7fc000037fc00004}},
-		{{0x7ff8000000000001, 0x7ff8000000000001}, {0x7fc000017fc00001, 0x7fc000017fc00001}},
+		{ { 0x7ff8000000000001, 0x7ff8000000000002 },
+		  { 0x7fc000017fc00002, 0x7fc000037fc00004 } },
+		{ { 0x7ff8000000000001, 0x7ff8000000000001 },
+		  { 0x7fc000017fc00001, 0x7fc000017fc00001 } },
 	};
 
 	for (enum dj_cpu_kind kind = 0; kind < 2; kind++) {
 		static struct emu e;
 		struct insn in;
-		struct uop u;
+		struct emu_uop u;
 
 		e.cpu.mxcsr = 0x1f80;
-		CU_ASSERT(insn_decode_as(kind, &in, dppd, sizeof(dppd), 0) > 0 && emu_bind(&in, &u));
-		e.cpu.v[0] = (union emu_vec){.q = {nan + 1, nan + 2}};
-		e.cpu.v[1] = (union emu_vec){.q = {0}};
+		CU_ASSERT(insn_decode_as(kind, &in, dppd, sizeof(dppd), 0) > 0 &&
+			  emu_bind(&in, &u));
+		e.cpu.v[0] = (union emu_vec){ .q = { nan + 1, nan + 2 } };
+		e.cpu.v[1] = (union emu_vec){ .q = { 0 } };
 		u.fn(&e, &u);
 		CU_ASSERT(!memcmp(e.cpu.v[0].q, want[kind].pd, 16));
-		CU_ASSERT(insn_decode_as(kind, &in, dpps, sizeof(dpps), 0) > 0 && emu_bind(&in, &u));
-		e.cpu.v[0] = (union emu_vec){.q = {0x7fc000027fc00001, 0x7fc000047fc00003}};
+		CU_ASSERT(insn_decode_as(kind, &in, dpps, sizeof(dpps), 0) > 0 &&
+			  emu_bind(&in, &u));
+		e.cpu.v[0] = (union emu_vec){ .q = { 0x7fc000027fc00001, 0x7fc000047fc00003 } };
 		u.fn(&e, &u);
 		if (memcmp(e.cpu.v[0].q, want[kind].ps, 16))
 			fprintf(stderr, "dpps as %u: %016llx %016llx\n", kind,
-				(unsigned long long)e.cpu.v[0].q[1], (unsigned long long)e.cpu.v[0].q[0]);
+				(unsigned long long)e.cpu.v[0].q[1],
+				(unsigned long long)e.cpu.v[0].q[0]);
 		CU_ASSERT(!memcmp(e.cpu.v[0].q, want[kind].ps, 16));
 	}
 }
 
 /* The oracle refers to the families weakly: this brings ours out of the library. */
-emu_fn *(*const volatile test_emu_fp_family)(const struct insn *, struct uop *) = emu_bind_fp;
+emu_fn *(*const volatile test_emu_fp_family)(const struct insn *, struct emu_uop *) = emu_bind_fp;
 
 int main(void)
 {

@@ -38,8 +38,8 @@ static bool ours[ID_MAX];
 struct trial {
 	uint8_t code[48];
 	size_t n;
-	unsigned insns;	    /* to be executed at most, the filler behind a branch included */
-	size_t main_at;	    /* where the instruction under test begins */
+	unsigned insns; /* to be executed at most, the filler behind a branch included */
+	size_t main_at; /* where the instruction under test begins */
 	struct insn in;
 	struct dj_regs regs;
 	uint8_t mem[ORACLE_MEM_SIZE];
@@ -388,8 +388,8 @@ static void before_load(void *ctx, struct emu *e, uint64_t addr, unsigned size)
 	n_loads++;
 	if ((uint32_t)addr - ORACLE_MEM + size > ORACLE_MEM_SIZE || e->ordinal > 1) {
 		hook_errors++;
-		fprintf(stderr, "%s: load %u at 0x%llx\n", insn_id_name(current->in.id),
-			e->ordinal, (unsigned long long)addr);
+		fprintf(stderr, "%s: load %u at 0x%llx\n", insn_id_name(current->in.id), e->ordinal,
+			(unsigned long long)addr);
 	}
 }
 
@@ -415,8 +415,7 @@ static void after_store(void *ctx, struct emu *e, uint64_t addr, unsigned size,
 enum way { WHOLE, HOOKED, STEPPED, WAYS };
 
 /* Run the case on the emulator in one of three ways. */
-static enum emu_stop run_emu(const struct trial *t, enum way way, struct dj_regs *out,
-			     uint8_t *mem)
+static enum emu_stop run_emu(const struct trial *t, enum way way, struct dj_regs *out, uint8_t *mem)
 {
 	enum emu_stop stop = EMU_STOP_STEPS;
 	uint64_t end = ORACLE_CODE + t->n;
@@ -484,8 +483,9 @@ static bool compare(const struct trial *t)
 		if (sig) {
 			bool refused = sig == SIGILL && stop == EMU_STOP_UNKNOWN;
 			if (stop != EMU_STOP_FAULT && !refused) {
-				snprintf(text, sizeof(text), "signal %d, emulator stops with %d (%s)",
-					 sig, stop, emu->why);
+				snprintf(text, sizeof(text),
+					 "signal %d, emulator stops with %d (%s)", sig, stop,
+					 emu->why);
 				complain(t, text);
 				return false;
 			}
@@ -554,7 +554,8 @@ static void test_against_cpu(void)
 	for (unsigned id = 0; id < ID_MAX; id++) {
 		const struct place *p = &place_of[id];
 		for (unsigned i = 0; i < 40 && ours[id] && seen[id][0] + seen[id][1] < ENOUGH &&
-				     (seen[id][0] || seen[id][1]); i++)
+				     (seen[id][0] || seen[id][1]);
+		     i++)
 			try_opcode(p->map, p->opcode, p->vex, 200);
 	}
 	for (size_t i = 0; i < sizeof(no_cpu) / sizeof(no_cpu[0]); i++)
@@ -617,7 +618,8 @@ static void test_rep_in_bulk(void)
 			before[k] = code[2] >= 0xa6 && !chance(2) ? 7 : (uint8_t)rnd(256);
 		start(&t, code, 3);
 		t.regs.gpr[DJ_RDI] = (oracle_rand(&seed) << 32) - 600 + rnd(1200);
-		t.regs.gpr[DJ_RSI] = t.regs.gpr[DJ_RDI] + (chance(70) ? rnd(41) - 20 : rnd(900) - 450);
+		t.regs.gpr[DJ_RSI] =
+			t.regs.gpr[DJ_RDI] + (chance(70) ? rnd(41) - 20 : rnd(900) - 450);
 		t.regs.gpr[DJ_RCX] = rnd(300);
 		for (unsigned way = 0; way < 2; way++) {
 			memcpy(end, before, SPAN);
@@ -642,6 +644,7 @@ static void test_rep_in_bulk(void)
 /* A loop with calls, locked instructions and a REP, run in one go and cut anywhere. */
 static void test_cuts(void)
 {
+	/* clang-format off */
 	static const uint8_t code[] = {
 		0xf0, 0x48, 0xff, 0x04, 0x24,		  /* lock inc qword [rsp] */
 		0x48, 0x01, 0xc8,			  /* add rax, rcx */
@@ -657,6 +660,7 @@ static void test_cuts(void)
 		0xc3,					  /* ret */
 		0x90,
 	};
+	/* clang-format on */
 	const unsigned rounds = 200;
 	struct dj_regs whole, cut;
 	struct trial t;
@@ -714,8 +718,15 @@ static void test_cuts(void)
  */
 static void test_kinds(void)
 {
-	enum { C = DJ_FLAG_CF, P = DJ_FLAG_PF, A = DJ_FLAG_AF, Z = DJ_FLAG_ZF, S = DJ_FLAG_SF,
-	       O = DJ_FLAG_OF, ALL = DJ_FLAGS_ARITH };
+	enum {
+		C = DJ_FLAG_CF,
+		P = DJ_FLAG_PF,
+		A = DJ_FLAG_AF,
+		Z = DJ_FLAG_ZF,
+		S = DJ_FLAG_SF,
+		O = DJ_FLAG_OF,
+		ALL = DJ_FLAGS_ARITH
+	};
 	static const struct {
 		const char *what;
 		uint8_t code[8];
@@ -726,6 +737,7 @@ static void test_kinds(void)
 			uint64_t rax;
 			uint32_t flags;
 		} as[2]; /* by enum dj_cpu_kind */
+			 /* clang-format off */
 	} rows[] = {
 		{ "mul", { 0x48, 0xf7, 0xe3 }, 3, 3, 5, 0, Z | A, { { 15, P }, { 15, Z | A } } },
 		{ "imul", { 0x0f, 0xaf, 0xc3 }, 3, 3, -5ULL, 0, ALL,
@@ -750,6 +762,7 @@ static void test_kinds(void)
 		{ "movsxd", { 0x66, 0x63, 0xc3 }, 3, -1ULL, 0x12345678, 0, 0,
 		  { { ~0xffffULL | 0x5678, 0 }, { ~0xffffULL | 0x5678, 0 } } },
 	};
+	/* clang-format on */
 	const enum dj_cpu_kind host = emu->kind;
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
@@ -770,7 +783,8 @@ static void test_kinds(void)
 				    (r.rflags & ALL) == rows[i].as[k].flags;
 			if (!same)
 				fprintf(stderr, "%s as %u: rax 0x%llx flags %x\n", rows[i].what, k,
-					(unsigned long long)r.gpr[DJ_RAX], (unsigned)(r.rflags & ALL));
+					(unsigned long long)r.gpr[DJ_RAX],
+					(unsigned)(r.rflags & ALL));
 			CU_ASSERT(same);
 		}
 	emu->kind = host;
@@ -782,7 +796,8 @@ static int set_up(void)
 	struct dj_error err;
 
 #define X(name) ours[INSN_##name] = true;
-	INSN_LIST_INT(X) INSN_LIST_STRING(X)
+	INSN_LIST_INT(X)
+	INSN_LIST_STRING(X)
 #undef X
 	ours[INSN_LDMXCSR] = ours[INSN_STMXCSR] = true;
 	ours[INSN_VLDMXCSR] = ours[INSN_VSTMXCSR] = true;
@@ -814,8 +829,8 @@ int main(int argc, char **argv)
 	if (CU_initialize_registry() != CUE_SUCCESS)
 		return 1;
 	CU_pSuite s = CU_add_suite("emu-int", set_up, tear_down);
-	if (!s || !CU_add_test(s, "integer and string instructions against the CPU",
-			       test_against_cpu) ||
+	if (!s ||
+	    !CU_add_test(s, "integer and string instructions against the CPU", test_against_cpu) ||
 	    !CU_add_test(s, "REP at once and by elements", test_rep_in_bulk) ||
 	    !CU_add_test(s, "runs cut anywhere", test_cuts) ||
 	    !CU_add_test(s, "as either kind of processor", test_kinds))

@@ -28,7 +28,7 @@ static unsigned bad[INSN_IDS], unbound[INSN_IDS], faulted[INSN_IDS], loads_wrong
 
 static const char *const names[INSN_IDS] = {
 #define X(name) [INSN_##name] = #name,
-    INSN_LIST_VEC(X)
+	INSN_LIST_VEC(X)
 #undef X
 };
 
@@ -46,7 +46,7 @@ static unsigned rnd(unsigned n)
 /* Random bytes that begin as the encoding wants. */
 static void encode(uint8_t *code, const struct encoding *c)
 {
-	static const uint8_t prefix[] = {0, 0x66, 0xf3, 0xf2};
+	static const uint8_t prefix[] = { 0, 0x66, 0xf3, 0xf2 };
 	uint8_t *p = code, modrm = (uint8_t)rnd(256);
 
 	for (int i = 0; i < 24; i++)
@@ -224,7 +224,7 @@ static bool run_one(const struct encoding *c)
 
 static void test_all(void)
 {
-	struct encoding c = {0};
+	struct encoding c = { 0 };
 	unsigned runs = 0;
 
 	printf("seed %llu\n", (unsigned long long)seed);

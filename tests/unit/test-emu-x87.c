@@ -20,7 +20,7 @@
 #include <string.h>
 
 /* What the oracle binds with is linked in because it is named here. */
-emu_fn *(*const under_test)(const struct insn *in, struct uop *u) = emu_bind_x87;
+emu_fn *(*const under_test)(const struct insn *in, struct emu_uop *u) = emu_bind_x87;
 
 static uint64_t seed;
 
@@ -52,6 +52,7 @@ static uint64_t random_mantissa(void)
 
 static struct s80 random_s80(void)
 {
+	/* clang-format off */
 	static const struct s80 special[] = {
 		{ 0, 0 },
 		{ S80_TOP, 0x3fff },		   /* 1 */
@@ -73,6 +74,7 @@ static struct s80 random_s80(void)
 		{ 0xde0b6b3a76400000, 0x403a },	   /* 10^18 */
 		{ 0xde0b6b3a763fffff, 0x403a },
 	};
+	/* clang-format on */
 	struct s80 v = { .mant = random_mantissa() | S80_TOP };
 	int exp;
 
@@ -130,7 +132,8 @@ static void random_x87(struct dj_regs *r)
 		r->st_exp[i] = v.se;
 	}
 	r->ftw = rnd(2) ? 0xff : rnd(4) == 0 ? (uint8_t)oracle_rand(&seed) : 0xff << rnd(9);
-	r->fsw = (uint16_t)((oracle_rand(&seed) & 0x7f00) | (rnd(2) ? oracle_rand(&seed) & 0x7f : 0));
+	r->fsw = (uint16_t)((oracle_rand(&seed) & 0x7f00) |
+			    (rnd(2) ? oracle_rand(&seed) & 0x7f : 0));
 	r->fcw = (uint16_t)(0x7f | rnd(4) << 8 | rnd(4) << 10 | rnd(2) << 12);
 	if (rnd(2))
 		r->fcw |= 0x300;
@@ -168,8 +171,10 @@ static void random_operand(uint8_t *at)
 		memcpy(at, &bits, 8);
 		break;
 	case 5:
-		s80_to_bcd(&c, s80_from_int((int64_t)(bits % 2000000000000000000) -
-					    1000000000000000000), at);
+		s80_to_bcd(
+			&c,
+			s80_from_int((int64_t)(bits % 2000000000000000000) - 1000000000000000000),
+			at);
 		break;
 	default:
 		memcpy(at, &v.mant, 8);
@@ -185,6 +190,7 @@ static const uint8_t memory_forms[8] = { 0xff, 0x8d, 0xff, 0xaf, 0xff, 0x8f, 0xf
 /* Register forms: ranges of modrm. */
 static const struct {
 	uint8_t opcode, first, last;
+	/* clang-format off */
 } register_forms[] = {
 	{ 0xd8, 0xc0, 0xff }, { 0xd9, 0xc0, 0xd0 }, { 0xd9, 0xe0, 0xe1 }, { 0xd9, 0xe4, 0xe5 },
 	{ 0xd9, 0xe8, 0xee }, { 0xd9, 0xf4, 0xf8 }, { 0xd9, 0xfa, 0xfa }, { 0xd9, 0xfc, 0xfd },
@@ -196,6 +202,7 @@ static const struct {
 	{ 0xd9, 0xd8, 0xdf }, { 0xdb, 0xe0, 0xe1 }, { 0xdb, 0xe4, 0xe4 }, { 0xdc, 0xd0, 0xdf },
 	{ 0xdd, 0xc8, 0xcf }, { 0xde, 0xd0, 0xd7 }, { 0xdf, 0xc8, 0xdf },
 };
+/* clang-format on */
 
 static bool is_fldcw(const uint8_t *code)
 {
@@ -225,8 +232,7 @@ static size_t random_insn(uint8_t *code, uint8_t *mem, unsigned n)
 	return 2;
 }
 
-#define COMPARED                                                                                   \
-	(DJ_REG_X87 | DJ_REG_RFLAGS | DJ_REG_GPR(DJ_RAX) | DJ_REG_MXCSR | 0xffffULL << 32)
+#define COMPARED (DJ_REG_X87 | DJ_REG_RFLAGS | DJ_REG_GPR(DJ_RAX) | DJ_REG_MXCSR | 0xffffULL << 32)
 
 static unsigned failures;
 
@@ -278,14 +284,15 @@ static void one(const uint8_t *code, size_t n, const struct dj_regs *in, const u
 	if (shown_enough(code))
 		return;
 	if (sig || raised)
-		fprintf(stderr, "%s [%02x %02x .. %02x %02x]: signal %d, emulator %s\n", what, code[0],
-			code[1], code[n - 2], code[n - 1], sig, raised ? "raised" : "ran");
+		fprintf(stderr, "%s [%02x %02x .. %02x %02x]: signal %d, emulator %s\n", what,
+			code[0], code[1], code[n - 2], code[n - 1], sig, raised ? "raised" : "ran");
 	else
 		oracle_same(what, code, n, in, &cpu, &emu, COMPARED, DJ_FLAGS_ARITH, mem_cpu,
 			    mem_emu);
 	if (!sig)
-		fprintf(stderr, "    fsw: cpu %#x, emulator %#x; operand %02x%02x%016llx\n", cpu.fsw,
-			raised ? 0 : emu.fsw, mem[9], mem[8], *(const unsigned long long *)mem);
+		fprintf(stderr, "    fsw: cpu %#x, emulator %#x; operand %02x%02x%016llx\n",
+			cpu.fsw, raised ? 0 : emu.fsw, mem[9], mem[8],
+			*(const unsigned long long *)mem);
 }
 
 static void random_state(struct dj_regs *in)
@@ -342,7 +349,7 @@ static void test_unmasked(void)
 	for (unsigned i = cases(200000); i; i--) {
 		random_state(&in);
 		in.fcw ^= (uint16_t)rnd(64);
-		in.fsw &= (uint16_t)~(0x3f & ~in.fcw);
+		in.fsw &= (uint16_t) ~(0x3f & ~in.fcw);
 		size_t n = random_insn(code, mem, 0);
 		one(code, n, &in, mem, "unmasked");
 		if (i % 4 == 0) {
@@ -379,11 +386,13 @@ static void test_mmx(void)
 	static const struct {
 		uint8_t prefix, opcode, mem; /* mem: 0 never, 1 may be, 2 always in memory */
 		uint8_t imm;
+		/* clang-format off */
 	} forms[] = {
 		{ 0, 0x77, 0, 0 },    { 0, 0xe7, 2, 0 },    { 0, 0xf7, 0, 0 },	  { 0xf2, 0xd6, 0, 0 },
 		{ 0xf3, 0xd6, 0, 0 }, { 0, 0x70, 1, 1 },    { 0, 0x2a, 1, 0 },	  { 0x66, 0x2a, 1, 0 },
 		{ 0, 0x2c, 1, 0 },    { 0x66, 0x2c, 1, 0 }, { 0, 0x2d, 1, 0 },	  { 0x66, 0x2d, 1, 0 },
 	};
+	/* clang-format on */
 	static uint8_t mem[ORACLE_MEM_SIZE];
 	const uint32_t addr = ORACLE_MEM;
 	struct dj_regs in;

@@ -21,10 +21,12 @@
 
 static char path[64];
 
-static const struct sample_shape small = { .threads = 2, .records = 12, .flush = 4, .module = 300,
-					   .memory = 500 };
-static const struct sample_shape large = { .threads = 3, .records = 30000, .flush = 7001,
-					   .module = 2500000, .memory = 700000 };
+static const struct sample_shape small = {
+	.threads = 2, .records = 12, .flush = 4, .module = 300, .memory = 500
+};
+static const struct sample_shape large = {
+	.threads = 3, .records = 30000, .flush = 7001, .module = 2500000, .memory = 700000
+};
 
 static uint8_t *read_file(size_t *len)
 {
@@ -172,7 +174,10 @@ static void test_marks(void)
 {
 	enum { MARKS = 300 };
 	struct dj_mark marks[MARKS];
-	struct { uint64_t steps, addr; unsigned kind; } want[MARKS];
+	struct {
+		uint64_t steps, addr;
+		unsigned kind;
+	} want[MARKS];
 	struct dj_error err = { 0 };
 	struct dj_trace *t;
 	struct dj_cursor *c, *other;
@@ -442,8 +447,9 @@ static void flip_all(const struct sample_shape *shape)
 
 static void test_flips(void)
 {
-	static const struct sample_shape no_end = { .threads = 1, .records = 10, .flush = 3,
-						    .module = 30, .memory = 100, .no_end = true };
+	static const struct sample_shape no_end = {
+		.threads = 1, .records = 10, .flush = 3, .module = 30, .memory = 100, .no_end = true
+	};
 
 	write_sample(&small);
 	flip_all(&small);
@@ -568,7 +574,8 @@ static void test_file_limit(void)
 		CU_ASSERT_PTR_NOT_NULL_FATAL(dj_trace_damage(t));
 		/* cut back to a whole chunk */
 		CU_ASSERT(!stat(path, &st) && (uint64_t)st.st_size == dj_trace_file_size(t));
-		CU_ASSERT_PTR_NOT_NULL(strstr(dj_trace_damage(t), "the recording was cut off there"));
+		CU_ASSERT_PTR_NOT_NULL(
+			strstr(dj_trace_damage(t), "the recording was cut off there"));
 		for (size_t k = 0; k < dj_trace_threads(t); k++)
 			CU_ASSERT(count_prefix(t, k, &large) >= 0);
 		dj_trace_close(t);
@@ -580,6 +587,7 @@ static void test_cpu_kinds(void)
 	static const struct {
 		const char *line;
 		enum dj_cpu_kind kind;
+		/* clang-format off */
 	} lines[] = {
 		{ "AMD EPYC 9755 128-Core Processor (AuthenticAMD family 26 model 2)", DJ_CPU_AMD },
 		{ "QEMU Virtual CPU version 2.5+ (AuthenticAMD family 15 model 107)", DJ_CPU_AMD },
@@ -593,6 +601,7 @@ static void test_cpu_kinds(void)
 		{ "", DJ_CPU_INTEL },
 		{ NULL, DJ_CPU_INTEL },
 	};
+	/* clang-format on */
 	char line[128];
 
 	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
@@ -614,12 +623,11 @@ int main(void)
 				{ "thread number used again", test_same_tid },
 				{ "kinds of processors", test_cpu_kinds },
 				CU_TEST_INFO_NULL };
-	CU_TestInfo damaged[] = { { "cut at every byte", test_truncation },
-				  { "every byte changed", test_flips },
-				  { "what is said", test_damage_text },
-				  { "refused", test_refused },
-				  { "refused files", test_refused_files },
-				  CU_TEST_INFO_NULL };
+	CU_TestInfo damaged[] = {
+		{ "cut at every byte", test_truncation }, { "every byte changed", test_flips },
+		{ "what is said", test_damage_text },	  { "refused", test_refused },
+		{ "refused files", test_refused_files },  CU_TEST_INFO_NULL
+	};
 	CU_TestInfo room[] = { { "full device", test_full_device },
 			       { "file size limit", test_file_limit },
 			       CU_TEST_INFO_NULL };

@@ -48,8 +48,8 @@ static void complain(const char *what, const struct insn *in, int len, const uin
 	if (i == 2000 || seen[i].n++ >= 2)
 		return;
 	strcpy(seen[i].key, key);
-	fprintf(stderr, "insn: %s: ours %s (%d), Capstone %s %s (%d):", what,
-		insn_id_name(in->id), in->id ? in->len : -1, len > 0 ? theirs->mnemonic : "(bad)",
+	fprintf(stderr, "insn: %s: ours %s (%d), Capstone %s %s (%d):", what, insn_id_name(in->id),
+		in->id ? in->len : -1, len > 0 ? theirs->mnemonic : "(bad)",
 		len > 0 ? theirs->op_str : "", len);
 	for (int k = 0; k < INSN_MAX; k++)
 		fprintf(stderr, " %02x", p[k]);
@@ -58,10 +58,11 @@ static void complain(const char *what, const struct insn *in, int len, const uin
 
 /* ---- mnemonics ------------------------------------------------------------------------ */
 
-static const char *const cond_names[16] = {"o", "no", "b",  "ae", "e", "ne", "be", "a",
-					   "s", "ns", "p",  "np", "l", "ge", "le", "g"};
+static const char *const cond_names[16] = { "o", "no", "b", "ae", "e", "ne", "be", "a",
+					    "s", "ns", "p", "np", "l", "ge", "le", "g" };
 
 /* Our name (a VEX form's without v) and what Capstone writes; * stands for anything. */
+/* clang-format off */
 static const char *const aliases[][2] = {
 	{"jrcxz", "jecxz"}, {"mov", "movabs"}, {"ud", "ud?*"}, {"prefetch", "prefetch*"},
 	{"iret", "iret?"}, {"retf", "retf?"}, {"sysret", "sysret?"}, {"sysexit", "sysexit?"},
@@ -76,6 +77,7 @@ static const char *const aliases[][2] = {
 	/* aliases of the 8087, see insn-table-x87.c */
 	{"fnop", "f*_nop"}, {"fstp", "fstpnce"},
 };
+/* clang-format on */
 
 /* vfmadd213sd is our vfmaddsd. */
 static bool fma_without_order(const char *want, const char *cs)
@@ -103,8 +105,13 @@ static bool same_mnemonic(const struct insn *in)
 	case INSN_CMOVCC:
 		snprintf(want, sizeof(want), "cmov%s", cond_names[in->cond]);
 		break;
-	case INSN_MOVS: case INSN_STOS: case INSN_LODS: case INSN_CMPS: case INSN_SCAS:
-	case INSN_INS: case INSN_OUTS:
+	case INSN_MOVS:
+	case INSN_STOS:
+	case INSN_LODS:
+	case INSN_CMPS:
+	case INSN_SCAS:
+	case INSN_INS:
+	case INSN_OUTS:
 		snprintf(want, sizeof(want), "%s%c", name, " bw d   q"[in->opsize]);
 		break;
 	default:
@@ -133,6 +140,7 @@ static struct cs_reg reg_map[X86_REG_ENDING];
 
 static void map_regs(void)
 {
+	/* clang-format off */
 	static const x86_reg gpr[4][16] = {
 		{X86_REG_AL, X86_REG_CL, X86_REG_DL, X86_REG_BL, X86_REG_SPL, X86_REG_BPL,
 		 X86_REG_SIL, X86_REG_DIL, X86_REG_R8B, X86_REG_R9B, X86_REG_R10B, X86_REG_R11B,
@@ -473,9 +481,12 @@ static void test_kinds(void)
 			bool emulated;
 		} as[2]; /* by enum dj_cpu_kind */
 	};
+	/* clang-format on */
 	static const struct row rows[] = {
-		{ { 0x66, 0x63, 0x03 }, { { 3, INSN_MOVSXD, 2, true }, { 3, INSN_MOVSXD, 4, true } } },
-		{ { 0x0f, 0x0d, 0xc1 }, { { 3, INSN_NOP, 0, true }, { -1, INSN_INVALID, 0, false } } },
+		{ { 0x66, 0x63, 0x03 },
+		  { { 3, INSN_MOVSXD, 2, true }, { 3, INSN_MOVSXD, 4, true } } },
+		{ { 0x0f, 0x0d, 0xc1 },
+		  { { 3, INSN_NOP, 0, true }, { -1, INSN_INVALID, 0, false } } },
 		{ { 0xf3, 0x0f, 0x2b, 0x03 },
 		  { { -1, INSN_INVALID, 0, false }, { 4, INSN_MOVNTSS, 4, false } } },
 		{ { 0x66, 0x0f, 0x78, 0xc1, 5, 6 },
@@ -489,11 +500,14 @@ static void test_kinds(void)
 		{ { 0xf3, 0xe0, 2 }, { { 3, INSN_LOOPNE, 0, true }, { 3, INSN_LOOPE, 0, true } } },
 		{ { 0xf2, 0xe1, 2 }, { { 3, INSN_LOOPE, 0, true }, { 3, INSN_LOOPNE, 0, true } } },
 		{ { 0x66, 0xe8, 1, 2 }, { { 6, INSN_CALL, 0, true }, { 4, INSN_CALL, 0, false } } },
-		{ { 0x66, 0x48, 0xe8, 1, 2 }, { { 7, INSN_CALL, 0, true }, { 7, INSN_CALL, 0, true } } },
-		{ { 0x66, 0x0f, 0x84, 1 }, { { 7, INSN_JCC, 0, true }, { 5, INSN_JCC, 0, false } } },
+		{ { 0x66, 0x48, 0xe8, 1, 2 },
+		  { { 7, INSN_CALL, 0, true }, { 7, INSN_CALL, 0, true } } },
+		{ { 0x66, 0x0f, 0x84, 1 },
+		  { { 7, INSN_JCC, 0, true }, { 5, INSN_JCC, 0, false } } },
 		{ { 0x66, 0xc3 }, { { 2, INSN_RET, 0, true }, { 2, INSN_RET, 0, false } } },
 		{ { 0x66, 0xff, 0x23 }, { { 3, INSN_JMP, 8, true }, { 3, INSN_JMP, 2, false } } },
-		{ { 0x48, 0x0f, 0xb5, 0x03 }, { { 4, INSN_LGS, 10, false }, { 4, INSN_LGS, 6, false } } },
+		{ { 0x48, 0x0f, 0xb5, 0x03 },
+		  { { 4, INSN_LGS, 10, false }, { 4, INSN_LGS, 6, false } } },
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
@@ -505,8 +519,8 @@ static void test_kinds(void)
 				    in.cpu == cpu && in.mem_size == r->as[cpu].mem_size &&
 				    (len < 0 || insn_is_emulated(&in) == r->as[cpu].emulated);
 			if (!same)
-				fprintf(stderr, "insn: row %zu as %u: %s, %d bytes, memory %u\n", i, cpu,
-					insn_id_name(in.id), len, in.mem_size);
+				fprintf(stderr, "insn: row %zu as %u: %s, %d bytes, memory %u\n", i,
+					cpu, insn_id_name(in.id), len, in.mem_size);
 			CU_ASSERT(same);
 		}
 }

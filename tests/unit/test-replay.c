@@ -26,7 +26,7 @@ static uint64_t rnd(void)
 
 static void start(unsigned rounds, int predict, unsigned model)
 {
-	struct dj_error err = {0};
+	struct dj_error err = { 0 };
 
 	snprintf(path, sizeof(path), "/tmp/test-replay-%d.deja", (int)getpid());
 	world = world_record(path, rnd(), rounds, predict, model);
@@ -53,7 +53,9 @@ static bool same(size_t i)
 	replay_regs(rep, &regs);
 	if (at.steps != p->steps || at.signals != p->signals || at.rep != p->rep ||
 	    regs.rip != p->rip || regs.rflags != p->rflags || dj_regs_digest(&regs) != p->digest) {
-		fprintf(stderr, "\n  position %zu: wanted %llu/%u+%llu rip %llx, have %llu/%u+%llu rip %llx\n",
+		fprintf(stderr,
+			"\n  position %zu: wanted %llu/%u+%llu rip %llx, have %llu/%u+%llu rip "
+			"%llx\n",
 			i, (unsigned long long)p->steps, p->signals, (unsigned long long)p->rep,
 			(unsigned long long)p->rip, (unsigned long long)at.steps, at.signals,
 			(unsigned long long)at.rep, (unsigned long long)regs.rip);
@@ -69,7 +71,7 @@ static bool same(size_t i)
 	for (size_t r = 1; r < 4; r++)
 		for (size_t k = 0; k < REGION; k++) {
 			uint8_t b;
-			size_t n = memview_read(rep->mv, world->region[r].start + k, &b, 1);
+			size_t n = rp_memview_read(rep->mv, world->region[r].start + k, &b, 1);
 			h = world_hash(h, n ? b : 256);
 		}
 	if (h != p->seen)
@@ -80,8 +82,10 @@ static bool same(size_t i)
 static bool go(size_t i)
 {
 	const struct world_pos *p = &world->pos[i];
-	struct replay_pos to = {.tid = 1, .steps = p->steps, .signals = p->signals, .rep = p->rep};
-	struct dj_error err = {0};
+	struct replay_pos to = {
+		.tid = 1, .steps = p->steps, .signals = p->signals, .rep = p->rep
+	};
+	struct dj_error err = { 0 };
 
 	if (!replay_seek(rep, &to, &err))
 		return true;
@@ -93,7 +97,7 @@ static void test_verify(void)
 {
 	for (int predict = 0; predict < 3; predict++) {
 		struct replay_verify_result res;
-		struct dj_error err = {0};
+		struct dj_error err = { 0 };
 		start(300, predict, 1);
 		CU_ASSERT_EQUAL(replay_verify(replay_trace(rep), &res, NULL, &err), 0);
 		CU_ASSERT_FALSE(res.div.found);
@@ -143,7 +147,10 @@ static void test_seeks(void)
 	static const struct {
 		uint64_t spacing;
 		size_t max, budget;
-	} limits[] = {{1000000, 200, 1 << 28}, {500, 20, 1 << 28}, {100, 3, 20000}, {50, 1000, 30000}};
+	} limits[] = { { 1000000, 200, 1 << 28 },
+		       { 500, 20, 1 << 28 },
+		       { 100, 3, 20000 },
+		       { 50, 1000, 30000 } };
 
 	for (size_t k = 0; k < sizeof(limits) / sizeof(limits[0]); k++) {
 		size_t bad = 0;
@@ -152,7 +159,8 @@ static void test_seeks(void)
 		for (int n = 0; n < 400 && bad < 3; n++) {
 			size_t i = rnd() % world->n;
 			if (n % 3 == 0) /* one whose memory is known */
-				i = i / world->seen_every * world->seen_every + world->seen_every - 1;
+				i = i / world->seen_every * world->seen_every + world->seen_every -
+				    1;
 			if (n % 5 == 1 && i > 40) { /* from a little later */
 				bad += !go(i);
 				i -= rnd() % 40;
@@ -246,16 +254,16 @@ static void test_watch(void)
 		uint64_t addr;
 		unsigned kind;
 		bool (*want)(size_t i);
-	} cases[] = {{WATCHED, REPLAY_WATCH_WRITE, writes_watched},
-		     {WATCHED2, REPLAY_WATCH_WRITE, writes_watched2},
-		     {WATCHED, REPLAY_WATCH_READ, reads_watched}};
+	} cases[] = { { WATCHED, REPLAY_WATCH_WRITE, writes_watched },
+		      { WATCHED2, REPLAY_WATCH_WRITE, writes_watched2 },
+		      { WATCHED, REPLAY_WATCH_READ, reads_watched } };
 
 	for (size_t k = 0; k < sizeof(cases) / sizeof(cases[0]); k++) {
 		start(100, (int)k, 1);
 		replay_limits(rep, 700, 30, 1 << 22);
 		int id = replay_watch_add(rep, cases[k].addr, 8, cases[k].kind);
 		CU_ASSERT(id >= 0);
-		hunt(&(struct hunt){REPLAY_WATCH, cases[k].want, true});
+		hunt(&(struct hunt){ REPLAY_WATCH, cases[k].want, true });
 		replay_watch_del(rep, id);
 		finish();
 	}
@@ -266,13 +274,13 @@ static void test_breaks(void)
 	static const struct {
 		const char *label;
 		bool (*want)(size_t i);
-	} cases[] = {{"function", at_function}, {"rep", at_rep}};
+	} cases[] = { { "function", at_function }, { "rep", at_rep } };
 
 	for (size_t k = 0; k < 2; k++) {
 		start(100, 0, 1);
 		replay_limits(rep, 700, 30, 1 << 22);
 		replay_break_add(rep, world_label(cases[k].label));
-		hunt(&(struct hunt){REPLAY_BREAK, cases[k].want, false});
+		hunt(&(struct hunt){ REPLAY_BREAK, cases[k].want, false });
 		finish();
 	}
 }
@@ -284,7 +292,7 @@ static void test_signals(void)
 	start(200, 0, 1);
 	replay_limits(rep, 700, 30, 1 << 22);
 	replay_report_signals(rep, 1 << 10);
-	hunt(&(struct hunt){REPLAY_SIGNAL, at_signal, false});
+	hunt(&(struct hunt){ REPLAY_SIGNAL, at_signal, false });
 	for (size_t i = 0; i < world->n; i += 1 + rnd() % 9)
 		if (world->pos[i].signal && go(i)) {
 			CU_ASSERT(replay_siginfo(rep, info) && info[0] == 10);
@@ -294,7 +302,7 @@ static void test_signals(void)
 
 static void test_syscalls(void)
 {
-	static const uint64_t nr[] = {39};
+	static const uint64_t nr[] = { 39 };
 	struct replay_stop stop;
 	size_t bad = 0;
 
@@ -326,8 +334,10 @@ static void test_syscalls(void)
 
 static void test_text(void)
 {
-	static const char *const wrong[] = {"", "x", "1:", "1:x", "999999999:0", "0:99999999",
-					    "5+", "99999999999", "3+77", "1:0+1x"};
+	static const char *const wrong[] = {
+		"",	      "x",  "1:",	   "1:x",  "999999999:0",
+		"0:99999999", "5+", "99999999999", "3+77", "1:0+1x"
+	};
 	struct dj_error err;
 	char text[80], again[80];
 
@@ -339,11 +349,12 @@ static void test_text(void)
 			size_t i = rnd() % world->n;
 			const struct world_pos *p = &world->pos[i];
 			if (p->rep)
-				snprintf(text, sizeof(text), "%llu:%llu+%llu", (unsigned long long)p->seq,
-					 (unsigned long long)p->within, (unsigned long long)p->rep);
+				snprintf(text, sizeof(text), "%llu:%llu+%llu",
+					 (unsigned long long)p->seq, (unsigned long long)p->within,
+					 (unsigned long long)p->rep);
 			else
-				snprintf(text, sizeof(text), "%llu:%llu", (unsigned long long)p->seq,
-					 (unsigned long long)p->within);
+				snprintf(text, sizeof(text), "%llu:%llu",
+					 (unsigned long long)p->seq, (unsigned long long)p->within);
 			if (replay_goto_text(rep, text, &err)) {
 				fprintf(stderr, "  %s: %s\n", text, err.text);
 				bad++;
@@ -406,7 +417,7 @@ static void test_copy(void)
 
 static void test_divergence(void)
 {
-	struct dj_error err = {0};
+	struct dj_error err = { 0 };
 	struct replay_verify_result res;
 
 	start(60, 0, 1);
@@ -437,7 +448,7 @@ static void test_divergence(void)
 			dj_writer_record(w, 1, &copy, &err);
 		}
 		dj_cursor_free(c);
-		dj_writer_close(w, &(struct dj_trace_end){.status = 0}, &err);
+		dj_writer_close(w, &(struct dj_trace_end){ .status = 0 }, &err);
 		t = dj_trace_open(other, &err);
 		CU_ASSERT_PTR_NOT_NULL_FATAL(t);
 		int ret = replay_verify(t, &res, NULL, &err);

@@ -19,7 +19,7 @@
 #include <immintrin.h>
 #endif
 
-#define SEED 20261121u
+#define SEED  20261121u
 #define CASES 60000
 
 typedef uint64_t fn(uint64_t a, uint64_t b, uint64_t c, uint32_t *csr);
@@ -29,7 +29,7 @@ typedef uint64_t fn(uint64_t a, uint64_t b, uint64_t c, uint32_t *csr);
 #define SOFT(NAME, CALL)                                                                           \
 	static uint64_t soft_##NAME(uint64_t a, uint64_t b, uint64_t c, uint32_t *csr)             \
 	{                                                                                          \
-		struct sfp sfp = {.csr = *csr}, *s = &sfp;                                         \
+		struct sfp sfp = { .csr = *csr }, *s = &sfp;                                       \
 		(void)a, (void)b, (void)c;                                                         \
 		uint64_t r = CALL;                                                                 \
 		*csr |= s->flags;                                                                  \
@@ -174,6 +174,7 @@ static const struct op {
 	const char *name;
 	int width, result, kind; /* bits of operands and result */
 	fn *cpu, *soft, *host;
+	/* clang-format off */
 } ops[] = {
 #define OP(NAME, W, WR, KIND) {#NAME #W, W, WR, KIND, CPU(NAME##W), soft_##NAME##W, NULL},
 #define OPH(NAME, W) {#NAME #W, W, W, FLOATS, CPU(NAME##W), soft_##NAME##W, host_##NAME##W},
@@ -193,6 +194,7 @@ static const struct op {
 	OP(widen, 32, 64, FLOATS) OP(narrow, 64, 32, FLOATS)
 	OP(fromhalf, 32, 32, HALVES) OP(tohalf, 32, 16, FLOATS)
 };
+/* clang-format on */
 
 static uint64_t operand(const struct op *o, uint64_t *seed, uint64_t near)
 {
@@ -287,7 +289,7 @@ static void on_fpe(int sig, siginfo_t *si, void *context)
 	siglongjmp(back, 1);
 }
 
-/* What fp_raise() in emu-fp.c leaves in MXCSR. */
+/* What emu_fp_raise() in emu-fp.c leaves in MXCSR. */
 static bool raises(uint32_t before, uint32_t flags, uint32_t *after)
 {
 	uint32_t unmasked = flags & ~(before >> SFP_MASK_SHIFT) & SFP_FLAGS;
@@ -299,7 +301,7 @@ static bool raises(uint32_t before, uint32_t flags, uint32_t *after)
 
 static void test_unmasked(void)
 {
-	struct sigaction sa = {.sa_sigaction = on_fpe, .sa_flags = SA_SIGINFO | SA_NODEFER}, old;
+	struct sigaction sa = { .sa_sigaction = on_fpe, .sa_flags = SA_SIGINFO | SA_NODEFER }, old;
 	static uint64_t seed = SEED + 1, bad, in[3], r, s;
 	static uint32_t csr, a, b;
 	static size_t k;
@@ -319,15 +321,15 @@ static void test_unmasked(void)
 				r = o->cpu(in[0], in[1], in[2], &a);
 			else
 				a = fault_csr;
-			struct sfp flags = {.csr = csr};
+			struct sfp flags = { .csr = csr };
 			b = csr & ~SFP_FLAGS;
 			s = o->soft(in[0], in[1], in[2], &b);
 			flags.flags = b & SFP_FLAGS;
 			bool want = raises(csr, flags.flags, &b);
 			if (fault != want) {
 				bad++;
-				fprintf(stderr, "\n%s raised %d, not %d: %#llx mxcsr %#x to %#x", o->name,
-					fault, want, (long long)in[1], csr, a);
+				fprintf(stderr, "\n%s raised %d, not %d: %#llx mxcsr %#x to %#x",
+					o->name, fault, want, (long long)in[1], csr, a);
 			}
 			bad += !compare(o, fault ? "fault" : "no fault", in, csr, fault ? 0 : r, a,
 					fault ? 0 : s, b);
@@ -342,10 +344,10 @@ static void test_unmasked(void)
 	static void cpu_##NAME(const uint32_t *a, const uint32_t *b, uint32_t *csr)                \
 	{                                                                                          \
 		__m128i x = _mm_loadu_si128((const void *)a);                                      \
-		__asm__ volatile(AROUND(#NAME " %[y], %[x]")                                       \
-				 : [x] "+x"(x), [csr] "+m"(*csr)                                   \
-				 : [y] "x"(_mm_loadu_si128((const void *)b)),                      \
-				   [own] "m"(default_csr));                                        \
+		__asm__ volatile(                                                                  \
+			AROUND(#NAME " %[y], %[x]")                                                \
+			: [x] "+x"(x), [csr] "+m"(*csr)                                            \
+			: [y] "x"(_mm_loadu_si128((const void *)b)), [own] "m"(default_csr));      \
 	}
 CPU_PACKED(addps)
 CPU_PACKED(mulps)
@@ -357,11 +359,11 @@ static void test_unmasked_packed(void)
 	static const struct {
 		void (*cpu)(const uint32_t *, const uint32_t *, uint32_t *);
 		fn *soft;
-	} packed[] = {{cpu_addps, soft_add32},
-		      {cpu_mulps, soft_mul32},
-		      {cpu_divps, soft_div32},
-		      {cpu_sqrtps, soft_sqrt32}};
-	struct sigaction sa = {.sa_sigaction = on_fpe, .sa_flags = SA_SIGINFO | SA_NODEFER}, old;
+	} packed[] = { { cpu_addps, soft_add32 },
+		       { cpu_mulps, soft_mul32 },
+		       { cpu_divps, soft_div32 },
+		       { cpu_sqrtps, soft_sqrt32 } };
+	struct sigaction sa = { .sa_sigaction = on_fpe, .sa_flags = SA_SIGINFO | SA_NODEFER }, old;
 	static uint64_t seed = SEED + 2;
 	static uint32_t in[2][4], csr, a, b, all;
 	static unsigned bad, k;
@@ -411,7 +413,7 @@ static void test_unmasked_packed(void)
 /* A denormal with underflow unmasked: inexact only on Intel's. */
 static void test_kinds(void)
 {
-	struct sfp intel = {.csr = 0x1780}, amd = intel;
+	struct sfp intel = { .csr = 0x1780 }, amd = intel;
 
 	sfp_f32_to_f16_intel(0x400000, SFP_NEAREST, &intel);
 	sfp_f32_to_f16(0x400000, SFP_NEAREST, &amd);

@@ -21,18 +21,18 @@
 /* ---- a session without a link: packets in, replies out ------------------------------------- */
 
 static struct replay *fake;
-static struct session session;
+static struct stub_session session;
 
 static void begin(void)
 {
 	struct dj_error err;
 	fake = fake_replay_new();
-	CU_ASSERT_EQUAL_FATAL(session_init(&session, fake, NULL, &err), 0);
+	CU_ASSERT_EQUAL_FATAL(stub_session_init(&session, fake, NULL, &err), 0);
 }
 
 static void finish(void)
 {
-	session_free(&session);
+	stub_session_free(&session);
 	replay_close(fake);
 }
 
@@ -40,10 +40,10 @@ static void finish(void)
 static const char *ask_bytes(const char *packet, size_t len)
 {
 	static char text[2 * LINK_PACKET_MAX];
-	struct scan a = { packet, packet + len };
-	if (!session_packet(&session, a))
+	struct stub_scan a = { packet, packet + len };
+	if (!stub_session_packet(&session, a))
 		return "(none)";
-	size_t n = session.reply.len < sizeof text ? session.reply.len : sizeof text - 1;
+	size_t n = session.reply.len < sizeof(text) ? session.reply.len : sizeof(text) - 1;
 	if (n)
 		memcpy(text, session.reply.p, n);
 	text[n] = '\0';
@@ -73,7 +73,7 @@ static const char *hex_of(const char *text)
 {
 	static char out[2048];
 	size_t i;
-	for (i = 0; text[i] && 2 * i + 3 < sizeof out; i++)
+	for (i = 0; text[i] && 2 * i + 3 < sizeof(out); i++)
 		sprintf(out + 2 * i, "%02x", (unsigned char)text[i]);
 	out[2 * i] = '\0';
 	return out;
@@ -87,7 +87,7 @@ static const char *stop_of(const char *reply)
 	if (!thread)
 		return reply;
 	const char *rest = strchr(thread, ';');
-	snprintf(out, sizeof out, "%.3s %s", reply, rest ? rest + 1 : "");
+	snprintf(out, sizeof(out), "%.3s %s", reply, rest ? rest + 1 : "");
 	return out;
 }
 
@@ -106,9 +106,9 @@ static uint64_t position(void)
 
 /* ---- buffers and readers -------------------------------------------------------------------- */
 
-static struct scan scan_of(const char *text)
+static struct stub_scan scan_of(const char *text)
 {
-	return (struct scan){ text, text + strlen(text) };
+	return (struct stub_scan){ text, text + strlen(text) };
 }
 
 static void test_scan(void)
@@ -117,6 +117,7 @@ static void test_scan(void)
 		const char *text;
 		bool good;
 		uint64_t value;
+		/* clang-format off */
 	} rows[] = {
 		{ "0", true, 0 },
 		{ "ffffffffffffffff", true, UINT64_MAX },
@@ -126,83 +127,86 @@ static void test_scan(void)
 		{ "g", false, 0 },
 		{ "aBc;", true, 0xabc },
 	};
-	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		struct scan a = scan_of(rows[i].text);
+	/* clang-format on */
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct stub_scan a = scan_of(rows[i].text);
 		uint64_t x = 0;
-		CU_ASSERT_EQUAL(scan_hex(&a, &x), rows[i].good);
+		CU_ASSERT_EQUAL(stub_scan_hex(&a, &x), rows[i].good);
 		if (rows[i].good)
 			CU_ASSERT_EQUAL(x, rows[i].value);
 	}
 	uint8_t out[4];
-	struct scan odd = scan_of("123");
-	CU_ASSERT_EQUAL(scan_hexbytes(&odd, out, 4), -1);
+	struct stub_scan odd = scan_of("123");
+	CU_ASSERT_EQUAL(stub_scan_hexbytes(&odd, out, 4), -1);
 	const char *escaped = "a}\x03}]}";
-	struct scan good = { escaped, escaped + 5 }, cut = { escaped, escaped + 6 };
-	CU_ASSERT_EQUAL(scan_binary(&good, out, 4), 3);
+	struct stub_scan good = { escaped, escaped + 5 }, cut = { escaped, escaped + 6 };
+	CU_ASSERT_EQUAL(stub_scan_binary(&good, out, 4), 3);
 	CU_ASSERT_EQUAL(memcmp(out, "a#}", 3), 0);
-	CU_ASSERT_EQUAL(scan_binary(&cut, out, 4), -1);
-	struct scan many = scan_of("abcdef");
-	CU_ASSERT_EQUAL(scan_binary(&many, out, 4), -1);
+	CU_ASSERT_EQUAL(stub_scan_binary(&cut, out, 4), -1);
+	struct stub_scan many = scan_of("abcdef");
+	CU_ASSERT_EQUAL(stub_scan_binary(&many, out, 4), -1);
 }
 
 static void test_textbuf(void)
 {
-	struct textbuf b = { 0 };
-	CU_ASSERT_EQUAL(textbuf_binary(&b, "a#$}*b", 6, 100), 6);
+	struct stub_textbuf b = { 0 };
+	CU_ASSERT_EQUAL(stub_textbuf_binary(&b, "a#$}*b", 6, 100), 6);
 	CU_ASSERT_EQUAL(b.len, 10);
 	CU_ASSERT_EQUAL(memcmp(b.p, "a}\x03}\x04}]}\nb", 10), 0);
-	textbuf_reset(&b);
-	CU_ASSERT_EQUAL(textbuf_binary(&b, "######", 6, 5), 2);
-	textbuf_reset(&b);
-	textbuf_xml(&b, "<a&\"'>\x01");
-	textbuf_char(&b, '\0');
+	stub_textbuf_reset(&b);
+	CU_ASSERT_EQUAL(stub_textbuf_binary(&b, "######", 6, 5), 2);
+	stub_textbuf_reset(&b);
+	stub_textbuf_xml(&b, "<a&\"'>\x01");
+	stub_textbuf_char(&b, '\0');
 	CU_ASSERT_STRING_EQUAL(b.p, "&lt;a&amp;&quot;&apos;&gt;?");
-	textbuf_free(&b);
+	stub_textbuf_free(&b);
 }
 
 static void test_signals(void)
 {
 	static const struct {
 		int linux_number, gdb;
-	} rows[] = { { 11, 11 }, { 10, 30 }, { 12, 31 }, { 17, 20 }, { 7, 10 }, { 31, 12 },
+	} rows[] = { { 11, 11 }, { 10, 30 }, { 12, 31 }, { 17, 20 }, { 7, 10 },	  { 31, 12 },
 		     { 33, 45 }, { 63, 75 }, { 32, 77 }, { 64, 78 }, { 16, 143 }, { 0, 143 } };
-	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-		CU_ASSERT_EQUAL(gdbsignal_from_linux(rows[i].linux_number), rows[i].gdb);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+		CU_ASSERT_EQUAL(stub_gdbsignal_from_linux(rows[i].linux_number), rows[i].gdb);
 	for (int n = 1; n <= 64; n++)
 		if (n != 16)
-			CU_ASSERT_EQUAL(gdbsignal_to_linux((uint64_t)gdbsignal_from_linux(n)), n);
-	CU_ASSERT_EQUAL(gdbsignal_to_linux(143), 0);
-	CU_ASSERT_EQUAL(gdbsignal_to_linux(999), 0);
+			CU_ASSERT_EQUAL(
+				stub_gdbsignal_to_linux((uint64_t)stub_gdbsignal_from_linux(n)), n);
+	CU_ASSERT_EQUAL(stub_gdbsignal_to_linux(143), 0);
+	CU_ASSERT_EQUAL(stub_gdbsignal_to_linux(999), 0);
 }
 
-/* ---- framing ------------------------------------------------------------------------------------ */
+/* ---- framing ------------------------------------------------------------------------------------
+ */
 
 /* What a link makes of a stream: packets separated by '|', '!' for bad ones. */
 static void feed(const char *stream, size_t len, bool acks, char *got, char *sent, size_t size)
 {
 	int fds[2];
-	struct link l;
-	struct scan p;
+	struct stub_link l;
+	struct stub_scan p;
 	CU_ASSERT_EQUAL_FATAL(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
 	CU_ASSERT_EQUAL_FATAL(write(fds[1], stream, len), (ssize_t)len);
 	shutdown(fds[1], SHUT_WR);
-	CU_ASSERT_EQUAL_FATAL(link_init(&l, fds[0], fds[0]), 0);
+	CU_ASSERT_EQUAL_FATAL(stub_link_init(&l, fds[0], fds[0]), 0);
 	l.acks = acks;
 	size_t n = 0;
 	for (;;) {
-		enum link_got what = link_receive(&l, &p);
+		enum stub_link_got what = stub_link_receive(&l, &p);
 		if (what == LINK_CLOSED)
 			break;
 		if (what == LINK_BAD)
 			got[n++] = '!';
-		else if (scan_left(&p) < size - n) {
-			memcpy(got + n, p.p, scan_left(&p));
-			n += scan_left(&p);
+		else if (stub_scan_left(&p) < size - n) {
+			memcpy(got + n, p.p, stub_scan_left(&p));
+			n += stub_scan_left(&p);
 		}
 		got[n++] = '|';
 	}
 	got[n] = '\0';
-	link_free(&l);
+	stub_link_free(&l);
 	close(fds[0]);
 	ssize_t m = read(fds[1], sent, size - 1);
 	sent[m > 0 ? m : 0] = '\0';
@@ -213,6 +217,7 @@ static void test_framing(void)
 {
 	static const struct {
 		const char *stream, *packets, *acks;
+		/* clang-format off */
 	} rows[] = {
 		{ "$g#67", "g|", "+" },
 		{ "+$g#67", "g|", "+" },
@@ -228,13 +233,14 @@ static void test_framing(void)
 		{ "\x03$g#67", "g|", "+" },
 		{ "$}\x03#80", "}\x03|", "+" },
 	};
+	/* clang-format on */
 	char got[256], sent[256];
-	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		feed(rows[i].stream, strlen(rows[i].stream), true, got, sent, sizeof got);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		feed(rows[i].stream, strlen(rows[i].stream), true, got, sent, sizeof(got));
 		CU_ASSERT(check(rows[i].stream, rows[i].packets, got));
 		CU_ASSERT(check(rows[i].stream, rows[i].acks, sent));
 	}
-	feed("$g#68$g#67", 10, false, got, sent, sizeof got);
+	feed("$g#68$g#67", 10, false, got, sent, sizeof(got));
 	CU_ASSERT_STRING_EQUAL(got, "!|g|");
 	CU_ASSERT_STRING_EQUAL(sent, "");
 }
@@ -254,15 +260,15 @@ static void test_oversized(void)
 	fwrite(stream, 1, n, f);
 	fflush(f);
 	rewind(f);
-	struct link l;
-	struct scan p;
-	CU_ASSERT_EQUAL_FATAL(link_init(&l, fileno(f), fds[1]), 0);
-	CU_ASSERT_EQUAL(link_receive(&l, &p), LINK_BAD);
-	CU_ASSERT_EQUAL(link_receive(&l, &p), LINK_PACKET);
-	CU_ASSERT_EQUAL(scan_left(&p), 1);
-	CU_ASSERT_EQUAL(link_receive(&l, &p), LINK_CLOSED);
-	link_free(&l);
-	CU_ASSERT_EQUAL(read(fds[0], sent, sizeof sent), 2);
+	struct stub_link l;
+	struct stub_scan p;
+	CU_ASSERT_EQUAL_FATAL(stub_link_init(&l, fileno(f), fds[1]), 0);
+	CU_ASSERT_EQUAL(stub_link_receive(&l, &p), LINK_BAD);
+	CU_ASSERT_EQUAL(stub_link_receive(&l, &p), LINK_PACKET);
+	CU_ASSERT_EQUAL(stub_scan_left(&p), 1);
+	CU_ASSERT_EQUAL(stub_link_receive(&l, &p), LINK_CLOSED);
+	stub_link_free(&l);
+	CU_ASSERT_EQUAL(read(fds[0], sent, sizeof(sent)), 2);
 	fclose(f);
 	close(fds[0]);
 	close(fds[1]);
@@ -291,15 +297,15 @@ static void test_run_length(void)
 	char data[700], frame[1500], back[1500];
 	for (size_t len = 0; len < 600; len++) {
 		int fds[2];
-		struct link l;
+		struct stub_link l;
 		data[0] = 'a';
 		memset(data + 1, '0', len);
 		data[len + 1] = 'b';
 		CU_ASSERT_EQUAL_FATAL(pipe(fds), 0);
-		CU_ASSERT_EQUAL_FATAL(link_init(&l, 0, fds[1]), 0);
-		link_send(&l, data, len + 2);
-		link_free(&l);
-		ssize_t n = read(fds[0], frame, sizeof frame);
+		CU_ASSERT_EQUAL_FATAL(stub_link_init(&l, 0, fds[1]), 0);
+		stub_link_send(&l, data, len + 2);
+		stub_link_free(&l);
+		ssize_t n = read(fds[0], frame, sizeof(frame));
 		close(fds[0]);
 		close(fds[1]);
 		CU_ASSERT_FATAL(n >= 4 && frame[0] == '$' && frame[n - 3] == '#');
@@ -318,12 +324,14 @@ static void test_run_length(void)
 	}
 }
 
-/* ---- packets --------------------------------------------------------------------------------------- */
+/* ---- packets
+ * --------------------------------------------------------------------------------------- */
 
 static void test_simple(void)
 {
 	static const struct {
 		const char *request, *reply;
+		/* clang-format off */
 	} rows[] = {
 		{ "vMustReplyEmpty", "" },
 		{ "qTStatus", "" },
@@ -392,9 +400,10 @@ static void test_simple(void)
 		{ "P0=00", "E01" },
 		{ "P99=00", "E01" },
 	};
+	/* clang-format on */
 	begin();
 	session.multiprocess = true;
-	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
 		EXPECT(rows[i].request, rows[i].reply);
 	CU_ASSERT_EQUAL(fake_points(fake), 0);
 	finish();
@@ -466,13 +475,15 @@ static char *read_object(const char *object, const char *annex, unsigned piece)
 	size_t n = 0;
 	for (;;) {
 		char request[128];
-		snprintf(request, sizeof request, "qXfer:%s:read:%s:%zx,%x", object, annex, n, piece);
-		struct scan a = { request, request + strlen(request) };
-		session_packet(&session, a);
+		snprintf(request, sizeof(request), "qXfer:%s:read:%s:%zx,%x", object, annex, n,
+			 piece);
+		struct stub_scan a = { request, request + strlen(request) };
+		stub_session_packet(&session, a);
 		if (session.reply.len == 0 || !strchr("lm", session.reply.p[0]))
 			return NULL;
-		struct scan data = { session.reply.p + 1, session.reply.p + session.reply.len };
-		long got = scan_binary(&data, doc + n, sizeof doc - n - 1);
+		struct stub_scan data = { session.reply.p + 1,
+					  session.reply.p + session.reply.len };
+		long got = stub_scan_binary(&data, doc + n, sizeof(doc) - n - 1);
 		CU_ASSERT_FATAL(got >= 0);
 		n += (size_t)got;
 		if (session.reply.p[0] == 'l')
@@ -498,11 +509,10 @@ static void test_objects(void)
 		read_object("threads", "", 50),
 		"<?xml version=\"1.0\"?>\n<threads>\n"
 		"<thread id=\"p1092.1092\" name=\"fake&lt;thread&gt;\"/>\n</threads>\n");
-	CU_ASSERT_STRING_EQUAL(
-		read_object("libraries-svr4", "", 1000),
-		"<library-list-svr4 version=\"1.0\" main-lm=\"0x604000\">\n"
-		"<library name=\"" FAKE_LIB "\" lm=\"0x604100\" l_addr=\"0x700000\" "
-		"l_ld=\"0x700800\" lmid=\"0x603000\"/>\n</library-list-svr4>\n");
+	CU_ASSERT_STRING_EQUAL(read_object("libraries-svr4", "", 1000),
+			       "<library-list-svr4 version=\"1.0\" main-lm=\"0x604000\">\n"
+			       "<library name=\"" FAKE_LIB "\" lm=\"0x604100\" l_addr=\"0x700000\" "
+			       "l_ld=\"0x700800\" lmid=\"0x603000\"/>\n</library-list-svr4>\n");
 	EXPECT("qXfer:auxv:read::0,8", "m\x03");
 	EXPECT("qXfer:siginfo:read::0,80", "E00");
 	EXPECT("qXfer:features:read:other.xml:0,100", "E00");
@@ -517,7 +527,8 @@ static void test_objects(void)
 	finish();
 }
 
-/* ---- moving ------------------------------------------------------------------------------------------ */
+/* ---- moving
+ * ------------------------------------------------------------------------------------------ */
 
 static void test_steps(void)
 {
@@ -584,6 +595,7 @@ static void test_conditions(void)
 		const char *code; /* hexadecimal */
 		bool good;
 		uint64_t value;
+		/* clang-format off */
 	} rows[] = {
 		{ "220527", true, 5 },
 		{ "22ff160827", true, UINT64_MAX },
@@ -622,13 +634,14 @@ static void test_conditions(void)
 		{ "0d27", false, 0 },
 		{ "", false, 0 },
 	};
+	/* clang-format on */
 	begin();
-	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		uint8_t code[64];
 		uint64_t value = 0;
-		struct scan a = scan_of(rows[i].code);
-		long n = scan_hexbytes(&a, code, sizeof code);
-		bool good = agent_eval(&session, code, (size_t)n, &value);
+		struct stub_scan a = scan_of(rows[i].code);
+		long n = stub_scan_hexbytes(&a, code, sizeof(code));
+		bool good = stub_agent_eval(&session, code, (size_t)n, &value);
 		CU_ASSERT_EQUAL(good, rows[i].good);
 		if (good != rows[i].good || (good && value != rows[i].value))
 			fprintf(stderr, "\n  %s: %d %" PRIx64 "\n", rows[i].code, good, value);
@@ -637,7 +650,10 @@ static void test_conditions(void)
 	}
 	/* rbx == 1000 * 58 + 3, that is at the second round, or the register cannot be had */
 	EXPECT("QPassSignals:1e", "OK");
-	EXPECT("Z0,401020,1;Xa,26000124" "0000e293" "1327", "OK");
+	EXPECT("Z0,401020,1;Xa,26000124"
+	       "0000e293"
+	       "1327",
+	       "OK");
 	EXPECT_STOP("c", "T05 swbreak:;");
 	CU_ASSERT_EQUAL(position(), 58);
 	EXPECT_STOP("c", "T05 replaylog:end;");
@@ -709,7 +725,8 @@ static void test_events(void)
 	finish();
 }
 
-/* ---- processes ------------------------------------------------------------------------------------------- */
+/* ---- processes
+ * ------------------------------------------------------------------------------------------- */
 
 static void test_processes(void)
 {
@@ -739,7 +756,8 @@ static void test_processes(void)
 	finish();
 }
 
-/* ---- the throw-away copy ------------------------------------------------------------------------------------ */
+/* ---- the throw-away copy
+ * ------------------------------------------------------------------------------------ */
 
 static void test_edits(void)
 {
@@ -824,12 +842,13 @@ static void test_calls(void)
 	finish();
 }
 
-/* ---- files and monitor commands ---------------------------------------------------------------------------- */
+/* ---- files and monitor commands
+ * ---------------------------------------------------------------------------- */
 
 static const char *file_request(const char *op, const char *path, const char *rest)
 {
 	static char out[4096];
-	snprintf(out, sizeof out, "vFile:%s:%s%s", op, hex_of(path), rest);
+	snprintf(out, sizeof(out), "vFile:%s:%s%s", op, hex_of(path), rest);
 	return out;
 }
 
@@ -837,6 +856,7 @@ static void test_files(void)
 {
 	static const struct {
 		const char *path, *reply;
+		/* clang-format off */
 	} opens[] = {
 		{ FAKE_EXE, "F0" },
 		{ "/bin/fake", "F0" },
@@ -853,9 +873,10 @@ static void test_files(void)
 		{ "libfake.so.1.2", "F0" },
 		{ "fake", "F-1,2" },
 	};
+	/* clang-format on */
 	begin();
 	EXPECT("vFile:setfs:0", "F0");
-	for (size_t i = 0; i < sizeof opens / sizeof *opens; i++) {
+	for (size_t i = 0; i < sizeof(opens) / sizeof(*opens); i++) {
 		EXPECT(file_request("open", opens[i].path, ",0,0"), opens[i].reply);
 		if (opens[i].reply[1] == '0')
 			EXPECT("vFile:close:0", "F0");
@@ -891,6 +912,7 @@ static void test_monitor(void)
 {
 	static const struct {
 		const char *command, *reply;
+		/* clang-format off */
 	} rows[] = {
 		{ "when", "0:0\n" },
 		{ "goto 123", "at 1:23, pc 0x40105c in /usr/bin/fake\n" },
@@ -900,10 +922,11 @@ static void test_monitor(void)
 		{ "goto nowhere", "\"nowhere\" is not a position\n" },
 		{ "dance", "no monitor command \"dance\"; \"monitor help\" lists them\n" },
 	};
+	/* clang-format on */
 	begin();
-	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		char request[2100];
-		snprintf(request, sizeof request, "qRcmd,%s", hex_of(rows[i].command));
+		snprintf(request, sizeof(request), "qRcmd,%s", hex_of(rows[i].command));
 		const char *got = ask(request);
 		CU_ASSERT(check(rows[i].command, hex_of(rows[i].reply), got));
 	}
@@ -914,7 +937,8 @@ static void test_monitor(void)
 	finish();
 }
 
-/* ---- whole sessions over a socket ------------------------------------------------------------------------------ */
+/* ---- whole sessions over a socket
+ * ------------------------------------------------------------------------------ */
 
 static void *serve(void *arg)
 {
@@ -957,26 +981,26 @@ static void test_session(void)
 	CU_ASSERT_EQUAL_FATAL(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
 	CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, serve, &fds[0]), 0);
 	struct timeval patience = { .tv_sec = 10 };
-	setsockopt(fds[1], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+	setsockopt(fds[1], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 #define SAY(text) CU_ASSERT(write(fds[1], text, strlen(text)) == (ssize_t)strlen(text))
 	frame(out, "QStartNoAckMode");
 	SAY(out);
-	read_until(fds[1], "+$OK#9a", in, sizeof in);
+	read_until(fds[1], "+$OK#9a", in, sizeof(in));
 	/* an interrupt right behind the packet, in pieces */
 	size_t n = frame(out, "vCont;c");
 	CU_ASSERT_EQUAL(write(fds[1], out, 3), 3);
 	usleep(1000);
 	strcpy(out + n, "\x03");
 	SAY(out + 3);
-	read_until(fds[1], "$T02", in, sizeof in);
+	read_until(fds[1], "$T02", in, sizeof(in));
 	frame(out, "M600000,1:05");
 	SAY(out);
-	read_until(fds[1], "$OK#9a", in, sizeof in);
+	read_until(fds[1], "$OK#9a", in, sizeof(in));
 	frame(out, "bs"); /* forgets the change and says so */
 	SAY(out);
-	read_until(fds[1], "$O5b64656a613a", in, sizeof in);
+	read_until(fds[1], "$O5b64656a613a", in, sizeof(in));
 	if (!strstr(in, "$T05"))
-		read_until(fds[1], "$T05", in, sizeof in);
+		read_until(fds[1], "$T05", in, sizeof(in));
 	SAY("$m600000,");
 	close(fds[1]); /* in the middle of a packet */
 	pthread_join(thread, NULL);
@@ -994,6 +1018,7 @@ static uint32_t random32(void)
 
 static void test_hostile(void)
 {
+	/* clang-format off */
 	static const char *const seeds[] = {
 		"qSupported:multiprocess+", "m600000,40", "M600000,4:00112233", "X600000,2:ab", "g",
 		"P10=0010400000000000", "vCont;s:p1092.1092;c", "vCont;r401000,401010:p1092.-1", "bc",
@@ -1003,11 +1028,12 @@ static void test_hostile(void)
 		"qSearch:memory:600000;1000;needle", "QPassSignals:e;10;14;17", "QCatchSyscalls:1;1;2",
 		"qCRC:600000,100", "vRun;", "vKill;1092", "Hgp1092.1092", "D;1092", "R00", "!", "?",
 	};
+	/* clang-format on */
 	printf("(seed %" PRIu64 ") ", random_state);
 	begin();
 	for (unsigned i = 0; i < 200000; i++) {
 		char packet[128];
-		const char *seed = seeds[random32() % (sizeof seeds / sizeof *seeds)];
+		const char *seed = seeds[random32() % (sizeof(seeds) / sizeof(*seeds))];
 		size_t len = strlen(seed);
 		memcpy(packet, seed, len);
 		for (uint32_t k = random32() % 4; k > 0 && len > 0; k--) {
@@ -1035,27 +1061,40 @@ static void test_hostile(void)
 
 int main(void)
 {
-	static CU_TestInfo buffers[] = { { "scan", test_scan }, { "textbuf", test_textbuf },
-					 { "signals", test_signals }, CU_TEST_INFO_NULL };
-	static CU_TestInfo framing[] = { { "framing", test_framing }, { "oversized", test_oversized },
-					 { "run-length", test_run_length }, CU_TEST_INFO_NULL };
-	static CU_TestInfo packets[] = {
-		{ "simple", test_simple }, { "supported", test_supported }, { "crc", test_crc },
-		{ "registers", test_registers }, { "objects", test_objects }, { "steps", test_steps },
-		{ "breakpoints", test_breakpoints }, { "conditions", test_conditions }, { "watchpoints", test_watchpoints },
-		{ "events", test_events }, { "processes", test_processes }, { "files", test_files },
-		{ "monitor", test_monitor }, CU_TEST_INFO_NULL };
-	static CU_TestInfo copy[] = { { "edits", test_edits }, { "calls", test_calls },
+	static CU_TestInfo buffers[] = { { "scan", test_scan },
+					 { "textbuf", test_textbuf },
+					 { "signals", test_signals },
+					 CU_TEST_INFO_NULL };
+	static CU_TestInfo framing[] = { { "framing", test_framing },
+					 { "oversized", test_oversized },
+					 { "run-length", test_run_length },
+					 CU_TEST_INFO_NULL };
+	static CU_TestInfo packets[] = { { "simple", test_simple },
+					 { "supported", test_supported },
+					 { "crc", test_crc },
+					 { "registers", test_registers },
+					 { "objects", test_objects },
+					 { "steps", test_steps },
+					 { "breakpoints", test_breakpoints },
+					 { "conditions", test_conditions },
+					 { "watchpoints", test_watchpoints },
+					 { "events", test_events },
+					 { "processes", test_processes },
+					 { "files", test_files },
+					 { "monitor", test_monitor },
+					 CU_TEST_INFO_NULL };
+	static CU_TestInfo copy[] = { { "edits", test_edits },
+				      { "calls", test_calls },
 				      CU_TEST_INFO_NULL };
-	static CU_TestInfo sessions[] = { { "session", test_session }, { "hostile", test_hostile },
+	static CU_TestInfo sessions[] = { { "session", test_session },
+					  { "hostile", test_hostile },
 					  CU_TEST_INFO_NULL };
-	static CU_SuiteInfo suites[] = {
-		{ "buffers", NULL, NULL, NULL, NULL, buffers },
-		{ "framing", NULL, NULL, NULL, NULL, framing },
-		{ "packets", NULL, NULL, NULL, NULL, packets },
-		{ "copy", NULL, NULL, NULL, NULL, copy },
-		{ "sessions", NULL, NULL, NULL, NULL, sessions },
-		CU_SUITE_INFO_NULL };
+	static CU_SuiteInfo suites[] = { { "buffers", NULL, NULL, NULL, NULL, buffers },
+					 { "framing", NULL, NULL, NULL, NULL, framing },
+					 { "packets", NULL, NULL, NULL, NULL, packets },
+					 { "copy", NULL, NULL, NULL, NULL, copy },
+					 { "sessions", NULL, NULL, NULL, NULL, sessions },
+					 CU_SUITE_INFO_NULL };
 	CU_initialize_registry();
 	CU_register_suites(suites);
 	CU_basic_set_mode(CU_BRM_NORMAL);

@@ -25,21 +25,23 @@ static struct cg cg;
 
 static struct cg *fresh(void)
 {
-	memset(buf, 0xcc, sizeof buf);
-	cg = (struct cg){.p = buf, .end = buf + sizeof buf, .delta = CG_AT - (uint64_t)(uintptr_t)buf};
+	memset(buf, 0xcc, sizeof(buf));
+	cg = (struct cg){ .p = buf,
+			  .end = buf + sizeof(buf),
+			  .delta = CG_AT - (uint64_t)(uintptr_t)buf };
 	return &cg;
 }
 
 /* What was written is one instruction. */
 static bool decoded(struct insn *in)
 {
-	int n = insn_decode(in, buf, sizeof buf, CG_AT);
+	int n = insn_decode(in, buf, sizeof(buf), CG_AT);
 	return n > 0 && n == cg.p - buf && !cg.overflow;
 }
 
 static struct ea random_ea(void)
 {
-	struct ea m = {.base = -1, .index = -1, .scale = 1, .gs = chance(40), .a32 = chance(40)};
+	struct ea m = { .base = -1, .index = -1, .scale = 1, .gs = chance(40), .a32 = chance(40) };
 	if (chance(10)) {
 		m.rip = true;
 		m.a32 = false;
@@ -100,39 +102,49 @@ static void test_rm_rr(void)
 		struct ea m = random_ea();
 		cg_rm(fresh(), size, size == 1 ? 0x8a : 0x8b, reg, &m, 0);
 		check(decoded(&in) && in.id == INSN_MOV && in.opnd[0].kind == OPND_GPR &&
-			      in.opnd[0].reg == reg && in.opnd[0].size == size && in.mem_size == size &&
-			      same_ea(&in, &m), "cg_rm load");
+			      in.opnd[0].reg == reg && in.opnd[0].size == size &&
+			      in.mem_size == size && same_ea(&in, &m),
+		      "cg_rm load");
 		cg_store_size(fresh(), size, reg, &m);
-		check(decoded(&in) && in.id == INSN_MOV && in.opnd[1].reg == reg && in.mem_size == size &&
-			      in.mem_access == INSN_W && same_ea(&in, &m), "cg_store_size");
+		check(decoded(&in) && in.id == INSN_MOV && in.opnd[1].reg == reg &&
+			      in.mem_size == size && in.mem_access == INSN_W && same_ea(&in, &m),
+		      "cg_store_size");
 		cg_load_zx(fresh(), size, reg, &m);
 		check(decoded(&in) && in.id == (size < 4 ? INSN_MOVZX : INSN_MOV) &&
-			      in.opnd[0].reg == reg && in.gpr_full == 1u << reg && in.mem_size == size &&
-			      same_ea(&in, &m), "cg_load_zx");
+			      in.opnd[0].reg == reg && in.gpr_full == 1u << reg &&
+			      in.mem_size == size && same_ea(&in, &m),
+		      "cg_load_zx");
 		cg_cmp(fresh(), size, reg, &m);
-		check(decoded(&in) && in.id == INSN_CMP && in.opnd[0].reg == reg && in.mem_size == size &&
-			      same_ea(&in, &m), "cg_cmp");
+		check(decoded(&in) && in.id == INSN_CMP && in.opnd[0].reg == reg &&
+			      in.mem_size == size && same_ea(&in, &m),
+		      "cg_cmp");
 		unsigned n = size == 8 ? 4 : size;
 		uint32_t imm = (uint32_t)oracle_rand(&gen_seed);
 		cg_rm(fresh(), size, size == 1 ? 0x80 : 0x81, 0, &m, n);
 		cg_bytes(&cg, &imm, n);
 		int64_t want = n == 1 ? (int8_t)imm : n == 2 ? (int16_t)imm : (int32_t)imm;
 		check(decoded(&in) && in.id == INSN_ADD && same_ea(&in, &m) &&
-			      !((uint64_t)(in.imm ^ want) << (64 - 8 * size)), "cg_rm with an immediate");
+			      !((uint64_t)(in.imm ^ want) << (64 - 8 * size)),
+		      "cg_rm with an immediate");
 		cg_rr(fresh(), size, size == 1 ? 0x88 : 0x89, reg, rm);
 		check(decoded(&in) && in.id == INSN_MOV && in.opnd[0].kind == OPND_GPR &&
-			      in.opnd[1].kind == OPND_GPR && in.opnd[0].reg == rm && in.opnd[1].reg == reg &&
-			      in.opnd[0].size == size, "cg_rr");
+			      in.opnd[1].kind == OPND_GPR && in.opnd[0].reg == rm &&
+			      in.opnd[1].reg == reg && in.opnd[0].size == size,
+		      "cg_rr");
 		cg_rr(fresh(), 4, 0x0fb6, reg, rm);
-		check(decoded(&in) && in.id == INSN_MOVZX && in.opnd[0].reg == reg, "cg_rr of two bytes");
+		check(decoded(&in) && in.id == INSN_MOVZX && in.opnd[0].reg == reg,
+		      "cg_rr of two bytes");
 		bool l = chance(50);
 		unsigned v = rnd(16);
 		cg_vex_rm(fresh(), VMOVUPS_LOAD, l, reg, 0, &m);
 		check(decoded(&in) && in.id == INSN_MOVUPS && in.opnd[0].reg == reg &&
-			      in.mem_size == (l ? 32 : 16) && same_ea(&in, &m), "cg_vex_rm");
+			      in.mem_size == (l ? 32 : 16) && same_ea(&in, &m),
+		      "cg_vex_rm");
 		cg_vex_rr(fresh(), VXORPS, l, reg, v, rm);
-		check(decoded(&in) && in.id == INSN_XORPS && in.opnd[0].reg == reg && in.opnd[1].reg == v &&
-			      in.opnd[2].reg == rm && in.opnd[0].size == (l ? 32 : 16), "cg_vex_rr");
+		check(decoded(&in) && in.id == INSN_XORPS && in.opnd[0].reg == reg &&
+			      in.opnd[1].reg == v && in.opnd[2].reg == rm &&
+			      in.opnd[0].size == (l ? 32 : 16),
+		      "cg_vex_rr");
 	}
 	CU_ASSERT(wrong == 0);
 }
@@ -148,22 +160,27 @@ static void test_imm(void)
 			v = (uint32_t)v;
 		unsigned r = rnd(16);
 		cg_imm(fresh(), r, v);
-		bool ok = decoded(&in) && in.id == INSN_MOV && in.opnd[0].reg == r && !in.flags_written;
+		bool ok = decoded(&in) && in.id == INSN_MOV && in.opnd[0].reg == r &&
+			  !in.flags_written;
 		uint64_t got = in.opnd[0].size == 4 ? (uint32_t)in.imm : (uint64_t)in.imm;
 		check(ok && in.gpr_full == 1u << r && got == v, "cg_imm");
 		cg_imm_gs(fresh(), T_SLOT(3), (uint32_t)v);
 		check(decoded(&in) && in.id == INSN_MOV && in.seg == 5 && in.mem_size == 4 &&
-			      in.disp == T_SLOT(3) && (uint32_t)in.imm == (uint32_t)v, "cg_imm_gs");
+			      in.disp == T_SLOT(3) && (uint32_t)in.imm == (uint32_t)v,
+		      "cg_imm_gs");
 		cg_store_gs(fresh(), r, T_STEPS);
 		check(decoded(&in) && in.seg == 5 && in.disp == T_STEPS && in.opnd[1].reg == r &&
-			      in.base == INSN_NOREG && in.mem_size == 8, "cg_store_gs");
+			      in.base == INSN_NOREG && in.mem_size == 8,
+		      "cg_store_gs");
 	}
 	for (int i = 0; i < 1000; i++) {
 		uint64_t to = CG_AT - (1 << 30) + rnd(1u << 31);
 		unsigned cond = rnd(16);
 		uint8_t *at = cg_jcc(fresh(), cond, 0);
 		cg_patch32(at, cg.delta, to);
-		check(decoded(&in) && in.id == INSN_JCC && in.cond == cond && (uint64_t)in.imm == to, "cg_jcc");
+		check(decoded(&in) && in.id == INSN_JCC && in.cond == cond &&
+			      (uint64_t)in.imm == to,
+		      "cg_jcc");
 		cg_jmp(fresh(), to);
 		check(decoded(&in) && in.id == INSN_JMP && (uint64_t)in.imm == to, "cg_jmp");
 	}
@@ -174,7 +191,7 @@ static void test_imm(void)
 static bool random_insn(struct insn *in)
 {
 	uint8_t c[INSN_MAX], *p = c;
-	for (size_t i = 0; i < sizeof c; i++)
+	for (size_t i = 0; i < sizeof(c); i++)
 		c[i] = (uint8_t)rnd(256);
 	unsigned map = rnd(4);
 	bool vex = map && chance(50);
@@ -203,20 +220,20 @@ static bool random_insn(struct insn *in)
 		if (map > 1)
 			*p++ = map == 2 ? 0x38 : 0x3a;
 	}
-	return insn_decode(in, c, sizeof c, 0x12345000) > 0 && in->modrm_off;
+	return insn_decode(in, c, sizeof(c), 0x12345000) > 0 && in->modrm_off;
 }
 
 /* All but the memory operand, its address registers and LOCK is the same. */
 static bool same_but_memory(const struct insn *a, const struct insn *b)
 {
 	if (a->id != b->id || a->nopnd != b->nopnd || a->mem_size != b->mem_size ||
-	    a->mem_access != b->mem_access || a->opsize != b->opsize || a->imm_size != b->imm_size ||
-	    (a->imm_size && a->imm != b->imm) || a->vex_l != b->vex_l || a->vex_vvvv != b->vex_vvvv ||
-	    a->flags_read != b->flags_read || a->flags_written != b->flags_written ||
-	    a->gpr_written != b->gpr_written)
+	    a->mem_access != b->mem_access || a->opsize != b->opsize ||
+	    a->imm_size != b->imm_size || (a->imm_size && a->imm != b->imm) ||
+	    a->vex_l != b->vex_l || a->vex_vvvv != b->vex_vvvv || a->flags_read != b->flags_read ||
+	    a->flags_written != b->flags_written || a->gpr_written != b->gpr_written)
 		return false;
 	for (unsigned i = 0; i < a->nopnd; i++)
-		if (memcmp(&a->opnd[i], &b->opnd[i], sizeof a->opnd[i]))
+		if (memcmp(&a->opnd[i], &b->opnd[i], sizeof(a->opnd[i])))
 			return false;
 	return true;
 }
@@ -232,12 +249,14 @@ static void test_reencode(void)
 		bool vsib = false;
 		for (unsigned k = 0; k < in.nopnd; k++)
 			vsib |= in.opnd[k].kind == OPND_VSIB;
-		if (vsib || in.vex == 4 || in.id == INSN_XOP || in.attr & (INSN_A_PRIV | INSN_A_BRANCH))
+		if (vsib || in.vex == 4 || in.id == INSN_XOP ||
+		    in.attr & (INSN_A_PRIV | INSN_A_BRANCH))
 			continue;
 		struct ea m = random_ea();
 		if (cg_reencode(fresh(), &in, &m)) {
 			done++;
-			check(decoded(&out) && same_ea(&out, &m) && same_but_memory(&in, &out) && !out.lock,
+			check(decoded(&out) && same_ea(&out, &m) && same_but_memory(&in, &out) &&
+				      !out.lock,
 			      insn_id_name(in.id));
 		} else {
 			check(cg.p == buf, "failed, but left bytes");
@@ -262,8 +281,8 @@ static void test_reencode(void)
 		if (!plain || !cg_reencode_reg(fresh(), &in, rm, reg))
 			continue;
 		regs++;
-		bool ok = decoded(&out) && out.id == in.id && !out.has_mem && out.nopnd == in.nopnd &&
-			  out.opsize == in.opsize && !out.lock;
+		bool ok = decoded(&out) && out.id == in.id && !out.has_mem &&
+			  out.nopnd == in.nopnd && out.opsize == in.opsize && !out.lock;
 		for (unsigned k = 0; ok && k < in.nopnd; k++) {
 			const struct insn_opnd *o = &in.opnd[k], *n = &out.opnd[k];
 			if (o->kind == OPND_MEM)
@@ -297,15 +316,16 @@ static size_t read_text(void *ctx, uint64_t pc, uint8_t *to, size_t len, bool *c
 	return n;
 }
 
-#define ALL DJ_FLAGS_ARITH
-#define CF  DJ_FLAG_CF
-#define ZF  DJ_FLAG_ZF
-#define CODE(bytes) bytes, sizeof bytes - 1
+#define ALL	    DJ_FLAGS_ARITH
+#define CF	    DJ_FLAG_CF
+#define ZF	    DJ_FLAG_ZF
+#define CODE(bytes) bytes, sizeof(bytes) - 1
 
 static const struct {
 	const char *what, *code;
 	size_t len;
 	uint32_t live;
+	/* clang-format off */
 } snippets[] = {
 	{"unknown code", CODE(""), ALL},
 	{"add", CODE("\x01\xc8\xc3"), 0},
@@ -355,12 +375,13 @@ static const struct {
 	{"adox", CODE("\xf3\x0f\x38\xf6\xc1\x39\xc8"), DJ_FLAG_OF},
 	{"bsf leaves the others undefined", CODE("\x0f\xbc\xc1\xc3"), ALL & ~ZF},
 };
+/* clang-format on */
 
 static void test_liveness(void)
 {
-	static const struct translator_ops ops = {.read_code = read_text};
+	static const struct translator_ops ops = { .read_code = read_text };
 	struct translator *tr = tr_new(&ops, NULL, 0, 0);
-	for (size_t i = 0; i < sizeof snippets / sizeof *snippets; i++) {
+	for (size_t i = 0; i < sizeof(snippets) / sizeof(*snippets); i++) {
 		text = snippets[i].code;
 		text_len = snippets[i].len;
 		for (int again = 0; again < 2; again++) {
@@ -375,7 +396,8 @@ static void test_liveness(void)
 	tr_free(tr);
 }
 
-/* ---- programs ---------------------------------------------------------------------------------- */
+/* ---- programs ----------------------------------------------------------------------------------
+ */
 
 static void programs(unsigned n, unsigned insns, bool branches)
 {
@@ -385,7 +407,7 @@ static void programs(unsigned n, unsigned insns, bool branches)
 		printf("(no such CPU) ");
 		return;
 	}
-	memset(&run_counts, 0, sizeof run_counts);
+	memset(&run_counts, 0, sizeof(run_counts));
 	for (unsigned i = 0; i < n; i++) {
 		g.base = run_place(chance(40));
 		g.branches = branches;
@@ -393,7 +415,8 @@ static void programs(unsigned n, unsigned insns, bool branches)
 		gen_program(&g, 1 + rnd(insns));
 		bad += !run_program(&g, chance(50));
 	}
-	printf("(%lu programs, %lu faults, %lu steps, %lu imports, %lu natives, %lu misses, %lu boundaries) ",
+	printf("(%lu programs, %lu faults, %lu steps, %lu imports, %lu natives, %lu misses, %lu "
+	       "boundaries) ",
 	       run_counts.programs, run_counts.faults, run_counts.steps, run_counts.imports,
 	       run_counts.natives, run_counts.misses, run_counts.boundaries);
 	CU_ASSERT(bad == 0);
