@@ -19,31 +19,47 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define SHADOW_AGAIN ((size_t)65536) /* whole pages on any host */
 #define SHADOW_BYTES ((size_t)(1ULL << 32))
 #define SHADOW_SIZE  (SHADOW_BYTES + SHADOW_AGAIN)
 
-/* Map a shadow, all zeros: at `at`, in place of what is there, or anywhere if that is NULL. Its
- * first SHADOW_AGAIN bytes also lie behind its end (a shared mapping, given a second address as
- * mremap(2) says under old_size 0). MAP_FAILED with errno if it cannot be had; `at` is then still
- * mapped. */
-static uint8_t *map_shadow(uint8_t *at)
+/* Fresh memory for all of the shadow but its first SHADOW_AGAIN bytes. */
+static bool map_rest(uint8_t *shadow)
 {
-	const int prot = PROT_READ | PROT_WRITE, fixed = MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED;
-	uint8_t *p =
-		mmap(at, SHADOW_SIZE, prot,
-		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at ? MAP_FIXED : 0), -1, 0);
+	return mmap(shadow + SHADOW_AGAIN, SHADOW_BYTES - SHADOW_AGAIN, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
+}
+
+/* Map a shadow, all zeros: NULL with errno if it cannot be had. Its first SHADOW_AGAIN bytes also
+ * lie behind its end: both are shared mappings of one memory file, which every host has (a second
+ * address for anonymous memory, as mremap(2) gives it for an old_size of 0, is missing in some
+ * that run another processor's programs). */
+static uint8_t *map_shadow(void)
+{
+	const int prot = PROT_READ | PROT_WRITE;
+	uint8_t *p = mmap(NULL, SHADOW_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+			  -1, 0);
+	int fd, saved;
+	bool mapped;
 
 	if (p == MAP_FAILED)
+		return NULL;
+	fd = memfd_create("deja-shadow", MFD_CLOEXEC);
+	mapped = fd >= 0 && ftruncate(fd, SHADOW_AGAIN) == 0 &&
+		 mmap(p, SHADOW_AGAIN, prot, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED &&
+		 mmap(p + SHADOW_BYTES, SHADOW_AGAIN, prot, MAP_SHARED | MAP_FIXED, fd, 0) !=
+			 MAP_FAILED &&
+		 map_rest(p);
+	saved = errno;
+	if (fd >= 0)
+		close(fd);
+	if (mapped)
 		return p;
-	if (mmap(p, SHADOW_AGAIN, prot, fixed, -1, 0) != MAP_FAILED &&
-	    mremap(p, 0, SHADOW_AGAIN, MREMAP_MAYMOVE | MREMAP_FIXED, p + SHADOW_BYTES) !=
-		    MAP_FAILED)
-		return p;
-	if (!at)
-		munmap(p, SHADOW_SIZE);
-	return MAP_FAILED;
+	munmap(p, SHADOW_SIZE);
+	errno = saved;
+	return NULL;
 }
 
 struct emu *emu_new(struct dj_error *err)
@@ -58,8 +74,8 @@ struct emu *emu_new(struct dj_error *err)
 		return NULL;
 	}
 	e->blocks = c;
-	e->shadow = map_shadow(NULL);
-	if (e->shadow == MAP_FAILED) {
+	e->shadow = map_shadow();
+	if (!e->shadow) {
 		dj_fail_errno(err, 1, "cannot reserve 4 GiB of address space for a shadow");
 		emu_core_free(c);
 		free(e);
@@ -85,7 +101,8 @@ void emu_free(struct emu *e)
 void emu_reset_memory(struct emu *e)
 {
 	emu_blocks_flush(emu_core(e));
-	DJ_ASSERT(map_shadow(e->shadow) != MAP_FAILED, "a shadow cannot be mapped anew");
+	memset(e->shadow, 0, SHADOW_AGAIN);
+	DJ_ASSERT(map_rest(e->shadow), "a shadow cannot be mapped anew");
 }
 
 void emu_raise(struct emu *e, enum emu_stop why, const char *fmt, ...)
