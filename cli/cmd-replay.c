@@ -2,8 +2,10 @@
  * deja replay: stock gdb on a pipe from "deja serve --stdio". This process becomes gdb, so its
  * exit status is gdb's.
  *
- * gdb reads the few settings it needs from a script in memory, before the user's own
- * configuration, which may change them.
+ * gdb reads the few settings it needs from scripts in memory, before the user's own
+ * configuration, which may change them. What keeps a trace from running code in gdb is said again
+ * after that (doc/security.md): gdb looks for scripts beside and inside the files it reads symbols
+ * from, and these are a trace's.
  */
 #include "cli/cli.h"
 #include "cli/cmd.h"
@@ -22,14 +24,68 @@ static const char usage_text[] =
 	"Debug a recording in gdb, forwards and backwards; the latest one without FILE.\n"
 	"\"monitor help\" in gdb lists what deja adds to gdb's own commands.";
 
+/* No file of a trace brings scripts with it, in whichever language and wherever gdb would look for
+ * them. */
+#define NO_SCRIPTS "set auto-load no"
+
 static const char settings[] =
-	/* a called function that the copy cannot finish is taken back at once */
-	"set unwindonsignal on\n"
-	/* monitor commands may move the replay, which gdb cannot know */
-	"define hookpost-monitor\n"
-	"pipe maintenance flush register-cache | cat >/dev/null\n"
-	"pipe maintenance flush dcache | cat >/dev/null\n"
+	NO_SCRIPTS "\n"
+		   /* the user's own, where the shell stands */
+		   "set auto-load local-gdbinit on\n"
+		   /* a called function that the copy cannot finish is taken back at once */
+		   "set unwindonsignal on\n"
+		   /* monitor commands may move the replay, which gdb cannot know */
+		   "define hookpost-monitor\n"
+		   "pipe maintenance flush register-cache | cat >/dev/null\n"
+		   "pipe maintenance flush dcache | cat >/dev/null\n"
+		   "end\n";
+
+/*
+ * This host's own scripts for the program's libraries (which print C++ containers, say), by the
+ * names of the program's files: those that gdb would load itself were the files not copies. A
+ * script may look for others beside the file it is for, so it is shown the name without the
+ * copies' directory. Only what belongs to root and cannot be written by others is run.
+ */
+static const char host_scripts[] =
+	"python\n"
+	"def _deja_host_scripts(sysroot):\n"
+	"    import os\n"
+	"    top = '/usr/share/gdb/auto-load'\n"
+	"    real = gdb.current_objfile\n"
+	"    class Objfile:\n"
+	"        def __init__(self, objfile, name):\n"
+	"            self.__dict__.update(_objfile=objfile, filename=name, username=name)\n"
+	"        def __getattr__(self, name):\n"
+	"            return getattr(self._objfile, name)\n"
+	"        def __setattr__(self, name, value):\n"
+	"            setattr(self._objfile, name, value)\n"
+	"    def load(event):\n"
+	"        objfile = event.new_objfile\n"
+	"        name = objfile.filename or ''\n"
+	"        if not name.startswith(sysroot + '/'):\n"
+	"            return\n"
+	"        name = name[len(sysroot):]\n"
+	"        script = top + name + '-gdb.py'\n"
+	"        if os.path.realpath(script) != script or not os.path.isfile(script):\n"
+	"            return\n"
+	"        st = os.stat(script)\n"
+	"        if st.st_uid != 0 or st.st_mode & 0o022:\n"
+	"            return\n"
+	"        gdb.current_objfile = lambda: Objfile(objfile, name)\n"
+	"        try:\n"
+	"            with open(script) as f:\n"
+	"                code = compile(f.read(), script, 'exec')\n"
+	"            exec(code, {'__name__': '__main__', '__file__': script, 'gdb': gdb})\n"
+	"        except Exception as e:\n"
+	"            print('warning: %s: %s' % (script, e))\n"
+	"        finally:\n"
+	"            gdb.current_objfile = real\n"
+	"    gdb.events.new_objfile.connect(load)\n"
+	"_deja_host_scripts(gdb.parameter('sysroot'))\n"
 	"end\n";
+
+/* Where a gdb that knows Python keeps its modules. */
+#define GDB_PYTHON "/usr/share/gdb/python/gdb/__init__.py"
 
 /* A slow answer (a long way back, say) is no reason for gdb to give up. Seconds. */
 #define PATIENCE "100000"
@@ -84,9 +140,8 @@ static int make_script(const char *files, char *path, size_t size, struct dj_err
 	int fd = memfd_create("deja-gdb", 0);
 	bool good = fd >= 0 &&
 		    dprintf(fd, "set sysroot %s\n%s", files ? files : "target:", settings) > 0;
-	if (good && files)
-		good = dprintf(fd, "add-auto-load-scripts-directory %s/%s\n", files,
-			       REPLAY_SCRIPTS) > 0;
+	if (good && files && access(GDB_PYTHON, R_OK) == 0)
+		good = dprintf(fd, "%s", host_scripts) > 0;
 	if (!good)
 		return dj_fail_errno(err, 1, "cannot write settings for gdb");
 	snprintf(path, size, "/proc/self/fd/%d", fd);
@@ -99,7 +154,7 @@ static int run_gdb(const char *trace, const char *files, char **gdb_options, str
 	size_t n = 0, extra = 0;
 	while (gdb_options[extra])
 		extra++;
-	char **argv = calloc(extra + 8, sizeof(*argv));
+	char **argv = calloc(extra + 10, sizeof(*argv));
 	char *target = target_command(trace, err);
 	if (!argv || !target) {
 		free(argv);
@@ -112,6 +167,8 @@ static int run_gdb(const char *trace, const char *files, char **gdb_options, str
 	argv[n++] = PATIENCE;
 	argv[n++] = "-ix";
 	argv[n++] = script;
+	argv[n++] = "-ex";
+	argv[n++] = NO_SCRIPTS;
 	argv[n++] = "-ex";
 	argv[n++] = target;
 	memcpy(argv + n, gdb_options, extra * sizeof(*argv));

@@ -1,8 +1,9 @@
 /*
  * The program's files for gdb (cli/replay-files.h).
  *
- * The names are a trace's, so they are not to be trusted: they stay within the directory, in
- * which there is no link before all copies are made.
+ * Names and contents are a trace's, so they are not to be trusted (doc/security.md). Only ELF files
+ * are copied, under canonical names below a new directory in which there is never a link, and no
+ * more bytes than the trace's own size makes believable.
  */
 #include "cli/replay-files.h"
 
@@ -18,10 +19,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Where Debian's packages put gdb's scripts for their libraries, and where these find theirs. */
-#define SHARED	    "/usr/share"
-#define GDB_SCRIPTS SHARED "/gdb/auto-load"
-
+/* Copies may take this much, and so many times the trace's size: ELF files with debug information
+ * are packed to a third to a tenth. */
+#define COPIES_FREE  (64ULL << 20)
+#define COPIES_RATIO 30
 /* ---- the end ------------------------------------------------------------------------------ */
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *where)
@@ -74,14 +75,20 @@ static bool arrange_removal(const char *dir)
 
 /* ---- files -------------------------------------------------------------------------------- */
 
-/* A name that stays below the directory it is put in, and out of where gdb looks for scripts. */
+/* An absolute name in canonical form without anything that a terminal or gdb takes for more than a
+ * letter. */
 static bool harmless(const char *path)
 {
-	const char *last = strrchr(path, '/');
+	size_t len = strlen(path);
 
-	return path[0] == '/' && strncmp(path + 1, REPLAY_SCRIPTS, strlen(REPLAY_SCRIPTS)) != 0 &&
-	       last[1] && !strstr(path, "/../") && strcmp(last, "/..") != 0 &&
-	       strcmp(last, "/.") != 0;
+	if (path[0] != '/' || path[len - 1] == '/' || strstr(path, "//") || strstr(path, "/./") ||
+	    strstr(path, "/../"))
+		return false;
+	for (const unsigned char *p = (const unsigned char *)path; *p; p++)
+		if (*p < 0x20 || *p == 0x7f)
+			return false;
+	return !(len >= 2 && strcmp(path + len - 2, "/.") == 0) &&
+	       !(len >= 3 && strcmp(path + len - 3, "/..") == 0);
 }
 
 /* DIR and the name, with the directories on the way; false if there cannot be such. */
@@ -101,37 +108,43 @@ static bool place(char *full, size_t size, const char *dir, const char *path)
 	return true;
 }
 
-static bool copy_module(struct dj_trace *t, size_t i, const char *dir)
+/* Write `bytes`, leaving holes for blocks of zeros: a trace of zeros costs no disk. */
+static bool write_sparsely(int fd, const uint8_t *bytes, size_t size)
+{
+	static const uint8_t zeros[4096];
+
+	for (size_t at = 0; at < size;) {
+		size_t n = size - at < sizeof(zeros) ? size - at : sizeof(zeros);
+		if (memcmp(bytes + at, zeros, n) != 0) {
+			ssize_t done = pwrite(fd, bytes + at, n, (off_t)at);
+			if (done <= 0)
+				return false;
+			n = (size_t)done;
+		}
+		at += n;
+	}
+	return ftruncate(fd, (off_t)size) == 0;
+}
+
+/* A copy of module i under this name. True also if there is no need of one. */
+static bool copy_module(struct dj_trace *t, size_t i, const char *dir, const char *name)
 {
 	char full[PATH_MAX];
 	size_t size;
-	const char *path = dj_trace_module(t, i)->path;
 	const uint8_t *bytes = dj_trace_module_bytes(t, i, &size, NULL);
 
-	if (!bytes || !harmless(path) || !place(full, sizeof(full), dir, path))
+	if (!bytes || size < SELFMAG || memcmp(bytes, ELFMAG, SELFMAG) != 0 || !harmless(name))
+		return true; /* nothing that gdb should see */
+	if (!place(full, sizeof(full), dir, name))
 		return false;
-	int fd = open(full, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0500);
+	int fd = open(full, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0400);
 	if (fd < 0)
 		return errno == EEXIST; /* another module of that name: the first one counts */
-	while (size) {
-		ssize_t n = write(fd, bytes, size);
-		if (n <= 0)
-			break;
-		bytes += n;
-		size -= (size_t)n;
-	}
-	return close(fd) == 0 && !size;
+	bool good = write_sparsely(fd, bytes, size);
+	return close(fd) == 0 && good;
 }
 
-/* ---- links -------------------------------------------------------------------------------- */
-
-static void put_link(const char *dir, const char *path, const char *target)
-{
-	char full[PATH_MAX];
-
-	if (place(full, sizeof(full), dir, path) && symlink(target, full) != 0)
-		return; /* something is there already */
-}
+/* ---- the dynamic linker's name ------------------------------------------------------------ */
 
 /* The name that an ELF file has for its dynamic linker, or NULL. */
 static const char *interpreter(const uint8_t *bytes, size_t size)
@@ -154,35 +167,36 @@ static const char *interpreter(const uint8_t *bytes, size_t size)
 	return NULL;
 }
 
-/* gdb looks for the dynamic linker under the program's name for it, which is mostly a link to
- * the name that the file has. */
-static void link_interpreter(struct dj_trace *t, size_t i, const char *dir)
+/* gdb looks for the dynamic linker under the program's name for it, which is mostly not the name
+ * of the file: it gets a second copy. */
+static bool copy_interpreter(struct dj_trace *t, size_t i, const char *dir)
 {
 	size_t size;
 	const uint8_t *bytes = dj_trace_module_bytes(t, i, &size, NULL);
 	const char *name = bytes ? interpreter(bytes, size) : NULL;
 
 	if (!name || !harmless(name))
-		return;
+		return true;
 	for (size_t k = 0; k < dj_trace_modules(t); k++) {
-		const char *path = dj_trace_module(t, k)->path, *last = strrchr(path, '/');
-		char target[PATH_MAX];
-		if (last && strcmp(last, strrchr(name, '/')) == 0 &&
-		    snprintf(target, sizeof(target), "%s%s", dir, path) < (int)sizeof(target)) {
-			put_link(dir, name, target);
-			return;
-		}
+		const char *last = strrchr(dj_trace_module(t, k)->path, '/');
+		if (last && strcmp(last, strrchr(name, '/')) == 0)
+			return copy_module(t, k, dir, name);
 	}
+	return true;
 }
 
-/* gdb looks for scripts by the whole name of a file, and these find others by where they are. */
-static void link_scripts(const char *dir)
+/* Whether the modules are as large as a trace of this size can make believable. */
+static bool believable(struct dj_trace *t)
 {
-	char path[PATH_MAX];
+	uint64_t total = 0, most = COPIES_FREE + COPIES_RATIO * dj_trace_file_size(t);
 
-	put_link(dir, SHARED, SHARED);
-	if (snprintf(path, sizeof(path), "/%s%s", REPLAY_SCRIPTS, dir) < (int)sizeof(path))
-		put_link(dir, path, GDB_SCRIPTS);
+	for (size_t i = 0; i < dj_trace_modules(t); i++) {
+		uint64_t size = dj_trace_module(t, i)->size;
+		if (size > most - total)
+			return false;
+		total += size;
+	}
+	return true;
 }
 
 char *replay_files(struct dj_trace *t)
@@ -190,7 +204,8 @@ char *replay_files(struct dj_trace *t)
 	const char *tmp = getenv("TMPDIR");
 	char name[PATH_MAX];
 	char *real = realpath(tmp && *tmp ? tmp : "/tmp", NULL), *dir = NULL;
-	bool good = real && snprintf(name, sizeof(name), "%s/deja-XXXXXX", real) < PATH_MAX &&
+	bool good = real && believable(t) &&
+		    snprintf(name, sizeof(name), "%s/deja-XXXXXX", real) < PATH_MAX &&
 		    mkdtemp(name);
 
 	free(real);
@@ -201,13 +216,11 @@ char *replay_files(struct dj_trace *t)
 		return NULL;
 	}
 	for (size_t i = 0; good && i < dj_trace_modules(t); i++)
-		good = copy_module(t, i, name);
+		good = copy_module(t, i, name, dj_trace_module(t, i)->path);
 	for (size_t i = 0; good && i < dj_trace_modules(t); i++)
-		link_interpreter(t, i, name);
-	if (good) {
-		link_scripts(name);
+		good = copy_interpreter(t, i, name);
+	if (good)
 		dir = strdup(name);
-	}
 	/* gdb makes do with what it can ask for */
 	if (!dir)
 		nftw(name, remove_one, 16, FTW_DEPTH | FTW_PHYS);

@@ -3,8 +3,7 @@
  *
  * gdb could ask the stub for them, and does so if there is no room for copies; but it announces
  * each file that it opens or only looks for, in six lines for a library without debugging
- * information, takes ten times as long to start, and does not load its scripts for a library
- * (which print C++ containers, say) from a file that is not in the file system.
+ * information, and takes ten times as long to start.
  */
 #ifndef DEJA_CLI_REPLAY_FILES_H
 #define DEJA_CLI_REPLAY_FILES_H
@@ -17,8 +16,5 @@
  * however they end.
  */
 char *replay_files(struct dj_trace *t);
-
-/* The directory in it where gdb finds its scripts for the copied libraries; from the top. */
-#define REPLAY_SCRIPTS ".gdb"
 
 #endif
