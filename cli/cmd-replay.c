@@ -20,8 +20,11 @@
 #include <unistd.h>
 
 static const char usage_text[] =
-	"Usage: deja replay [FILE] [-- GDB-OPTIONS]\n"
-	"Debug a recording in gdb, forwards and backwards; the latest one without FILE.\n"
+	"Usage: deja replay [--goto POSITION | --at-end] [FILE] [-- GDB-OPTIONS]\n"
+	"Debug a recording in gdb, forwards and backwards; the latest one without FILE.\n\n"
+	"  --goto POSITION  stand there at first: SEQ:STEPS[+REP] as \"monitor when\" prints it,\n"
+	"                   or a number of instructions\n"
+	"  --at-end         stand at the end of the recording\n\n"
 	"\"monitor help\" in gdb lists what deja adds to gdb's own commands.";
 
 /* No file of a trace brings scripts with it, in whichever language and wherever gdb would look for
@@ -110,7 +113,7 @@ static char *shell_word(const char *text)
 	return word;
 }
 
-static char *target_command(const char *trace, struct dj_error *err)
+static char *target_command(const char *trace, const char *position, struct dj_error *err)
 {
 	char self[4096];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -121,13 +124,15 @@ static char *target_command(const char *trace, struct dj_error *err)
 	self[n] = '\0';
 	char *full = realpath(trace, NULL); /* gdb may be told to change directory */
 	char *program = shell_word(self), *file = shell_word(full ? full : trace), *command = NULL;
-	if (!program || !file ||
-	    asprintf(&command, "target extended-remote | exec %s serve --stdio -- %s", program,
-		     file) < 0) {
+	char *where = shell_word(position);
+	if (!program || !file || !where ||
+	    asprintf(&command, "target extended-remote | exec %s serve --stdio --goto %s -- %s",
+		     program, where, file) < 0) {
 		dj_fail(err, 1, "out of memory");
 		command = NULL;
 	}
 	free(program);
+	free(where);
 	free(file);
 	free(full);
 	return command;
@@ -148,14 +153,15 @@ static int make_script(const char *files, char *path, size_t size, struct dj_err
 	return 0;
 }
 
-static int run_gdb(const char *trace, const char *files, char **gdb_options, struct dj_error *err)
+static int run_gdb(const char *trace, const char *position, const char *files, char **gdb_options,
+		   struct dj_error *err)
 {
 	char script[64];
 	size_t n = 0, extra = 0;
 	while (gdb_options[extra])
 		extra++;
 	char **argv = calloc(extra + 10, sizeof(*argv));
-	char *target = target_command(trace, err);
+	char *target = target_command(trace, position, err);
 	if (!argv || !target) {
 		free(argv);
 		return target ? dj_fail(err, 1, "out of memory") : -1;
@@ -186,7 +192,13 @@ static int run_gdb(const char *trace, const char *files, char **gdb_options, str
 
 int cmd_replay(int argc, char **argv)
 {
-	static const struct option options[] = { { "help", no_argument, NULL, 'h' }, { 0 } };
+	static const struct option options[] = {
+		{ "goto", required_argument, NULL, 'g' },
+		{ "at-end", no_argument, NULL, 'e' },
+		{ "help", no_argument, NULL, 'h' },
+		{ 0 },
+	};
+	const char *position = "begin";
 	int own = 1, c;
 
 	while (own < argc && strcmp(argv[own], "--") != 0)
@@ -195,10 +207,19 @@ int cmd_replay(int argc, char **argv)
 
 	opterr = 0;
 	while ((c = getopt_long(own, argv, ":h", options, NULL)) != -1) {
-		if (c != 'h')
+		switch (c) {
+		case 'g':
+			position = optarg;
+			break;
+		case 'e':
+			position = "end";
+			break;
+		case 'h':
+			puts(usage_text);
+			return cli_finish(CLI_GOOD);
+		default:
 			return cli_bad_option("replay", own, argv, c);
-		puts(usage_text);
-		return cli_finish(CLI_GOOD);
+		}
 	}
 	/* a trace that cannot be read is said here, in one line, not in the middle of gdb's */
 	struct dj_error err = { 0 };
@@ -211,7 +232,7 @@ int cmd_replay(int argc, char **argv)
 	if (!path)
 		dj_fail(&err, 1, "out of memory");
 	else
-		run_gdb(path, files, gdb_options, &err);
+		run_gdb(path, position, files, gdb_options, &err);
 	free(files);
 	free(path);
 	return cli_error(&err);

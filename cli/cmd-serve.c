@@ -22,11 +22,13 @@
 #define LOOPBACK "127.0.0.1"
 
 static const char usage_text[] =
-	"Usage: deja serve [--listen [HOST:]PORT | --stdio] [FILE]\n"
+	"Usage: deja serve [--listen [HOST:]PORT | --stdio] [--goto POSITION] [FILE]\n"
 	"Serve a recording to a client of the gdb remote protocol.\n\n"
 	"  --listen [HOST:]PORT  listen there; HOST is " LOOPBACK " unless given, PORT 0 takes a\n"
 	"                        free one (this is the default)\n"
-	"  --stdio               talk on standard input and output\n\n"
+	"  --stdio               talk on standard input and output\n"
+	"  --goto POSITION       stand there at first: SEQ:STEPS[+REP], a number of instructions,\n"
+	"                        begin (this is the default) or end\n\n"
 	"The address that is listened on goes to standard error. In gdb:\n"
 	"  target extended-remote HOST:PORT";
 
@@ -144,10 +146,11 @@ int cmd_serve(int argc, char **argv)
 	static const struct option options[] = {
 		{ "listen", required_argument, NULL, 'l' },
 		{ "stdio", no_argument, NULL, 's' },
+		{ "goto", required_argument, NULL, 'g' },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
-	const char *address = NULL;
+	const char *address = NULL, *position = NULL;
 	bool use_stdio = false;
 	int c;
 
@@ -159,6 +162,9 @@ int cmd_serve(int argc, char **argv)
 			break;
 		case 's':
 			use_stdio = true;
+			break;
+		case 'g':
+			position = optarg;
 			break;
 		case 'h':
 			puts(usage_text);
@@ -178,6 +184,10 @@ int cmd_serve(int argc, char **argv)
 	free(path);
 	if (!r)
 		return cli_error(&err);
+	if (position && replay_goto_text(r, position, &err) != 0) {
+		replay_close(r);
+		return cli_error(&err);
+	}
 	int result = use_stdio ? serve_stdio(r, &err)
 			       : serve_tcp(r, address ? address : LOOPBACK ":0", &err);
 	replay_close(r);

@@ -46,7 +46,7 @@ record exec 7 /bin/sh -c 'exec "$0" "$1"' "$work/target" "$work/plugin.so"
 [ -x "$work/containers" ] && record containers 7 "$work/containers"
 
 passed=0 failed=0
-name='' trace='' tmp='' args=() wants=() unwanted=()
+name='' trace='' tmp='' options=() args=() wants=() unwanted=()
 
 # Does the output hold lines that match the wanted expressions, in order, and none of the others?
 in_order() {
@@ -71,7 +71,7 @@ run_case() {
 	[ -n "$name" ] || return
 	[[ $name =~ $pattern ]] || return
 	[ -f "$work/$trace.deja" ] || { echo "SKIP: $name"; return; }
-	TMPDIR=$tmp timeout 120 "$deja" replay "$work/$trace.deja" -- -nx -q -batch "${args[@]}" \
+	TMPDIR=$tmp timeout 120 "$deja" replay "${options[@]}" "$work/$trace.deja" -- -nx -q -batch "${args[@]}" \
 		>"$work/output" 2>&1 </dev/null
 	if in_order; then
 		passed=$((passed + 1))
@@ -86,9 +86,10 @@ run_case() {
 while IFS= read -r line; do
 	word=${line%% *} rest=${line#* }
 	case $word in
-	case) run_case; name=$rest trace=plain tmp=$work/tmp args=() wants=() unwanted=() ;;
+	case) run_case; name=$rest trace=plain tmp=$work/tmp options=() args=() wants=() unwanted=() ;;
 	trace) trace=$rest ;;
 	tmpdir) tmp=$rest ;;
+	options) read -ra options <<<"$rest" ;;
 	'>') args+=(-ex "$rest") ;;
 	'<') wants+=("$rest") ;;
 	'!') unwanted+=("$rest") ;;
