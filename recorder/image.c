@@ -65,6 +65,10 @@ static void find_vdso_syscall(struct tracee *t)
 		}
 }
 
+/* Where the area is put if nothing is there yet. Sanitizers, language runtimes and Wine map memory
+ * at fixed places; doc/recorder.md says which, and why this is none of them. */
+#define AREA_HINT 0x7e8100000000ULL
+
 /* The area: control region and the shadow's first page (shared), the rest of the shadow (private),
  * and the first page again, in one piece. The path of the shared file is put below the stack
  * pointer, out of the red zone, and taken back. */
@@ -83,7 +87,7 @@ static int make_area(struct tracee *t)
 	if (fd < 0)
 		return dj_fail(t->sup->err, 1, "the program cannot open %s: %s (is /proc mounted?)",
 			       link, strerror((int)-fd));
-	int64_t at = tracee_syscall(t, SYS_mmap, 0x600000000000ULL, total, PROT_READ | PROT_WRITE,
+	int64_t at = tracee_syscall(t, SYS_mmap, AREA_HINT, total, PROT_READ | PROT_WRITE,
 				    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, (uint64_t)-1, 0);
 	if (at < 0 && at > -4096)
 		return dj_fail(t->sup->err, 1,

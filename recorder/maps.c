@@ -464,7 +464,7 @@ uint64_t maps_new_arena(void *ctx, uint64_t pc, size_t size, uint8_t **ours)
 	uint64_t base = pc & ~0xfffffULL;
 	/* clang-format off */
 	const uint64_t tries[] = {
-		pc < 0x70000000 ? 0x70000000ULL : base - 0x40000000, base - 0x20000000,
+		pc < 0x60000000 ? 0x60000000ULL : base - 0x40000000, base - 0x20000000,
 		base + 0x40000000, base + 0x60000000, base - 0x60000000, base - 0x10000000,
 		base + 0x20000000, base - 0x70000000,
 	};
