@@ -43,49 +43,10 @@ static const char settings[] =
 		   "pipe maintenance flush dcache | cat >/dev/null\n"
 		   "end\n";
 
-/*
- * This host's own scripts for the program's libraries (which print C++ containers, say), by the
- * names of the program's files: those that gdb would load itself were the files not copies. A
- * script may look for others beside the file it is for, so it is shown the name without the
- * copies' directory. Only what belongs to root and cannot be written by others is run.
- */
-static const char host_scripts[] =
-	"python\n"
-	"def _deja_host_scripts(sysroot):\n"
-	"    import os\n"
-	"    top = '/usr/share/gdb/auto-load'\n"
-	"    real = gdb.current_objfile\n"
-	"    class Objfile:\n"
-	"        def __init__(self, objfile, name):\n"
-	"            self.__dict__.update(_objfile=objfile, filename=name, username=name)\n"
-	"        def __getattr__(self, name):\n"
-	"            return getattr(self._objfile, name)\n"
-	"        def __setattr__(self, name, value):\n"
-	"            setattr(self._objfile, name, value)\n"
-	"    def load(event):\n"
-	"        objfile = event.new_objfile\n"
-	"        name = objfile.filename or ''\n"
-	"        if not name.startswith(sysroot + '/'):\n"
-	"            return\n"
-	"        name = name[len(sysroot):]\n"
-	"        script = top + name + '-gdb.py'\n"
-	"        if os.path.realpath(script) != script or not os.path.isfile(script):\n"
-	"            return\n"
-	"        st = os.stat(script)\n"
-	"        if st.st_uid != 0 or st.st_mode & 0o022:\n"
-	"            return\n"
-	"        gdb.current_objfile = lambda: Objfile(objfile, name)\n"
-	"        try:\n"
-	"            with open(script) as f:\n"
-	"                code = compile(f.read(), script, 'exec')\n"
-	"            exec(code, {'__name__': '__main__', '__file__': script, 'gdb': gdb})\n"
-	"        except Exception as e:\n"
-	"            print('warning: %s: %s' % (script, e))\n"
-	"        finally:\n"
-	"            gdb.current_objfile = real\n"
-	"    gdb.events.new_objfile.connect(load)\n"
-	"_deja_host_scripts(gdb.parameter('sysroot'))\n"
-	"end\n";
+/* cli/replay.py, as a script for gdb. */
+static const char python[] = "python\n"
+#include "cli/replay-python.h"
+			     "end\n";
 
 /* Where a gdb that knows Python keeps its modules. */
 #define GDB_PYTHON "/usr/share/gdb/python/gdb/__init__.py"
@@ -145,8 +106,8 @@ static int make_script(const char *files, char *path, size_t size, struct dj_err
 	int fd = memfd_create("deja-gdb", 0);
 	bool good = fd >= 0 &&
 		    dprintf(fd, "set sysroot %s\n%s", files ? files : "target:", settings) > 0;
-	if (good && files && access(GDB_PYTHON, R_OK) == 0)
-		good = dprintf(fd, "%s", host_scripts) > 0;
+	if (good && access(GDB_PYTHON, R_OK) == 0)
+		good = dprintf(fd, "%s", python) > 0;
 	if (!good)
 		return dj_fail_errno(err, 1, "cannot write settings for gdb");
 	snprintf(path, size, "/proc/self/fd/%d", fd);
