@@ -152,6 +152,11 @@ static const struct insn_row rows[] = {
 	R(0xf8, P66 | MEM, MOVDIR64B, R, NONE, NONE, 0, Gq, M64)
 	R(0xf8, PF2 | MEM, ENQCMD, R, ARITH, NONE, 0, Gq, M64)
 	R(0xf8, PF3 | MEM, ENQCMD, R, ARITH, NONE, PRIV, Gq, M64)
+	/* aadd, aand, axor, aor */
+	R(0xfc, NP | MEM, SYSTEM, RW, NONE, NONE, INSN_A_ATOMIC, My, Gy)
+	R(0xfc, P66 | MEM, SYSTEM, RW, NONE, NONE, INSN_A_ATOMIC, My, Gy)
+	R(0xfc, PF2 | MEM, SYSTEM, RW, NONE, NONE, INSN_A_ATOMIC, My, Gy)
+	R(0xfc, PF3 | MEM, SYSTEM, RW, NONE, NONE, INSN_A_ATOMIC, My, Gy)
 	R(0xf9, NP | MEM, MOVDIRI, W, NONE, NONE, 0, My, Gy)
 	BMI(0xf2, NP, ANDN, W, ANDN, NONE, Gy, By, Ey)
 	BMI(0xf3, NP | REG(1), BLSR, W, ANDN, NONE, By, Ey)

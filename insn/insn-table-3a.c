@@ -56,6 +56,7 @@ static const struct insn_row rows[] = {
 	V(0xcf, P66 | W1, GF2P8AFFINEINVQB, W, Vx, Hx, Wx, Ib)
 	B(0xdf, P66 | L0, AESKEYGENASSIST, W, Vdq, Wdq, Ib)
 	ROW(ENC_VEX, 0xf0, 1, PF2 | L0, RORX, W, NONE, NONE, 0, Gy, Ey, Ib)
+	R(0xf0, PF3 | MODRM(0xc0), SYSTEM, N, NONE, RAX, INSN_A_PRIV, Ib) /* hreset */
 };
 /* clang-format on */
 

@@ -1,13 +1,21 @@
 /*
  * VEX-encoded instructions without an id of their own: AVX-512 mask registers, AVX-VNNI,
- * AVX-IFMA, AVX-NE-CONVERT, SHA-512, SM3, SM4 and AMD's FMA4. The program's CPUID does not
- * announce them; what uses them all the same is run natively. They decode as INSN_EVEX (FMA4:
- * INSN_XOP), with memory operands and general registers as the SDM and the AMD64 APM say.
+ * AVX-IFMA, AVX-NE-CONVERT, CMPccXADD, SHA-512, SM3, SM4, AMX and AMD's FMA4. The program's CPUID
+ * does not announce them; what uses them all the same is run natively. They decode as INSN_EVEX
+ * (FMA4: INSN_XOP), with memory operands and general registers as the SDM, the Architecture
+ * Instruction Set Extensions Programming Reference and the AMD64 APM say. Tiles are shown as mask
+ * registers are; a tile's memory operand is its first row, the index register being the distance
+ * of one row from the next.
+ *
+ * Left out, and so refused, is what has more registers or maps than struct insn can name: APX's
+ * REX2 prefix (D5) and the VEX maps from 4 on (URDMSR, UWRMSR, AMX-FP8). Both need an operating
+ * system that turns them on.
  */
 #include "insn/insn-table.h"
 
 #define K(op, m, acc, ...) ROW(ENC_VEX, op, 1, m, EVEX, acc, NONE, NONE, INSN_A_VEC, __VA_ARGS__)
 #define KF(op, m, ...)	   ROW(ENC_VEX, op, 1, m, EVEX, R, ARITH, NONE, INSN_A_VEC, __VA_ARGS__)
+#define T3(op, m)	   K(op, m | W0 | L0 | RGS, RW, Kr, KEq, Kh)
 
 /* byte, word, doubleword and quadword mask operations of two sources and of one */
 #define K3(op)	K(op, NP | L1 | RGS, W, Kr, Kh, KEq) K(op, P66 | L1 | RGS, W, Kr, Kh, KEq)
@@ -68,6 +76,24 @@ static const struct insn_row rows_38[] = {
 	K(0xda, P66 | W0 | L0, RW, Vdq, Hdq, Wdq)
 	K(0xda, PF3 | W0, RW, Vx, Hx, Wx)
 	K(0xda, PF2 | W0, RW, Vx, Hx, Wx)
+	/* ldtilecfg, sttilecfg, tilerelease, tilezero */
+	K(0x49, NP | W0 | L0 | MEM | REG(0), R, M64)
+	K(0x49, P66 | W0 | L0 | MEM | REG(0), W, M64)
+	K(0x49, NP | W0 | L0 | MODRM(0xc0), N)
+	K(0x49, PF2 | W0 | L0 | RGS | RM(0), W, Kr)
+	/* tileloaddrs, tileloaddrst1, tileloadd, tileloaddt1, tilestored */
+	K(0x4a, PF2 | W0 | L0 | MEM | RM(4), W, Kr, M64)
+	K(0x4a, P66 | W0 | L0 | MEM | RM(4), W, Kr, M64)
+	K(0x4b, PF2 | W0 | L0 | MEM | RM(4), W, Kr, M64)
+	K(0x4b, P66 | W0 | L0 | MEM | RM(4), W, Kr, M64)
+	K(0x4b, PF3 | W0 | L0 | MEM | RM(4), W, M64, Kr)
+	/* tmmultf32ps, tdp(bf16|fp16)ps, tdpb??d, tcmm?mfp16ps */
+	T3(0x48, P66)
+	T3(0x5c, PF3) T3(0x5c, PF2)
+	T3(0x5e, NP) T3(0x5e, P66) T3(0x5e, PF3) T3(0x5e, PF2)
+	T3(0x6c, NP) T3(0x6c, P66)
+	/* cmp??xadd */
+	ROW(ENC_VEX, 0xe0, 16, P66 | L0 | MEM, EVEX, XX, ARITH, NONE, INSN_A_ATOMIC, My, Gy, By)
 };
 /* clang-format on */
 

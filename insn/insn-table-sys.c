@@ -17,6 +17,7 @@ static const struct insn_row rows[] = {
 	S(0x00, REG(3), LTR, R, NONE, PRIV, RwMw)
 	R(0x00, REG(4), VERR, R, ZF, NONE, NONDET, RwMw)
 	R(0x00, REG(5), VERW, R, ZF, NONE, NONDET, RwMw)
+	S(0x00, PF2 | REG(6), SYSTEM, R, NONE, PRIV, RwMw) /* lkgs */
 
 	/* group 7 */
 	S(0x01, PF3 | MEM | REG(5), SYSTEM, RW, NONE, PRIV, Mq) /* rstorssp */

@@ -545,16 +545,38 @@ static void test_speed(void)
 		       (double)count);
 }
 
+/* Capstone as the second opinion; it passes over prefixes that it does not know to matter. */
+static bool capstone_knows(const uint8_t *code, unsigned n, unsigned prefixes)
+{
+	const uint8_t *at = code;
+	size_t left = n;
+	uint64_t addr = 0x1000;
+	char operands[sizeof(theirs->op_str)];
+	unsigned id;
+
+	if (!cs_disasm_iter(handle, &at, &left, &addr, theirs))
+		return false;
+	if (!prefixes)
+		return true;
+	id = theirs->id;
+	memcpy(operands, theirs->op_str, sizeof(operands));
+	at = code + prefixes;
+	left = n - prefixes;
+	addr = 0x1000;
+	return !cs_disasm_iter(handle, &at, &left, &addr, theirs) || theirs->id != id ||
+	       strcmp(theirs->op_str, operands);
+}
+
 static void test_cpu_legacy(void)
 {
 	if (oracle_available())
-		CU_ASSERT_EQUAL(insn_cpu_legacy(), 0);
+		CU_ASSERT_EQUAL(insn_cpu_legacy(capstone_knows), 0);
 }
 
 static void test_cpu_vex(void)
 {
 	if (oracle_available())
-		CU_ASSERT_EQUAL(insn_cpu_vex(), 0);
+		CU_ASSERT_EQUAL(insn_cpu_vex(capstone_knows), 0);
 }
 
 static void test_cpu_branches(void)
