@@ -1,7 +1,7 @@
 /*
  * The opcode table behind insn_decode(): what a row says and the short names rows are
- * written with. Private to insn-decode.c and insn-table-*.c, which is why the names can
- * be those of the opcode maps in SDM vol. 2D, appendix A (Ev, Gv, Wx ...).
+ * written with. Private to insn/, which is why the names can be those of the opcode maps in
+ * SDM vol. 2D, appendix A (Ev, Gv, Wx ...).
  *
  * A row belongs to one opcode byte (or `span` consecutive ones) of one map, in the legacy
  * encoding, the VEX encoding or both. Rows of one opcode are tried in the order they stand
@@ -127,8 +127,8 @@ enum insn_acc {
 	ACC_N,	/* none accessed */
 };
 
-/* X(name, read, written, undefined), "OSZAPC" being the arithmetic flags. Those marked
- * "by count" in insn-decode.c are refined there. */
+/* X(name, read, written, undefined). SHIFT, SHD, ROT, RC (by their count), COND (by the condition)
+ * and CMPS (under REP) are refined in insn-use.c. */
 #define F_C DJ_FLAG_CF
 #define F_P DJ_FLAG_PF
 #define F_A DJ_FLAG_AF
@@ -175,7 +175,7 @@ enum insn_flag_kind {
 };
 
 /* X(name, read, written, full): implicit general registers, sets as letters below.
- * Those that depend on operand size (MULDIV CBW CWD LODS AH) are refined in insn-decode.c. */
+ * Those that depend on operand size (MULDIV CBW CWD LODS AH) are refined in insn-use.c. */
 #define G_A 0x0001
 #define G_C 0x0002
 #define G_D 0x0004
