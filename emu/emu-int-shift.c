@@ -35,12 +35,12 @@ ALWAYS_INLINE uint64_t of_right(unsigned lg, uint64_t r)
 	return msb(lg, r) ^ msb(lg, r << 1);
 }
 
-/* x (zero-extended) shifted by n != 0, which is already masked; sets the flags. Rotates
- * set OF unless keep_of. */
+/* The three below: x (zero-extended) shifted by n != 0, which is already masked; flags are set. */
+
 ALWAYS_INLINE uint64_t shift(struct emu *e, enum shift_op op, unsigned lg, uint64_t x, unsigned n,
-			     bool keep_of, bool amd)
+			     bool amd)
 {
-	const uint32_t rotate_flags = keep_of ? DJ_FLAG_CF : CF_OF, af = amd ? DJ_FLAG_AF : 0;
+	const uint32_t af = amd ? DJ_FLAG_AF : 0;
 	const unsigned w = 8u << lg;
 	uint64_t r, cf, of;
 
@@ -61,64 +61,85 @@ ALWAYS_INLINE uint64_t shift(struct emu *e, enum shift_op op, unsigned lg, uint6
 			of = of_right(lg, r);
 		emu_lazy_res(e, sext(lg, r), cf_of(cf, of) | af);
 		return r;
-	case SH_SAR: {
+	default: {
 		int64_t s = (int64_t)sext(lg, x);
 		cf = (uint64_t)(s >> (n - 1));
 		r = (uint64_t)(s >> n);
 		emu_lazy_res(e, r, cf_of(cf, 0) | af);
 		return r;
 	}
-	case SH_ROL: {
-		unsigned m = n & (w - 1);
+	}
+}
+
+/* ROL and ROR; OF is set unless keep_of. */
+ALWAYS_INLINE uint64_t rotate(struct emu *e, enum shift_op op, unsigned lg, uint64_t x, unsigned n,
+			      bool keep_of, bool amd)
+{
+	const uint32_t mask = keep_of ? DJ_FLAG_CF : CF_OF;
+	const unsigned w = 8u << lg;
+	unsigned m = n & (w - 1);
+	uint64_t r, of;
+
+	if (op == SH_ROL) {
 		of = msb(lg, x) ^ msb(lg, x << 1);
 		r = m ? x << m | x >> (w - m) : x;
 		if (amd)
 			of = of_left(lg, r, r);
-		change_flags(e, rotate_flags, cf_of(r, of));
-		return r;
-	}
-	case SH_ROR: {
-		unsigned m = n & (w - 1);
+		change_flags(e, mask, cf_of(r, of));
+	} else {
 		of = msb(lg, x) ^ x;
 		r = m ? x >> m | x << (w - m) : x;
 		if (amd)
 			of = of_right(lg, r);
-		change_flags(e, rotate_flags, cf_of(msb(lg, r), of));
-		return r;
+		change_flags(e, mask, cf_of(msb(lg, r), of));
 	}
-	case SH_RCL: {
-		/* rotation of w + 1 bits, carry on top */
-		unsigned m = lg < 2 ? n % (w + 1) : n;
-		uint64_t c = emu_flag_cf(e);
-		if (!m) {
-			if (amd)
-				change_flags(e, DJ_FLAG_OF, cf_of(0, of_left(lg, x, c)));
-			return x;
-		}
+	return r;
+}
+
+/* RCL and RCR: a rotation of w + 1 bits, carry on top. */
+ALWAYS_INLINE uint64_t rotate_carry(struct emu *e, enum shift_op op, unsigned lg, uint64_t x,
+				    unsigned n, bool amd)
+{
+	const unsigned w = 8u << lg;
+	unsigned m = lg < 2 ? n % (w + 1) : n;
+	uint64_t c = emu_flag_cf(e), r, cf, of;
+
+	if (!m) {
+		if (amd)
+			change_flags(e, DJ_FLAG_OF,
+				     cf_of(0, op == SH_RCL ? of_left(lg, x, c) : of_right(lg, x)));
+		return x;
+	}
+	if (op == SH_RCL) {
 		of = msb(lg, x) ^ msb(lg, x << 1);
 		cf = x >> (w - m);
 		r = (m < 64 ? x << m : 0) | c << (m - 1) | (m > 1 ? x >> (w + 1 - m) : 0);
 		if (amd)
 			of = of_left(lg, r, cf);
-		change_flags(e, CF_OF, cf_of(cf, of));
-		return r;
-	}
-	default: {
-		unsigned m = lg < 2 ? n % (w + 1) : n;
-		uint64_t c = emu_flag_cf(e);
-		if (!m) {
-			if (amd)
-				change_flags(e, DJ_FLAG_OF, cf_of(0, of_right(lg, x)));
-			return x;
-		}
+	} else {
 		of = msb(lg, x) ^ c;
 		cf = x >> (m - 1);
 		r = (m < 64 ? x >> m : 0) | c << (w - m) | (m > 1 ? x << (w + 1 - m) : 0);
 		if (amd)
 			of = of_right(lg, r);
-		change_flags(e, CF_OF, cf_of(cf, of));
-		return r;
 	}
+	change_flags(e, CF_OF, cf_of(cf, of));
+	return r;
+}
+
+/* Any of them. */
+ALWAYS_INLINE uint64_t shift_any(struct emu *e, enum shift_op op, unsigned lg, uint64_t x,
+				 unsigned n, bool keep_of, bool amd)
+{
+	switch (op) {
+	case SH_ROL:
+	case SH_ROR:
+		return rotate(e, op, lg, x, n, keep_of, amd);
+	case SH_RCL:
+	case SH_RCR:
+		return rotate_carry(e, op, lg, x, n, amd);
+	default:
+		return shift(e, op, lg, x, n, amd);
 	}
 }
 
@@ -131,7 +152,7 @@ ALWAYS_INLINE void shift_form(struct emu *e, const struct emu_uop *u, enum shift
 	unsigned n = by_cl ? e->cpu.gpr[DJ_RCX] & (lg == 3 ? 63 : 31) : (unsigned)u->imm;
 
 	if (n)
-		x = shift(e, op, lg, x, n, !amd && !by_cl && !mem && n != 1, amd);
+		x = shift_any(e, op, lg, x, n, !amd && !by_cl && !mem && n != 1, amd);
 	if (mem)
 		set_mem(e, lg, ea, x);
 	else

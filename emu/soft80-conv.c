@@ -1,7 +1,7 @@
 /*
  * 80-bit extended arithmetic in integers: conversions and constants. See soft80.h.
  */
-#include "emu/soft80.h"
+#include "emu/soft80-priv.h"
 
 #include <string.h>
 

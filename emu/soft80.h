@@ -54,14 +54,14 @@ static inline bool s80_no_result(const struct s80_ctx *c)
 	return (c->fl & ~c->cw & (S80_IE | S80_DE | S80_ZE)) != 0;
 }
 
-/* Arithmetic under precision control. */
+/* Arithmetic under precision control (soft80.c). */
 struct s80 s80_add(struct s80_ctx *c, struct s80 a, struct s80 b);
 struct s80 s80_sub(struct s80_ctx *c, struct s80 a, struct s80 b);
 struct s80 s80_mul(struct s80_ctx *c, struct s80 a, struct s80 b);
 struct s80 s80_div(struct s80_ctx *c, struct s80 a, struct s80 b);
 struct s80 s80_sqrt(struct s80_ctx *c, struct s80 a);
 
-/* Always in full precision. */
+/* Always in full precision (soft80-full.c). */
 struct s80 s80_round_int(struct s80_ctx *c, struct s80 a);
 /* a * 2^trunc(b) */
 struct s80 s80_scale(struct s80_ctx *c, struct s80 a, struct s80 b);
@@ -119,47 +119,7 @@ void s80_to_bcd(struct s80_ctx *c, struct s80 a, uint8_t bcd[10]);
  * of the opcode), rounded as the control word says. */
 struct s80 s80_constant(uint16_t cw, unsigned n);
 
-/* ---- shared by soft80.c and soft80-conv.c ------------------------------------------- */
-
-enum s80_class { S80_ZERO, S80_FINITE, S80_INF, S80_QNAN, S80_SNAN, S80_UNSUPPORTED };
-
-/* An encoding taken apart. Finite numbers are normalised: value = mant * 2^(exp-bias-63), top
- * bit of mant set, exp <= 0 for denormals. */
-struct s80_num {
-	enum s80_class cls;
-	bool sign, denormal;
-	int exp;
-	uint64_t mant;
-};
-
-struct s80_num s80_unpack(struct s80 a);
-
-/* A binary format to round to, with exponents biased as in the format. */
-struct s80_format {
-	unsigned drop; /* bits of a 64-bit significand that the format does not have */
-	int emax;      /* biased exponent of infinity */
-	int adjust;    /* exponent change for unmasked overflow and underflow; 0: no result */
-};
-
-/* Round sign/exp/hi:lo (top bit of hi set; lo is the fraction below hi, sticky) to a format.
- * Returns the left-justified significand and the format's biased exponent. */
-struct s80 s80_round(struct s80_ctx *c, bool sign, int exp, uint64_t hi, uint64_t lo,
-		     const struct s80_format *f);
-
-/* Whether to round the magnitude up: `rest` is the fraction, its top bit one half. */
-static inline bool s80_round_up(unsigned rc, bool sign, bool odd, uint64_t rest)
-{
-	switch (rc) {
-	case 0:
-		return rest > S80_TOP || (rest == S80_TOP && odd);
-	case 1:
-		return sign && rest != 0;
-	case 2:
-		return !sign && rest != 0;
-	default:
-		return false;
-	}
-}
+/* ---- encodings ----------------------------------------------------------------------- */
 
 static inline unsigned s80_rc(uint16_t cw)
 {
