@@ -1,5 +1,5 @@
 /*
- * The floating-point handlers (replayer/emu-fp*.c) against the CPU: every instruction in every
+ * The floating-point handlers (emu/emu-fp*.c) against the CPU: every instruction in every
  * form (legacy, VEX.128, VEX.256, register and memory operands) on random registers with
  * nasty operands and random MXCSR; all registers, MXCSR, flags and memory are compared.
  */
