@@ -1,6 +1,6 @@
 /*
  * Binding of integer instructions, and those that fit nowhere else: flag manipulation,
- * what does nothing here (hints, fences, cache control), and user-mode system registers.
+ * what does nothing here (hints, fences, cache control), and MXCSR.
  *
  * XSAVE, FXSAVE and their kin do nothing: the recorder does not mirror their stores either
  * (see the invariants: memory heals itself). A fence orders nothing within one thread; it
@@ -42,41 +42,6 @@ static void stmxcsr(struct emu *e, const struct emu_uop *u)
 	emu_store32(e, emu_ea(e, u), e->cpu.mxcsr);
 }
 
-/* fs and gs bases: segbase[1] and [2], the number in u->d. */
-static void rd_base_4(struct emu *e, const struct emu_uop *u)
-{
-	e->cpu.gpr[u->a] = (uint32_t)e->cpu.segbase[u->d];
-}
-static void rd_base_8(struct emu *e, const struct emu_uop *u)
-{
-	e->cpu.gpr[u->a] = e->cpu.segbase[u->d];
-}
-static void wr_base_4(struct emu *e, const struct emu_uop *u)
-{
-	e->cpu.segbase[u->d] = (uint32_t)e->cpu.gpr[u->a];
-}
-static void wr_base_8(struct emu *e, const struct emu_uop *u)
-{
-	uint64_t x = e->cpu.gpr[u->a];
-
-	if ((uint64_t)((int64_t)(x << 16) >> 16) != x)
-		emu_raise(e, EMU_STOP_FAULT, "segment base is not canonical");
-	e->cpu.segbase[u->d] = x;
-}
-
-/* mov r, sreg zero-extends into 32 and 64 bits; to memory it is always 16 bits. */
-static void mov_from_seg(struct emu *e, const struct emu_uop *u)
-{
-	if (u->size == 2)
-		set_reg(e, 1, u->a, 0, e->cpu.sel[u->b]);
-	else
-		e->cpu.gpr[u->a] = e->cpu.sel[u->b];
-}
-static void mov_from_seg_mem(struct emu *e, const struct emu_uop *u)
-{
-	emu_store16(e, emu_ea(e, u), e->cpu.sel[u->b]);
-}
-
 static const struct {
 	uint16_t id;
 	emu_fn *fn;
@@ -85,7 +50,7 @@ static const struct {
 	{ INSN_RDSSP, nothing },
 	{ INSN_NOP, nothing },	     { INSN_ENDBR, nothing },	 { INSN_PAUSE, nothing },
 	{ INSN_PREFETCH, nothing },  { INSN_CLFLUSH, nothing },	 { INSN_CLFLUSHOPT, nothing },
-	{ INSN_CLWB, nothing },	     { INSN_CLDEMOTE, nothing }, { INSN_MFENCE, nothing },
+	{ INSN_CLWB, nothing },	     { INSN_MFENCE, nothing },
 	{ INSN_LFENCE, nothing },    { INSN_SFENCE, nothing },	 { INSN_XSAVE, nothing },
 	{ INSN_XSAVEC, nothing },    { INSN_XSAVEOPT, nothing }, { INSN_FXSAVE, nothing },
 	{ INSN_CLC, clc },	     { INSN_STC, stc },		 { INSN_CMC, cmc },
@@ -97,27 +62,11 @@ static const struct {
 
 static emu_fn *bind_misc(const struct insn *in, struct emu_uop *u)
 {
-	bool wide = in->nopnd && in->opnd[0].size == 8;
-
+	(void)u;
 	for (size_t i = 0; i < sizeof(simple) / sizeof(simple[0]); i++)
 		if (simple[i].id == in->id)
 			return simple[i].fn;
-	switch (in->id) {
-	case INSN_RDFSBASE:
-	case INSN_RDGSBASE:
-		u->d = in->id == INSN_RDFSBASE ? 1 : 2;
-		return wide ? rd_base_8 : rd_base_4;
-	case INSN_WRFSBASE:
-	case INSN_WRGSBASE:
-		u->d = in->id == INSN_WRFSBASE ? 1 : 2;
-		return wide ? wr_base_8 : wr_base_4;
-	case INSN_MOVSEG:
-		if (in->nopnd < 2 || in->opnd[1].kind != OPND_SEG || u->b > 5)
-			return NULL;
-		return is_mem(in, 0) ? mov_from_seg_mem : mov_from_seg;
-	default:
-		return NULL;
-	}
+	return NULL;
 }
 
 emu_fn *emu_bind_int(const struct insn *in, struct emu_uop *u)
