@@ -85,6 +85,19 @@ static void print_range(const struct dj_record *rec)
 	printf(" addr=%#" PRIx64 " length=%#" PRIx64, rec->addr, rec->length);
 }
 
+static void print_bytes(const struct dj_record *rec)
+{
+	print_range(rec);
+	printf(" bytes=");
+	print_hex(rec->bytes, rec->length);
+}
+
+static void print_seq(const struct dj_record *rec)
+{
+	if (rec->seq != DJ_SEQ_UNKNOWN)
+		printf(" seq=%" PRIu64, rec->seq);
+}
+
 static void print_fields(const struct dj_record *rec)
 {
 	switch (rec->kind) {
@@ -107,11 +120,8 @@ static void print_fields(const struct dj_record *rec)
 		printf(" signo=%u siginfo=", rec->signo);
 		print_hex(rec->siginfo, sizeof(rec->siginfo));
 		print_regs(rec);
-		if (rec->length) {
-			print_range(rec);
-			printf(" bytes=");
-			print_hex(rec->bytes, rec->length);
-		}
+		if (rec->length)
+			print_bytes(rec);
 		break;
 	case DJ_REC_MAP:
 		print_range(rec);
@@ -127,21 +137,44 @@ static void print_fields(const struct dj_record *rec)
 		print_range(rec);
 		break;
 	case DJ_REC_CODE:
-		print_range(rec);
-		printf(" bytes=");
-		print_hex(rec->bytes, rec->length);
+	case DJ_REC_SYSDATA:
+		print_bytes(rec);
 		break;
 	case DJ_REC_DIGEST:
 		printf(" digest=%016" PRIx64, rec->digest);
+		print_seq(rec);
 		print_regs(rec);
 		break;
-	case DJ_REC_FORK:
-		printf(" pid=%d", rec->pid);
+	case DJ_REC_CHILD:
+	case DJ_REC_THREAD:
+		printf(" pid=%d what=%s", rec->pid, dj_what_name(rec->kind, rec->what));
+		if (rec->subject >= 0)
+			printf(" subject=%d", rec->subject);
+		break;
+	case DJ_REC_SEQ:
+		printf(" seq=%" PRIu64, rec->seq);
+		break;
+	case DJ_REC_KEYFRAME:
+		printf(" what=%s", dj_what_name(rec->kind, rec->what));
+		print_seq(rec);
+		print_regs(rec);
+		if (rec->length)
+			print_bytes(rec);
+		break;
+	case DJ_REC_GAP:
+		printf(" length=%" PRIu64, rec->length);
+		break;
+	case DJ_REC_MARK:
+		printf(" what=%s time=%" PRId64, dj_what_name(rec->kind, rec->what),
+		       (int64_t)rec->result);
+		break;
+	case DJ_REC_EXEC:
+		printf(" image=%u", rec->image);
 		break;
 	case DJ_REC_EXIT:
 		printf(" status=%#x", (unsigned)rec->status);
 		break;
-	default: /* EXEC and END have a name only */
+	default: /* END has a name only */
 		break;
 	}
 	print_name("name", rec->name);
@@ -156,6 +189,8 @@ static void print_record(int32_t tid, const struct dj_record *rec)
 		printf("+%u", rec->ordinal);
 	printf(" %s", dj_record_kind_name(rec->kind));
 	print_fields(rec);
+	if (dj_record_is_fact(rec->kind))
+		print_seq(rec);
 	putchar('\n');
 }
 
@@ -166,7 +201,9 @@ static int dump_thread(struct dj_trace *t, size_t i, const struct dump *d)
 	const struct dj_record *rec;
 
 	while (c && (rec = dj_cursor_next(c, &err)) && rec->steps <= d->to) {
-		if (rec->steps >= d->from)
+		/* what another thread caused is shown with that one */
+		if (rec->steps >= d->from &&
+		    (!dj_record_is_fact(rec->kind) || rec->thread == (int32_t)i))
 			print_record(dj_trace_thread(t, i)->tid, rec);
 		if (ferror(stdout))
 			break;

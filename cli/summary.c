@@ -63,6 +63,9 @@ static int add_thread(struct summary *s, enum dj_cpu_kind cpu, struct summary_th
 	const struct dj_record *rec;
 
 	while ((rec = dj_cursor_next(c, err))) {
+		/* what another thread caused is counted with that one */
+		if (dj_record_is_fact(rec->kind) && rec->thread != (int32_t)(th - s->threads))
+			continue;
 		s->records++;
 		s->by_kind[rec->kind]++;
 		th->exited = rec->kind == DJ_REC_EXIT;

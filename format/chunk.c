@@ -47,8 +47,9 @@ enum dj_file_header_state dj_file_header_unpack(const uint8_t *in, size_t len, u
 }
 
 /*
- * Chunk header: magic 4, type 1, encoding 1, zero 2, stream 4, seq 4, first 8, last 8,
- * arg 8, raw length 4, length 4, payload checksum 8, header checksum 8.
+ * Chunk header: magic 4, type 1, encoding 1, zero 2, stream 4, number 4, first 8, last 8,
+ * first seq 8, last seq 8, arg 8, facts 8, raw length 4, length 4, payload checksum 8,
+ * header checksum 8.
  */
 void dj_chunk_header_pack(uint8_t out[CHUNK_HEADER_SIZE], const struct dj_chunk_header *h,
 			  uint64_t id)
@@ -61,10 +62,13 @@ void dj_chunk_header_pack(uint8_t out[CHUNK_HEADER_SIZE], const struct dj_chunk_
 	*p++ = h->encoding;
 	p = dj_put16(p, 0);
 	p = dj_put32(p, h->stream);
-	p = dj_put32(p, h->seq);
+	p = dj_put32(p, h->number);
 	p = dj_put64(p, h->first);
 	p = dj_put64(p, h->last);
+	p = dj_put64(p, h->first_seq);
+	p = dj_put64(p, h->last_seq);
 	p = dj_put64(p, h->arg);
+	p = dj_put64(p, h->facts);
 	p = dj_put32(p, h->raw_len);
 	p = dj_put32(p, h->len);
 	p = dj_put64(p, h->payload_sum);
@@ -77,20 +81,26 @@ bool dj_chunk_header_unpack(struct dj_chunk_header *h, const uint8_t *bytes, siz
 	struct dj_in in = { bytes, bytes + len, false };
 
 	if (len < CHUNK_HEADER_SIZE || memcmp(bytes, CHUNK_MAGIC, 4) ||
-	    dj_get64(bytes + 56) != dj_chunk_sum(id, bytes, 56))
+	    dj_get64(bytes + CHUNK_HEADER_SIZE - 8) !=
+		    dj_chunk_sum(id, bytes, CHUNK_HEADER_SIZE - 8))
 		return false;
 	dj_in_bytes(&in, 4);
 	h->type = dj_in8(&in);
 	h->encoding = dj_in8(&in);
 	dj_in16(&in);
 	h->stream = dj_in32(&in);
-	h->seq = dj_in32(&in);
+	h->number = dj_in32(&in);
 	h->first = dj_in64(&in);
 	h->last = dj_in64(&in);
+	h->first_seq = dj_in64(&in);
+	h->last_seq = dj_in64(&in);
 	h->arg = dj_in64(&in);
+	h->facts = dj_in64(&in);
 	h->raw_len = dj_in32(&in);
 	h->len = dj_in32(&in);
 	h->payload_sum = dj_in64(&in);
+	if (h->first_seq != DJ_SEQ_UNKNOWN && h->last_seq < h->first_seq)
+		return false;
 	return h->first <= h->last && h->raw_len <= CHUNK_RAW_MAX && h->len <= CHUNK_RAW_MAX &&
 	       h->encoding <= CHUNK_ZSTD && (h->encoding == CHUNK_ZSTD || h->len == h->raw_len);
 }

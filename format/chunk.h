@@ -22,7 +22,7 @@
 #define FOOTER_MAGIC "DJINDEX\n"
 
 #define FILE_HEADER_SIZE  32
-#define CHUNK_HEADER_SIZE 64
+#define CHUNK_HEADER_SIZE 88
 #define FOOTER_SIZE	  32
 #define INDEX_ENTRY_SIZE  24
 
@@ -31,6 +31,8 @@
 /* META is parsed as a whole; a module is unpacked as a whole. */
 #define META_TOTAL_MAX	(64u << 20)
 #define MODULE_SIZE_MAX (4ull << 30)
+/* Of a thread, in bytes. */
+#define THREAD_NAME_MAX 256
 
 enum dj_chunk_type {
 	CHUNK_META = 1,	   /* facts about the recording, in tagged fields */
@@ -38,9 +40,10 @@ enum dj_chunk_type {
 	CHUNK_MODULE_DATA, /* bytes first..last of module `stream` */
 	CHUNK_SNAPSHOT,	   /* memory at position `first` */
 	CHUNK_THREAD,	   /* describes the thread of stream `stream` */
-	CHUNK_STREAM,	   /* records of stream `stream`, for positions first..last */
+	CHUNK_STREAM,	   /* records of stream `stream` */
 	CHUNK_END,	   /* how the recording ended */
 	CHUNK_INDEX,	   /* where the chunks are */
+	CHUNK_PROCESS,	   /* describes the process of stream `stream` */
 	CHUNK_TYPES
 };
 
@@ -51,12 +54,17 @@ enum dj_chunk_encoding { CHUNK_PLAIN, CHUNK_ZSTD };
 struct dj_chunk_header {
 	uint8_t type, encoding;
 	uint32_t stream;
-	/* Number among the chunks of its sequence: THREAD and STREAM chunks of a stream are
-	 * counted together, so are MODULE and MODULE_DATA chunks of a module, META, SNAPSHOT
-	 * and INDEX chunks each by themselves. A missing number tells that a chunk is lost. */
-	uint32_t seq;
+	/* Number among the chunks of its sequence: the PROCESS or THREAD and STREAM chunks of a
+	 * stream are counted together, so are MODULE and MODULE_DATA chunks of a module, META,
+	 * SNAPSHOT and INDEX chunks each by themselves. A missing number tells that a chunk is
+	 * lost. */
+	uint32_t number;
+	/* STREAM of a thread: positions. STREAM of a process: facts before and up to the end of
+	 * it. MODULE_DATA: a range of bytes. SNAPSHOT: number of the image. */
 	uint64_t first, last;
+	uint64_t first_seq, last_seq; /* STREAM: ordered events, or DJ_SEQ_UNKNOWN; else 0 */
 	uint64_t arg;	  /* STREAM: number of records; SNAPSHOT: address of its first byte */
+	uint64_t facts;	  /* STREAM of a thread: facts of the process that hold at its end */
 	uint32_t raw_len; /* of the payload when unpacked */
 	uint32_t len;	  /* of the payload as it is in the file, right after the header */
 	uint64_t payload_sum;

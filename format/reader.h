@@ -20,12 +20,25 @@ struct dj_reader_chunks {
 	size_t n;
 };
 
+/* A stream, of a thread or of a process. */
+struct dj_reader_stream {
+	uint32_t number;
+	bool process;
+	size_t index; /* among the threads or the processes */
+	bool cut;     /* a chunk is missing: what comes after it does not count */
+	struct dj_reader_chunks chunks;
+};
+
 struct dj_reader_thread {
 	struct dj_thread_info info;
 	char *name;
-	uint32_t number; /* of its stream */
-	bool cut;	 /* a chunk is missing: what comes after it does not count */
-	struct dj_reader_chunks chunks;
+	size_t stream; /* index */
+};
+
+struct dj_reader_process {
+	struct dj_process_info info;
+	size_t stream;	    /* index */
+	uint64_t snapshots; /* chunks of start memory seen */
 };
 
 struct dj_reader_module {
@@ -50,14 +63,18 @@ struct dj_trace {
 	size_t meta_bytes;
 	struct dj_trace_end end;
 	struct dj_trace_usage usage;
-	struct dj_reader_thread *threads; /* by stream number, ascending */
+	struct dj_reader_stream *streams; /* by number, ascending */
+	size_t nstreams;
+	struct dj_reader_thread *threads; /* both in the order of their streams */
 	size_t nthreads;
+	struct dj_reader_process *processes;
+	size_t nprocesses;
 	struct dj_reader_module *modules; /* by number */
 	size_t nmodules;
-	struct dj_reader_chunks memory; /* SNAPSHOT chunks, sorted by image at the end */
+	struct dj_reader_chunks memory; /* SNAPSHOT chunks, by process and image at the end */
 
 	/* what is wrong */
-	uint64_t next_seq[CHUNK_TYPES]; /* of the types that have one sequence */
+	uint64_t metas; /* META chunks seen */
 	size_t damages;
 	uint64_t damage_at; /* the first */
 	char damage_what[200];
@@ -89,6 +106,6 @@ void dj_reader_free_facts(struct dj_trace *t);
 void *dj_reader_grow(void *array, size_t n, size_t element);
 /* Unpack a chunk into a new block of raw_len (at least 1) bytes. NULL if it does not unpack. */
 uint8_t *dj_reader_unpack(const struct dj_trace *t, const struct dj_reader_chunk *c);
-struct dj_reader_thread *dj_reader_find_thread(struct dj_trace *t, uint32_t stream);
+struct dj_reader_stream *dj_reader_find_stream(const struct dj_trace *t, uint32_t number);
 
 #endif

@@ -27,9 +27,16 @@ enum {
 	F_NAME = 1 << 17,    /* length plus two, bytes, a zero byte; or 0: no name */
 	F_BYTES64 = 1 << 18, /* 64 bytes in the data area */
 	F_BYTES = 1 << 19,   /* `length` bytes in the data area */
+	F_SEQ = 1 << 20,     /* plus one, so that 0 is "unknown" */
+	F_WHAT = 1 << 21,
+	F_SUBJECT = 1 << 22, /* plus one, so that 0 is "none" */
+	F_IMAGE = 1 << 23,
 };
 
-static const uint32_t fields[DJ_REC_KINDS] = {
+_Static_assert((int)DJ_REC_KINDS <= CODE_FACTS,
+	       "kinds that the file alone has come after the others");
+
+static const uint32_t fields[CODE_FACTS + 1] = {
 	[DJ_REC_IMPORT] = F_LINE | F_BYTES64,
 	[DJ_REC_EFFECTS] = F_WHY | F_INSN | F_REGS,
 	[DJ_REC_SYSCALL] = F_RESULT | F_R11,
@@ -39,11 +46,18 @@ static const uint32_t fields[DJ_REC_KINDS] = {
 	[DJ_REC_UNMAP] = F_ADDR | F_LENGTH,
 	[DJ_REC_PROTECT] = F_ADDR | F_LENGTH | F_PROT,
 	[DJ_REC_CODE] = F_ADDR | F_LENGTH | F_BYTES,
-	[DJ_REC_DIGEST] = F_REGS | F_DIGEST,
-	[DJ_REC_FORK] = F_PID,
-	[DJ_REC_EXEC] = F_NAME,
+	[DJ_REC_DIGEST] = F_REGS | F_DIGEST | F_SEQ,
+	[DJ_REC_CHILD] = F_PID | F_WHAT | F_SUBJECT,
+	[DJ_REC_EXEC] = F_IMAGE | F_NAME,
 	[DJ_REC_EXIT] = F_STATUS,
 	[DJ_REC_END] = F_NAME,
+	[DJ_REC_SEQ] = F_SEQ,
+	[DJ_REC_KEYFRAME] = F_ADDR | F_LENGTH | F_REGS | F_SEQ | F_WHAT | F_NAME | F_BYTES,
+	[DJ_REC_GAP] = F_LENGTH | F_NAME,
+	[DJ_REC_MARK] = F_RESULT | F_WHAT | F_NAME,
+	[DJ_REC_THREAD] = F_PID | F_WHAT | F_SUBJECT | F_NAME,
+	[DJ_REC_SYSDATA] = F_ADDR | F_LENGTH | F_BYTES,
+	[CODE_FACTS] = F_LENGTH,
 };
 
 /* The plain numbers: field, member, how it becomes a varint and back. */
@@ -62,7 +76,12 @@ static const uint32_t fields[DJ_REC_KINDS] = {
 #define MORE_NUMBERS(X)                                                                            \
 	X(F_DIGEST, digest, dj_put64(p, v), dj_in64(in))                                           \
 	X(F_PID, pid, dj_put_varint(p, dj_zigzag((int32_t)v)), dj_unzigzag(dj_in_varint(in)))      \
-	X(F_STATUS, status, dj_put_varint(p, dj_zigzag((int32_t)v)), dj_unzigzag(dj_in_varint(in)))
+	X(F_STATUS, status, dj_put_varint(p, dj_zigzag((int32_t)v)),                               \
+	  dj_unzigzag(dj_in_varint(in)))                                                           \
+	X(F_SEQ, seq, dj_put_varint(p, v + 1), dj_in_varint(in) - 1)                               \
+	X(F_WHAT, what, dj_put_varint(p, v), dj_in_varint(in))                                     \
+	X(F_SUBJECT, subject, dj_put_varint(p, (uint32_t)(v + 1)), dj_in_varint(in) - 1)           \
+	X(F_IMAGE, image, dj_put_varint(p, v), dj_in_varint(in))
 
 static uint8_t *put_bytes(uint8_t *p, const void *bytes, size_t n)
 {
@@ -83,11 +102,11 @@ static uint8_t *put_name(uint8_t *p, const char *name)
 	return p;
 }
 
-void dj_record_code(const struct dj_record *rec, struct dj_code_state *s, uint8_t **head,
-		    uint8_t **data)
+/* What follows a record's start. */
+static void code_fields(const struct dj_record *rec, struct dj_code_state *s, uint8_t *p,
+			uint8_t **head, uint8_t **data)
 {
 	uint32_t f = fields[rec->kind];
-	uint8_t *p = dj_record_code_start(*head, s, rec->kind, rec->steps, rec->rep, rec->ordinal);
 
 	if (f & F_LINE)
 		p = dj_record_code_line(p, s, rec->addr);
@@ -120,6 +139,25 @@ void dj_record_code(const struct dj_record *rec, struct dj_code_state *s, uint8_
 	*head = p;
 }
 
+void dj_record_code(const struct dj_record *rec, struct dj_code_state *s, uint8_t **head,
+		    uint8_t **data)
+{
+	uint8_t *p = dj_record_code_start(*head, s, rec->kind, rec->steps, rec->rep, rec->ordinal);
+
+	code_fields(rec, s, p, head, data);
+}
+
+void dj_fact_code(const struct dj_record *rec, uint32_t thread, uint8_t **head, uint8_t **data)
+{
+	uint8_t *p = *head;
+
+	*p++ = (uint8_t)rec->kind;
+	p = dj_put_varint(p, thread);
+	p = dj_put_varint(p, rec->steps);
+	p = dj_put_varint(p, rec->seq + 1);
+	code_fields(rec, NULL, p, head, data);
+}
+
 static const char *in_name(struct dj_in *in)
 {
 	uint64_t n = dj_in_varint(in);
@@ -147,28 +185,10 @@ static void in_regs(struct dj_record *rec, struct dj_in *in)
 	dj_in_bytes(in, n);
 }
 
-bool dj_record_decode(struct dj_record *rec, struct dj_code_state *s, struct dj_in *in,
-		      struct dj_in *data)
+static bool decode_fields(struct dj_record *rec, uint32_t f, struct dj_code_state *s,
+			  struct dj_in *in, struct dj_in *data)
 {
-	unsigned start = dj_in8(in), kind = start & CODE_KIND;
 	const uint8_t *bytes;
-	uint64_t delta;
-	uint32_t f;
-
-	if (in->bad || kind == 0 || kind >= DJ_REC_KINDS || start & 0x80)
-		return false;
-	memset(rec, 0, offsetof(struct dj_record, regs));
-	rec->kind = kind;
-	f = fields[kind];
-
-	delta = start & CODE_SAME_STEP ? 0 : dj_in_varint(in);
-	if (delta > UINT64_MAX - s->steps)
-		return false;
-	rec->steps = s->steps += delta;
-	if (start & CODE_REP)
-		rec->rep = dj_in_varint(in);
-	if (start & CODE_ORDINAL)
-		rec->ordinal = dj_in8(in);
 
 	if (f & F_LINE)
 		rec->addr = s->addr += (uint64_t)dj_unzigzag(dj_in_varint(in)) * DJ_LINE;
@@ -202,4 +222,56 @@ bool dj_record_decode(struct dj_record *rec, struct dj_code_state *s, struct dj_
 		rec->bytes = dj_in_bytes(data, rec->length);
 	}
 	return !in->bad && !data->bad;
+}
+
+/* A record of a kind to come: it says how long its parts in both areas are. */
+static bool pass_over(struct dj_in *in, struct dj_in *data)
+{
+	dj_in_bytes(in, dj_in_varint(in));
+	dj_in_bytes(data, dj_in_varint(in));
+	return !in->bad && !data->bad;
+}
+
+bool dj_record_decode(struct dj_record *rec, struct dj_code_state *s, struct dj_in *in,
+		      struct dj_in *data)
+{
+	unsigned start = dj_in8(in), kind = start & CODE_KIND;
+	uint64_t delta;
+
+	if (in->bad || dj_record_is_fact(kind))
+		return false;
+	memset(rec, 0, offsetof(struct dj_record, regs));
+	rec->kind = kind;
+	delta = start & CODE_SAME_STEP ? 0 : dj_in_varint(in);
+	if (delta > UINT64_MAX - s->steps)
+		return false;
+	rec->steps = s->steps += delta;
+	if (start & CODE_REP)
+		rec->rep = dj_in_varint(in);
+	if (start & CODE_ORDINAL)
+		rec->ordinal = dj_in8(in);
+	if (kind >= CODE_PASS)
+		return pass_over(in, data);
+	return kind <= CODE_FACTS && fields[kind] && decode_fields(rec, fields[kind], s, in, data);
+}
+
+bool dj_fact_decode(struct dj_record *rec, struct dj_in *in, struct dj_in *data)
+{
+	unsigned kind = dj_in8(in);
+	uint64_t thread, seq;
+
+	if (in->bad || kind > CODE_KIND || !(dj_record_is_fact(kind) || kind >= CODE_PASS))
+		return false;
+	memset(rec, 0, offsetof(struct dj_record, regs));
+	rec->kind = kind;
+	thread = dj_in_varint(in);
+	rec->thread = thread > INT32_MAX ? -1 : (int32_t)thread;
+	rec->steps = dj_in_varint(in);
+	seq = dj_in_varint(in) - 1;
+	if (kind >= CODE_PASS)
+		return pass_over(in, data);
+	if (!decode_fields(rec, fields[kind], NULL, in, data))
+		return false;
+	rec->seq = seq;
+	return true;
 }

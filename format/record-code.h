@@ -12,10 +12,15 @@
 #include "format/record.h"
 
 /* First byte of a coded record: its kind, and which of the optional parts follow. */
-#define CODE_KIND      0x0f
-#define CODE_REP       0x10 /* `rep` is not zero: a varint */
-#define CODE_ORDINAL   0x20 /* `ordinal` is not zero: a byte */
-#define CODE_SAME_STEP 0x40 /* at the same steps as the record before: no varint */
+#define CODE_KIND      0x1f
+#define CODE_REP       0x20 /* `rep` is not zero: a varint */
+#define CODE_ORDINAL   0x40 /* `ordinal` is not zero: a byte */
+#define CODE_SAME_STEP 0x80 /* at the same steps as the record before: no varint */
+
+/* In the file alone: where a thread's records meet its process's. */
+#define CODE_FACTS 21
+/* Kinds from here on say how long they are, so that they can be passed over. */
+#define CODE_PASS 24
 
 struct dj_code_state {
 	uint64_t steps; /* of the record before; at the start of a chunk its first position */
@@ -23,7 +28,7 @@ struct dj_code_state {
 };
 
 /* More than any record needs in `heads`. */
-#define CODE_HEAD_MAX (DJ_NAME_MAX + DJ_REGS_PACKED_MAX + 128 + 16 + 16 * DJ_VARINT_MAX)
+#define CODE_HEAD_MAX (DJ_NAME_MAX + DJ_REGS_PACKED_MAX + 128 + 32 + 20 * DJ_VARINT_MAX)
 /* The most any record needs in `data`. */
 #define CODE_DATA_MAX DJ_CODE_MAX
 
@@ -53,13 +58,28 @@ static inline uint8_t *dj_record_code_line(uint8_t *p, struct dj_code_state *s, 
 	return p;
 }
 
-/* Code any record. `head` has CODE_HEAD_MAX bytes of room, `data` CODE_DATA_MAX; both are
- * advanced. */
+/* From here on the first `length` of the process's facts hold. */
+static inline uint8_t *dj_record_code_facts(uint8_t *p, struct dj_code_state *s, uint64_t steps,
+					    uint64_t facts)
+{
+	p = dj_record_code_start(p, s, CODE_FACTS, steps, 0, 0);
+	return dj_put_varint(p, facts);
+}
+
+/* Code any record of a thread's stream. `head` has CODE_HEAD_MAX bytes of room, `data`
+ * CODE_DATA_MAX; both are advanced. */
 void dj_record_code(const struct dj_record *rec, struct dj_code_state *s, uint8_t **head,
 		    uint8_t **data);
+/* The same for a fact, in the stream of a process; `thread` is the number of a stream. */
+void dj_fact_code(const struct dj_record *rec, uint32_t thread, uint8_t **head, uint8_t **data);
 
-/* Decode one record; it borrows from both areas. False if the bytes are not a record. */
+/*
+ * Decode one record; it borrows from both areas. False if the bytes are not a record. The kind may
+ * also be CODE_FACTS (the number is in `length`), or CODE_PASS and above: something to pass over.
+ */
 bool dj_record_decode(struct dj_record *rec, struct dj_code_state *s, struct dj_in *head,
 		      struct dj_in *data);
+/* The same in the stream of a process. `thread` and `subject` are numbers of streams (-1: none). */
+bool dj_fact_decode(struct dj_record *rec, struct dj_in *head, struct dj_in *data);
 
 #endif

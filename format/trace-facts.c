@@ -1,5 +1,5 @@
 /*
- * The facts in a trace: description, threads, modules, start memory (format/trace.h).
+ * The facts in a trace: description, processes, threads, modules, start memory (format/trace.h).
  */
 #include "format/reader.h"
 
@@ -32,22 +32,22 @@ static char *string_of(const uint8_t *bytes, size_t len)
 static int take_meta(struct dj_trace *t, const struct dj_reader_chunk *c, const uint8_t *raw)
 {
 	/* fields behind a gap would be silently fewer */
-	if (c->h.seq != t->next_seq[CHUNK_META]++)
+	if (c->h.number != t->metas++)
 		return -1;
 	t->meta_bytes += c->h.raw_len;
 	return t->meta_bytes > META_TOTAL_MAX ? -1 : dj_meta_decode(&t->meta, raw, c->h.raw_len);
 }
 
-struct dj_reader_thread *dj_reader_find_thread(struct dj_trace *t, uint32_t stream)
+struct dj_reader_stream *dj_reader_find_stream(const struct dj_trace *t, uint32_t number)
 {
-	size_t lo = 0, hi = t->nthreads;
+	size_t lo = 0, hi = t->nstreams;
 
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
 
-		if (t->threads[mid].number == stream)
-			return &t->threads[mid];
-		if (t->threads[mid].number < stream)
+		if (t->streams[mid].number == number)
+			return &t->streams[mid];
+		if (t->streams[mid].number < number)
 			lo = mid + 1;
 		else
 			hi = mid;
@@ -55,52 +55,135 @@ struct dj_reader_thread *dj_reader_find_thread(struct dj_trace *t, uint32_t stre
 	return NULL;
 }
 
+static struct dj_reader_process *process_of(struct dj_trace *t, uint32_t number)
+{
+	const struct dj_reader_stream *s = dj_reader_find_stream(t, number);
+
+	return s && s->process ? &t->processes[s->index] : NULL;
+}
+
+/* Begin a stream. NULL if it is out of order. */
+static struct dj_reader_stream *add_stream(struct dj_trace *t, const struct dj_reader_chunk *c)
+{
+	struct dj_reader_stream *v, *last = t->nstreams ? &t->streams[t->nstreams - 1] : NULL;
+
+	if (c->h.number != 0 || (last && last->number >= c->h.stream))
+		return NULL;
+	v = dj_reader_grow(t->streams, t->nstreams, sizeof(*v));
+	if (!v)
+		return NULL;
+	t->streams = v;
+	v = &t->streams[t->nstreams++];
+	*v = (struct dj_reader_stream){ .number = c->h.stream };
+	return v;
+}
+
+static int take_process(struct dj_trace *t, const struct dj_reader_chunk *c, const uint8_t *raw)
+{
+	struct dj_reader_process *v, *parent;
+	struct dj_reader_stream *s;
+
+	if (c->h.raw_len != 8)
+		return -1;
+	v = dj_reader_grow(t->processes, t->nprocesses, sizeof(*v));
+	if (!v)
+		return -1;
+	t->processes = v;
+	parent = process_of(t, dj_get32(raw + 4));
+	s = add_stream(t, c);
+	if (!s)
+		return -1;
+	s->process = true;
+	s->index = t->nprocesses++;
+	v = &t->processes[s->index];
+	*v = (struct dj_reader_process){ .stream = (size_t)(s - t->streams) };
+	v->info.pid = (int32_t)dj_get32(raw);
+	v->info.parent = parent ? (int32_t)(parent - t->processes) : -1;
+	return 0;
+}
+
 static int take_thread(struct dj_trace *t, const struct dj_reader_chunk *c, const uint8_t *raw)
 {
-	struct dj_reader_thread *v, *last = t->nthreads ? &t->threads[t->nthreads - 1] : NULL;
+	struct dj_reader_thread *v;
+	struct dj_reader_process *process;
+	struct dj_reader_stream *s;
+	char *name;
 
-	if (c->h.raw_len < 4 || c->h.seq != 0 || (last && last->number >= c->h.stream))
+	if (c->h.raw_len < 8 || !(process = process_of(t, dj_get32(raw))))
 		return -1;
 	v = dj_reader_grow(t->threads, t->nthreads, sizeof(*v));
 	if (!v)
 		return -1;
 	t->threads = v;
-	v = &t->threads[t->nthreads];
-	*v = (struct dj_reader_thread){ .number = c->h.stream };
-	v->info.tid = (int32_t)dj_get32(raw);
-	v->name = string_of(raw + 4, c->h.raw_len - 4);
-	if (!v->name)
+	name = string_of(raw + 8, c->h.raw_len - 8);
+	s = name ? add_stream(t, c) : NULL;
+	if (!s) {
+		free(name);
 		return -1;
-	t->nthreads++;
+	}
+	s->index = t->nthreads++;
+	v = &t->threads[s->index];
+	*v = (struct dj_reader_thread){ .name = name, .stream = (size_t)(s - t->streams) };
+	v->info.tid = (int32_t)dj_get32(raw + 4);
+	v->info.process = (uint32_t)(process - t->processes);
+	v->info.first_seq = v->info.last_seq = DJ_SEQ_UNKNOWN;
+	return 0;
+}
+
+/* Facts of a process. -1: they do not follow what is there. */
+static int take_facts(struct dj_trace *t, struct dj_reader_stream *s,
+		      const struct dj_reader_chunk *c)
+{
+	struct dj_process_info *info = &t->processes[s->index].info;
+
+	if (c->h.first != info->facts || c->h.last - c->h.first != c->h.arg)
+		return -1;
+	info->facts = c->h.last;
+	return 0;
+}
+
+/* Records of a thread. -1: they do not follow what is there, or need facts that are not. */
+static int take_records(struct dj_trace *t, struct dj_reader_stream *s,
+			const struct dj_reader_chunk *c)
+{
+	struct dj_thread_info *info = &t->threads[s->index].info;
+	const struct dj_reader_chunk *before = s->chunks.n ? &s->chunks.v[s->chunks.n - 1] : NULL;
+
+	if (before && (before->h.first > c->h.first || before->h.last > c->h.last ||
+		       before->h.facts > c->h.facts))
+		return -1;
+	if (c->h.facts > t->processes[info->process].info.facts)
+		return -1;
+	if (!before) {
+		info->first_steps = c->h.first;
+		info->first_seq = c->h.first_seq;
+	}
+	info->last_steps = c->h.last;
+	info->last_seq = c->h.last_seq;
+	info->records += c->h.arg;
 	return 0;
 }
 
 static int take_stream(struct dj_trace *t, const struct dj_reader_chunk *c, const uint8_t *raw)
 {
-	struct dj_reader_thread *th = dj_reader_find_thread(t, c->h.stream);
-	struct dj_reader_chunk *before;
+	struct dj_reader_stream *s = dj_reader_find_stream(t, c->h.stream);
 
 	(void)raw;
-	if (!th) {
+	if (!s) {
 		dj_reader_damage(t, c->at - CHUNK_HEADER_SIZE,
-				 "records of a thread whose description is lost");
+				 "records of a thread or process whose description is lost");
 		return 0;
 	}
-	if (th->cut)
+	if (s->cut)
 		return 0;
 	if (c->h.arg > c->h.raw_len) /* a record has a byte at least */
 		return -1;
-	before = th->chunks.n ? &th->chunks.v[th->chunks.n - 1] : NULL;
-	if (c->h.seq != th->chunks.n + 1 || (before && before->h.first > c->h.first)) {
+	if (c->h.number != s->chunks.n + 1 ||
+	    (s->process ? take_facts(t, s, c) : take_records(t, s, c))) {
 		dj_reader_lose(t, c->at - CHUNK_HEADER_SIZE, CHUNK_STREAM, c->h.stream);
 		return 0;
 	}
-	if (!before)
-		th->info.first_steps = th->info.last_steps = c->h.first;
-	if (c->h.last > th->info.last_steps)
-		th->info.last_steps = c->h.last;
-	th->info.records += c->h.arg;
-	return add_chunk(&th->chunks, c);
+	return add_chunk(&s->chunks, c);
 }
 
 /* Module `number`, made (empty) with all before it if need be. */
@@ -154,11 +237,15 @@ static int take_module_data(struct dj_trace *t, const struct dj_reader_chunk *c,
 
 static int take_snapshot(struct dj_trace *t, const struct dj_reader_chunk *c, const uint8_t *raw)
 {
+	struct dj_reader_process *p = process_of(t, c->h.stream);
+
 	(void)raw;
-	if (c->h.seq != t->next_seq[CHUNK_SNAPSHOT])
+	if (!p)
+		return -1;
+	if (c->h.number != p->snapshots)
 		dj_reader_damage(t, c->at - CHUNK_HEADER_SIZE,
 				 "part of the start memory is missing");
-	t->next_seq[CHUNK_SNAPSHOT] = (uint64_t)c->h.seq + 1;
+	p->snapshots = (uint64_t)c->h.number + 1;
 	return add_chunk(&t->memory, c);
 }
 
@@ -173,27 +260,30 @@ static int take_end(struct dj_trace *t, const struct dj_reader_chunk *c, const u
 	return in.bad ? -1 : 0;
 }
 
-/* One row per type: whether its payload is needed now, what takes it in, what it means to
- * lose one, and where its bytes are counted. */
+/* One row per type: whether its payload is needed now, and how large it may be; what takes it in,
+ * what it means to lose one, and where its bytes are counted. */
 static const struct chunk_rule {
-	bool unpack;
+	uint32_t unpack_max;
 	int (*take)(struct dj_trace *t, const struct dj_reader_chunk *c, const uint8_t *raw);
 	const char *lost;
 	size_t usage;
 	/* clang-format off */
 } rules[CHUNK_TYPES] = {
-	[CHUNK_META] = { true, take_meta, "the description of the recording is lost",
+	[CHUNK_META] = { CHUNK_RAW_MAX, take_meta, "the description of the recording is lost",
 			 offsetof(struct dj_trace_usage, meta) },
-	[CHUNK_MODULE] = { true, take_module, "a module is lost",
+	[CHUNK_MODULE] = { 49 + DJ_NAME_MAX, take_module, "a module is lost",
 			   offsetof(struct dj_trace_usage, modules) },
-	[CHUNK_MODULE_DATA] = { false, take_module_data, "contents of a module are lost",
+	[CHUNK_MODULE_DATA] = { 0, take_module_data, "contents of a module are lost",
 				offsetof(struct dj_trace_usage, modules) },
-	[CHUNK_SNAPSHOT] = { false, take_snapshot, "part of the start memory is lost",
+	[CHUNK_SNAPSHOT] = { 0, take_snapshot, "part of the start memory is lost",
 			     offsetof(struct dj_trace_usage, snapshots) },
-	[CHUNK_THREAD] = { true, take_thread, "the description of a thread is lost",
+	[CHUNK_PROCESS] = { 8, take_process, "the description of a process is lost",
+			    offsetof(struct dj_trace_usage, streams) },
+	[CHUNK_THREAD] = { 8 + THREAD_NAME_MAX, take_thread, "the description of a thread is lost",
 			   offsetof(struct dj_trace_usage, streams) },
-	[CHUNK_STREAM] = { false, take_stream, "records are lost", offsetof(struct dj_trace_usage, streams) },
-	[CHUNK_END] = { true, take_end, "how the recording ended is lost",
+	[CHUNK_STREAM] = { 0, take_stream, "records are lost",
+			   offsetof(struct dj_trace_usage, streams) },
+	[CHUNK_END] = { 20, take_end, "how the recording ended is lost",
 			offsetof(struct dj_trace_usage, meta) },
 };
 /* clang-format on */
@@ -207,7 +297,8 @@ int dj_reader_take(struct dj_trace *t, const struct dj_reader_chunk *c)
 
 	if (!rule->take) /* of a type that is not known: nothing in it is needed */
 		return 0;
-	if (rule->unpack && !(raw = dj_reader_unpack(t, c)))
+	if (rule->unpack_max &&
+	    (c->h.raw_len > rule->unpack_max || !(raw = dj_reader_unpack(t, c))))
 		return -1;
 	r = rule->take(t, c, raw);
 	free(raw);
@@ -219,21 +310,22 @@ int dj_reader_take(struct dj_trace *t, const struct dj_reader_chunk *c)
 void dj_reader_lose(struct dj_trace *t, uint64_t at, unsigned type, uint32_t stream)
 {
 	const struct chunk_rule *rule = &rules[type < CHUNK_TYPES ? type : 0];
-	struct dj_reader_thread *th =
-		type == CHUNK_STREAM ? dj_reader_find_thread(t, stream) : NULL;
+	struct dj_reader_stream *s = type == CHUNK_STREAM ? dj_reader_find_stream(t, stream) : NULL;
 
-	if (th && th->cut) /* already beyond its end of history */
+	if (s && s->cut) /* already beyond its end of history */
 		return;
-	if (th)
-		th->cut = true;
+	if (s)
+		s->cut = true;
 	dj_reader_damage(t, at, "%s", rule->lost ? rule->lost : "a chunk is damaged");
 }
 
-/* By image, and within an image as they were written. */
+/* By process and image, and within an image as they were written. */
 static int by_image(const void *a, const void *b)
 {
 	const struct dj_reader_chunk *x = a, *y = b;
 
+	if (x->h.stream != y->h.stream)
+		return x->h.stream < y->h.stream ? -1 : 1;
 	if (x->h.first != y->h.first)
 		return x->h.first < y->h.first ? -1 : 1;
 	return x->at < y->at ? -1 : x->at > y->at;
@@ -263,10 +355,10 @@ int dj_reader_finish(struct dj_trace *t, struct dj_error *err)
 void dj_reader_free_facts(struct dj_trace *t)
 {
 	dj_meta_free(&t->meta);
-	for (size_t i = 0; i < t->nthreads; i++) {
+	for (size_t i = 0; i < t->nthreads; i++)
 		free(t->threads[i].name);
-		free(t->threads[i].chunks.v);
-	}
+	for (size_t i = 0; i < t->nstreams; i++)
+		free(t->streams[i].chunks.v);
 	for (size_t i = 0; i < t->nmodules; i++) {
 		free(t->modules[i].path);
 		free(t->modules[i].chunks.v);
@@ -274,7 +366,9 @@ void dj_reader_free_facts(struct dj_trace *t)
 	}
 	for (size_t i = 0; i < SNAPSHOT_SLOTS; i++)
 		free(t->slots[i].bytes);
+	free(t->streams);
 	free(t->threads);
+	free(t->processes);
 	free(t->modules);
 	free(t->memory.v);
 }
@@ -294,6 +388,16 @@ const struct dj_trace_end *dj_trace_end(const struct dj_trace *t)
 const struct dj_trace_usage *dj_trace_usage(const struct dj_trace *t)
 {
 	return &t->usage;
+}
+
+size_t dj_trace_processes(const struct dj_trace *t)
+{
+	return t->nprocesses;
+}
+
+const struct dj_process_info *dj_trace_process(const struct dj_trace *t, size_t i)
+{
+	return i < t->nprocesses ? &t->processes[i].info : NULL;
 }
 
 size_t dj_trace_threads(const struct dj_trace *t)
@@ -381,29 +485,34 @@ static const uint8_t *memory_bytes(struct dj_trace *t, size_t i)
 	return bytes;
 }
 
-/* The chunks [*lo, *hi) of the image that is current at `steps`. */
-static void find_image(const struct dj_trace *t, uint64_t steps, size_t *lo, size_t *hi)
+/* The first chunk of memory that is not of an image before this one. */
+static size_t image_begin(const struct dj_trace *t, uint32_t stream, uint64_t image)
 {
 	size_t a = 0, b = t->memory.n;
 
-	while (a < b) { /* first chunk of a later image */
+	while (a < b) {
 		size_t mid = a + (b - a) / 2;
+		const struct dj_chunk_header *h = &t->memory.v[mid].h;
 
-		if (t->memory.v[mid].h.first <= steps)
+		if (h->stream < stream || (h->stream == stream && h->first < image))
 			a = mid + 1;
 		else
 			b = mid;
 	}
-	*hi = *lo = a;
-	while (*lo > 0 && t->memory.v[*lo - 1].h.first == t->memory.v[*hi - 1].h.first)
-		(*lo)--;
+	return a;
 }
 
-size_t dj_trace_snapshot(struct dj_trace *t, uint64_t steps, uint64_t addr, void *out, size_t len)
+size_t dj_trace_snapshot(struct dj_trace *t, size_t process, uint32_t image, uint64_t addr,
+			 void *out, size_t len)
 {
 	size_t lo, hi, done = 0;
+	uint32_t stream;
 
-	find_image(t, steps, &lo, &hi);
+	if (process >= t->nprocesses)
+		return 0;
+	stream = t->streams[t->processes[process].stream].number;
+	lo = image_begin(t, stream, image);
+	hi = image_begin(t, stream, (uint64_t)image + 1);
 	while (done < len) {
 		uint64_t at = addr + done, skip, n;
 		const uint8_t *bytes;

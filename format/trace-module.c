@@ -94,33 +94,28 @@ static int write_module_info(struct dj_writer *w, uint32_t number, const struct 
 	return dj_writer_chunk(w, &h, payload, (size_t)(p - payload), err);
 }
 
-int dj_writer_module(struct dj_writer *w, const char *path, const void *contents, size_t size,
-		     struct dj_error *err)
+/* With the lock on facts held. */
+static int write_module(struct dj_writer *w, const char *path, const void *contents, size_t size,
+			struct dj_writer_module *m, struct dj_error *err)
 {
-	struct dj_writer_module m = { 0 };
-	uint32_t number = (uint32_t)w->nmodules, seq = 1;
+	uint32_t module = (uint32_t)w->nmodules, number = 1;
 
-	if (size > MODULE_SIZE_MAX)
-		return dj_fail(err, 1, "%s: too large to store in a trace", path);
-	m.build_id_len = (uint8_t)dj_writer_build_id(m.build_id, contents, size);
 	for (size_t i = 0; i < w->nmodules; i++)
-		if (w->modules[i].build_id_len == m.build_id_len &&
-		    !memcmp(w->modules[i].build_id, m.build_id, m.build_id_len) &&
+		if (w->modules[i].build_id_len == m->build_id_len &&
+		    !memcmp(w->modules[i].build_id, m->build_id, m->build_id_len) &&
 		    !strcmp(w->modules[i].path, path))
 			return (int)i;
-	if (dj_writer_grow(w, (void **)&w->modules, w->nmodules, sizeof(m), err))
+	if (dj_writer_grow((void **)&w->modules, w->nmodules, sizeof(*m)) ||
+	    !(m->path = strdup(path)))
+		return dj_writer_no_memory(w, err);
+	w->modules[w->nmodules++] = *m;
+	if (write_module_info(w, module, m, contents, size, err))
 		return -1;
-	m.path = strdup(path);
-	if (!m.path)
-		return dj_fail(err, 1, "out of memory");
-	w->modules[w->nmodules++] = m;
-	if (write_module_info(w, number, &m, contents, size, err))
-		return -1;
-	for (size_t at = 0; at < size; seq++) {
+	for (size_t at = 0; at < size; number++) {
 		size_t n = min_size(size - at, WRITER_MODULE);
 		struct dj_chunk_header h = { .type = CHUNK_MODULE_DATA,
-					     .stream = number,
-					     .seq = seq,
+					     .stream = module,
+					     .number = number,
 					     .first = at,
 					     .last = at + n };
 
@@ -128,27 +123,43 @@ int dj_writer_module(struct dj_writer *w, const char *path, const void *contents
 			return -1;
 		at += n;
 	}
-	return (int)number;
+	return (int)module;
 }
 
-int dj_writer_snapshot(struct dj_writer *w, uint64_t steps, uint64_t addr, const void *bytes,
+int dj_writer_module(struct dj_writer *w, const char *path, const void *contents, size_t size,
+		     struct dj_error *err)
+{
+	struct dj_writer_module m = { 0 };
+	int number;
+
+	if (size > MODULE_SIZE_MAX)
+		return dj_fail(err, 1, "%s: too large to store in a trace", path);
+	m.build_id_len = (uint8_t)dj_writer_build_id(m.build_id, contents, size);
+	pthread_mutex_lock(&w->facts);
+	number = write_module(w, path, contents, size, &m, err);
+	pthread_mutex_unlock(&w->facts);
+	return number;
+}
+
+int dj_stream_snapshot(struct dj_stream *process, uint32_t image, uint64_t addr, const void *bytes,
 		       size_t len, struct dj_error *err)
 {
-	size_t at = 0;
+	int r = 0;
 
-	/* at least once: an empty one says that a new image begins */
-	do {
+	DJ_ASSERT(!process->process, "start memory of a thread");
+	pthread_mutex_lock(&process->lock);
+	for (size_t at = 0; at < len && !r;) {
 		size_t n = min_size(len - at, WRITER_SNAPSHOT);
 		struct dj_chunk_header h = { .type = CHUNK_SNAPSHOT,
-					     .stream = NO_STREAM,
-					     .seq = w->snapshots++,
-					     .first = steps,
-					     .last = steps,
+					     .stream = process->number,
+					     .number = process->snapshots++,
+					     .first = image,
+					     .last = image,
 					     .arg = addr + at };
 
-		if (dj_writer_chunk(w, &h, n ? (const uint8_t *)bytes + at : NULL, n, err))
-			return -1;
+		r = dj_writer_chunk(process->w, &h, (const uint8_t *)bytes + at, n, err);
 		at += n;
-	} while (at < len);
-	return 0;
+	}
+	pthread_mutex_unlock(&process->lock);
+	return r;
 }

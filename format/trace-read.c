@@ -236,7 +236,7 @@ static void describe_damage(struct dj_trace *t)
 	if (!t->damages)
 		return;
 	for (size_t i = 0; i < t->nthreads; i++) {
-		if (t->threads[i].cut || !t->end.present) {
+		if (t->streams[t->threads[i].stream].cut || !t->end.present) {
 			first = first ? first : &t->threads[i].info;
 			ended++;
 		}

@@ -1,5 +1,11 @@
 /*
  * The trace writer's streams: records gather in memory, coded, until they make a chunk.
+ *
+ * A fact of an address space goes into the stream of the process, and the thread that caused it
+ * notes in its own stream (CODE_FACTS) how many of the process's facts hold from there on. So a
+ * reader can put both in order again to the record, whatever else has its place at the same
+ * position. A thread's chunk is written after the facts that it needs: what is in the file is
+ * always complete up to some position.
  */
 #include "format/writer.h"
 
@@ -9,122 +15,205 @@
  * the data, which is less to move. */
 #define HEADS_LEN_SIZE 4
 
-static uint8_t *heads_start(const struct dj_writer_stream *s)
+static uint8_t *heads_start(const struct dj_stream *s)
 {
 	return s->block + HEADS_LEN_SIZE;
 }
 
-static uint8_t *data_start(const struct dj_writer_stream *s)
+static uint8_t *data_start(const struct dj_stream *s)
 {
 	return s->block + HEADS_LEN_SIZE + WRITER_HEADS;
 }
 
-static void start_chunk(struct dj_writer_stream *s)
+static void start_chunk(struct dj_stream *s)
 {
 	s->head = heads_start(s);
 	s->data = data_start(s);
 	s->records = 0;
-	s->first = s->reach;
+	s->first = s->process ? s->reach : s->facts;
+	s->first_seq = s->process ? s->last_seq : DJ_SEQ_UNKNOWN;
+	s->last_seq = DJ_SEQ_UNKNOWN;
 }
 
-int dj_writer_flush_stream(struct dj_writer *w, struct dj_writer_stream *s, struct dj_error *err)
+/* The chunk that gathers: write it. */
+static int write_chunk(struct dj_stream *s, struct dj_error *err)
 {
 	struct dj_chunk_header h = { .type = CHUNK_STREAM,
 				     .stream = s->number,
-				     .seq = s->seq,
+				     .number = s->chunks,
 				     .first = s->first,
-				     .last = s->reach,
-				     .arg = s->records };
+				     .last = s->process ? s->reach : s->facts,
+				     .first_seq = s->first_seq,
+				     .last_seq = s->last_seq,
+				     .arg = s->records,
+				     .facts = s->process ? s->facts : 0 };
 	size_t heads_len = (size_t)(s->head - heads_start(s));
 	uint8_t *heads = data_start(s) - heads_len;
+	int r;
 
-	if (!s->records && s->reach == s->first)
-		return 0;
 	memmove(heads, heads_start(s), heads_len);
 	dj_put32(heads - HEADS_LEN_SIZE, (uint32_t)heads_len);
 	heads -= HEADS_LEN_SIZE;
-	if (dj_writer_chunk(w, &h, heads, (size_t)(s->data - heads), err)) {
-		start_chunk(s);
-		return -1;
-	}
-	s->seq++;
+	r = dj_writer_chunk(s->w, &h, heads, (size_t)(s->data - heads), err);
+	s->chunks++;
 	start_chunk(s);
-	return 0;
+	return r;
 }
 
-/* The stream of a thread: the newest if the number was used again. */
-static struct dj_writer_stream *find_stream(struct dj_writer *w, int32_t tid)
+/* Write what a process's facts have gathered. */
+static int flush_facts(struct dj_stream *process, struct dj_error *err)
 {
-	if (w->nstreams && w->streams[w->last_stream].tid == tid)
-		return &w->streams[w->last_stream];
-	for (size_t i = w->nstreams; i-- > 0;) {
-		if (w->streams[i].tid == tid) {
-			w->last_stream = i;
-			return &w->streams[i];
-		}
+	int r = 0;
+
+	pthread_mutex_lock(&process->lock);
+	if (process->records)
+		r = write_chunk(process, err);
+	pthread_mutex_unlock(&process->lock);
+	return r;
+}
+
+static int flush(struct dj_stream *s, struct dj_error *err)
+{
+	if (!s->process)
+		return flush_facts(s, err);
+	if (!s->records && s->reach == s->first) {
+		if (s->last_seq != DJ_SEQ_UNKNOWN)
+			start_chunk(s);
+		return 0;
 	}
-	dj_broken(__FILE__, __LINE__, "record for thread %d, which has no stream", tid);
+	return flush_facts(s->process, err) ? -1 : write_chunk(s, err);
 }
 
-int dj_writer_thread(struct dj_writer *w, int32_t tid, const char *name, struct dj_error *err)
-{
-	struct dj_chunk_header h = { .type = CHUNK_THREAD, .stream = (uint32_t)w->nstreams };
-	uint8_t payload[4 + 256];
-	size_t len = strnlen(name ? name : "", sizeof(payload) - 4);
-	struct dj_writer_stream *s;
+/* ---- life ------------------------------------------------------------------------------ */
 
-	for (size_t i = 0; i < w->nstreams; i++)
-		if (w->streams[i].tid == tid && dj_writer_flush_stream(w, &w->streams[i], err))
-			return -1;
-	if (dj_writer_grow(w, (void **)&w->streams, w->nstreams, sizeof(*s), err))
-		return -1;
-	dj_put32(payload, (uint32_t)tid);
-	memcpy(payload + 4, name ? name : "", len);
-	if (dj_writer_chunk(w, &h, payload, 4 + len, err))
-		return -1;
-	s = &w->streams[w->nstreams];
-	*s = (struct dj_writer_stream){ .tid = tid, .number = h.stream, .seq = 1 };
+void dj_stream_free(struct dj_stream *s)
+{
+	if (!s->process)
+		pthread_mutex_destroy(&s->lock);
+	free(s->block);
+	free(s);
+}
+
+int dj_stream_finish(struct dj_stream *s, struct dj_error *err)
+{
+	int r = s->block ? flush(s, err) : 0;
+
+	free(s->block);
+	s->block = NULL;
+	return r;
+}
+
+/* Number the stream, write its description and put it on the list, first. */
+static struct dj_stream *begin(struct dj_writer *w, struct dj_stream *s, unsigned type,
+			       const uint8_t *payload, size_t len, struct dj_error *err)
+{
+	struct dj_chunk_header h = { .type = (uint8_t)type };
+	int r;
+
+	s->w = w;
+	s->chunks = 1;
+	s->last_seq = DJ_SEQ_UNKNOWN;
 	s->block = malloc(HEADS_LEN_SIZE + WRITER_HEADS + WRITER_DATA);
-	if (!s->block)
-		return dj_fail(err, 1, "out of memory");
+	pthread_mutex_lock(&w->facts);
+	h.stream = s->number = w->nstreams;
+	r = s->block ? dj_writer_chunk(w, &h, payload, len, err) : dj_writer_no_memory(w, err);
+	if (!r) {
+		w->nstreams++;
+		s->next = w->streams;
+		w->streams = s;
+	}
+	pthread_mutex_unlock(&w->facts);
+	if (r) {
+		dj_stream_free(s);
+		return NULL;
+	}
 	start_chunk(s);
-	w->last_stream = w->nstreams++;
-	return 0;
+	return s;
 }
 
-/* Before a record at `steps`: order is as promised and there is room. */
-static int prepare(struct dj_writer *w, struct dj_writer_stream *s, uint64_t steps,
-		   struct dj_error *err)
+struct dj_stream *dj_writer_process(struct dj_writer *w, int32_t pid, struct dj_stream *parent,
+				    struct dj_error *err)
 {
-	DJ_ASSERT(steps >= s->code.steps, "thread %d: record at %llu after one at %llu", s->tid,
-		  (unsigned long long)steps, (unsigned long long)s->code.steps);
-	if ((size_t)(data_start(s) - s->head) < CODE_HEAD_MAX ||
-	    (size_t)(s->block + HEADS_LEN_SIZE + WRITER_HEADS + WRITER_DATA - s->data) <
-		    CODE_DATA_MAX) {
-		if (dj_writer_flush_stream(w, s, err))
-			return -1;
+	struct dj_stream *s = calloc(1, sizeof(*s));
+	uint8_t payload[8];
+
+	if (!s) {
+		dj_writer_no_memory(w, err);
+		return NULL;
 	}
+	pthread_mutex_init(&s->lock, NULL);
+	s->id = pid;
+	dj_put32(payload, (uint32_t)pid);
+	dj_put32(payload + 4, parent ? parent->number : NO_STREAM);
+	return begin(w, s, CHUNK_PROCESS, payload, sizeof(payload), err);
+}
+
+struct dj_stream *dj_writer_thread(struct dj_writer *w, struct dj_stream *process, int32_t tid,
+				   const char *name, struct dj_error *err)
+{
+	struct dj_stream *s = calloc(1, sizeof(*s));
+	uint8_t payload[8 + THREAD_NAME_MAX];
+	size_t len = strnlen(name ? name : "", sizeof(payload) - 8);
+
+	if (!s) {
+		dj_writer_no_memory(w, err);
+		return NULL;
+	}
+	DJ_ASSERT(!process->process, "thread %d of a thread", tid);
+	s->process = process;
+	s->id = tid;
+	dj_put32(payload, process->number);
+	dj_put32(payload + 4, (uint32_t)tid);
+	memcpy(payload + 8, name ? name : "", len);
+	return begin(w, s, CHUNK_THREAD, payload, 8 + len, err);
+}
+
+uint32_t dj_stream_number(const struct dj_stream *s)
+{
+	return s->number;
+}
+
+/* ---- records --------------------------------------------------------------------------- */
+
+/* Before a record: there is room for it. */
+static int make_room(struct dj_stream *s, struct dj_error *err)
+{
+	DJ_ASSERT(s->block, "record for stream %u, which is closed", s->number);
+	if ((size_t)(data_start(s) - s->head) >= CODE_HEAD_MAX &&
+	    (size_t)(s->block + HEADS_LEN_SIZE + WRITER_HEADS + WRITER_DATA - s->data) >=
+		    CODE_DATA_MAX)
+		return 0;
+	/* a process's lock is held already */
+	return s->process ? flush(s, err) : write_chunk(s, err);
+}
+
+/* Before a record of a thread at `steps`: order is as promised and there is room. */
+static int prepare(struct dj_stream *s, uint64_t steps, struct dj_error *err)
+{
+	DJ_ASSERT(s->process, "record for process %d", s->id);
+	DJ_ASSERT(steps >= s->code.steps, "thread %d: record at %llu after one at %llu", s->id,
+		  (unsigned long long)steps, (unsigned long long)s->code.steps);
+	if (make_room(s, err))
+		return -1;
 	if (!s->records) { /* a chunk decodes by itself: differences start afresh */
 		s->first = steps;
 		s->code.steps = steps;
 		s->code.addr = 0;
 	}
-	return w->failed.exit_status ? dj_writer_failed(w, err) : 0;
+	return 0;
 }
 
-static void reached(struct dj_writer_stream *s, uint64_t steps)
+static void reached(struct dj_stream *s, uint64_t steps)
 {
 	if (steps > s->reach)
 		s->reach = steps;
 }
 
-int dj_writer_import(struct dj_writer *w, int32_t tid, uint64_t steps, uint64_t rep,
-		     unsigned ordinal, uint64_t addr, const uint8_t *line, struct dj_error *err)
+int dj_stream_import(struct dj_stream *s, uint64_t steps, uint64_t rep, unsigned ordinal,
+		     uint64_t addr, const uint8_t *line, struct dj_error *err)
 {
-	struct dj_writer_stream *s = find_stream(w, tid);
-
 	DJ_ASSERT(addr % DJ_LINE == 0, "import of %#llx", (unsigned long long)addr);
-	if (prepare(w, s, steps, err))
+	if (prepare(s, steps, err))
 		return -1;
 	s->head = dj_record_code_start(s->head, &s->code, DJ_REC_IMPORT, steps, rep, ordinal);
 	s->head = dj_record_code_line(s->head, &s->code, addr);
@@ -135,34 +224,82 @@ int dj_writer_import(struct dj_writer *w, int32_t tid, uint64_t steps, uint64_t 
 	return 0;
 }
 
-int dj_writer_record(struct dj_writer *w, int32_t tid, const struct dj_record *rec,
-		     struct dj_error *err)
+/* Of a chunk of facts: the numbers in it. */
+static void widen(struct dj_stream *process, uint64_t seq)
 {
-	struct dj_writer_stream *s = find_stream(w, tid);
+	if (seq == DJ_SEQ_UNKNOWN)
+		return;
+	if (process->first_seq == DJ_SEQ_UNKNOWN || seq < process->first_seq)
+		process->first_seq = seq;
+	if (process->last_seq == DJ_SEQ_UNKNOWN || seq > process->last_seq)
+		process->last_seq = seq;
+}
+
+int dj_stream_fact(struct dj_stream *by, const struct dj_record *rec, uint64_t *number,
+		   struct dj_error *err)
+{
+	struct dj_stream *process = by->process;
+	int r;
+
+	DJ_ASSERT(process && dj_record_is_fact(rec->kind), "fact of kind %d by stream %u",
+		  rec->kind, by->number);
+	pthread_mutex_lock(&process->lock);
+	r = make_room(process, err);
+	if (!r) {
+		dj_fact_code(rec, by->number, &process->head, &process->data);
+		process->records++;
+		widen(process, rec->seq);
+		*number = ++process->facts;
+	}
+	pthread_mutex_unlock(&process->lock);
+	return r;
+}
+
+int dj_stream_facts(struct dj_stream *s, uint64_t steps, uint64_t number, struct dj_error *err)
+{
+	if (prepare(s, steps, err))
+		return -1;
+	s->head = dj_record_code_facts(s->head, &s->code, steps, number);
+	if (number > s->facts)
+		s->facts = number;
+	s->records++;
+	reached(s, steps);
+	return 0;
+}
+
+int dj_stream_record(struct dj_stream *s, const struct dj_record *rec, struct dj_error *err)
+{
+	uint64_t number;
 
 	DJ_ASSERT(rec->kind > 0 && rec->kind < DJ_REC_KINDS, "record kind %d", rec->kind);
 	DJ_ASSERT(rec->kind != DJ_REC_IMPORT || rec->addr % DJ_LINE == 0, "import of %#llx",
 		  (unsigned long long)rec->addr);
-	DJ_ASSERT((rec->kind != DJ_REC_CODE && rec->kind != DJ_REC_SIGNAL) ||
-			  rec->length <= DJ_CODE_MAX,
+	DJ_ASSERT(!dj_record_has_bytes(rec->kind) || rec->length <= DJ_CODE_MAX,
 		  "record with %llu bytes", (unsigned long long)rec->length);
-	if (prepare(w, s, rec->steps, err))
+	if (dj_record_is_fact(rec->kind))
+		return dj_stream_fact(s, rec, &number, err) ||
+				       dj_stream_facts(s, rec->steps, number, err)
+			       ? -1
+			       : 0;
+	if (prepare(s, rec->steps, err))
 		return -1;
 	dj_record_code(rec, &s->code, &s->head, &s->data);
 	s->records++;
 	/* these two are steps themselves */
 	reached(s, rec->steps + (rec->kind == DJ_REC_EFFECTS || rec->kind == DJ_REC_SYSCALL));
-	/* from here on the memory of the old image is no longer the start memory, even if
-	 * none of the new one's comes to be written */
-	if (rec->kind == DJ_REC_EXEC)
-		return dj_writer_snapshot(w, rec->steps, 0, NULL, 0, err);
 	return 0;
 }
 
-int dj_writer_flush(struct dj_writer *w, int32_t tid, uint64_t steps, struct dj_error *err)
+int dj_stream_flush(struct dj_stream *s, uint64_t steps, uint64_t seq, struct dj_error *err)
 {
-	struct dj_writer_stream *s = find_stream(w, tid);
-
+	DJ_ASSERT(s->process, "flush of process %d", s->id);
 	reached(s, steps);
-	return dj_writer_flush_stream(w, s, err);
+	if (s->reach == steps)
+		s->last_seq = seq;
+	return flush(s, err);
+}
+
+int dj_stream_close(struct dj_stream *s, struct dj_error *err)
+{
+	return dj_stream_finish(s, err);
 }

@@ -1,5 +1,6 @@
 /*
- * The trace writer: header, facts, chunks, index (format/trace.h).
+ * The trace writer: header, description, chunks, index (format/trace.h; who may do what at the same
+ * time: format/writer.h).
  *
  * Every chunk goes out with one write(). When that fails (disk full, file size limit), the
  * file is cut back to the end of the last whole chunk, and every later call reports the same
@@ -20,21 +21,36 @@
 /* Payloads below this are not worth packing. */
 #define PACK_MIN 64
 
-int dj_writer_failed(struct dj_writer *w, struct dj_error *err)
+/* With the lock held: what failed first. */
+static int failed_locked(struct dj_writer *w, struct dj_error *err)
 {
 	if (err)
 		*err = w->failed;
 	return -1;
 }
 
-static int out_of_memory(struct dj_writer *w, struct dj_error *err)
+static int has_failed(struct dj_writer *w, struct dj_error *err)
 {
-	dj_fail(&w->failed, 1, "%s: out of memory while writing", w->path);
-	return dj_writer_failed(w, err);
+	int r = 0;
+
+	pthread_mutex_lock(&w->lock);
+	if (w->failed.exit_status)
+		r = failed_locked(w, err);
+	pthread_mutex_unlock(&w->lock);
+	return r;
 }
 
-int dj_writer_grow(struct dj_writer *w, void **array, size_t n, size_t element,
-		   struct dj_error *err)
+int dj_writer_no_memory(struct dj_writer *w, struct dj_error *err)
+{
+	pthread_mutex_lock(&w->lock);
+	if (!w->failed.exit_status)
+		dj_fail(&w->failed, 1, "%s: out of memory while writing", w->path);
+	failed_locked(w, err);
+	pthread_mutex_unlock(&w->lock);
+	return -1;
+}
+
+int dj_writer_grow(void **array, size_t n, size_t element)
 {
 	void *grown;
 
@@ -42,7 +58,7 @@ int dj_writer_grow(struct dj_writer *w, void **array, size_t n, size_t element,
 		return 0;
 	grown = realloc(*array, (n ? 2 * n : 1) * element);
 	if (!grown)
-		return out_of_memory(w, err);
+		return -1;
 	*array = grown;
 	return 0;
 }
@@ -69,11 +85,13 @@ static ssize_t write_unsignalled(int fd, const void *bytes, size_t len)
 	return n;
 }
 
-/* Append bytes to the file, all or none. */
+/* Append bytes to the file, all or none. With the lock held. */
 static int append(struct dj_writer *w, const uint8_t *bytes, size_t len, struct dj_error *err)
 {
 	size_t done = 0;
 
+	if (w->failed.exit_status)
+		return failed_locked(w, err);
 	while (done < len) {
 		ssize_t n = write_unsignalled(w->fd, bytes + done, len - done);
 
@@ -86,7 +104,7 @@ static int append(struct dj_writer *w, const uint8_t *bytes, size_t len, struct 
 			/* a reader copes with a torn chunk, too, so this may fail */
 			if (done && !ftruncate(w->fd, (off_t)w->size))
 				lseek(w->fd, (off_t)w->size, SEEK_SET);
-			return dj_writer_failed(w, err);
+			return failed_locked(w, err);
 		}
 		done += (size_t)n;
 	}
@@ -94,37 +112,91 @@ static int append(struct dj_writer *w, const uint8_t *bytes, size_t len, struct 
 	return 0;
 }
 
-/* Room for a chunk header and `len` unpacked bytes however they pack. */
-static int reserve_out(struct dj_writer *w, size_t len, struct dj_error *err)
+static int append_chunk(struct dj_writer *w, const struct dj_chunk_header *h, const uint8_t *bytes,
+			struct dj_error *err)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&w->lock);
+	if (dj_writer_grow((void **)&w->index, w->nindex, sizeof(w->index[0]))) {
+		dj_fail(&w->failed, 1, "%s: out of memory while writing", w->path);
+		r = failed_locked(w, err);
+	} else {
+		struct dj_writer_index_entry entry = { w->size, h->last, h->stream, h->type };
+
+		r = append(w, bytes, CHUNK_HEADER_SIZE + h->len, err);
+		if (!r)
+			w->index[w->nindex++] = entry;
+	}
+	pthread_mutex_unlock(&w->lock);
+	return r;
+}
+
+/* ---- packing ------------------------------------------------------------------------ */
+
+static void free_packer(struct dj_writer_packer *p)
+{
+	ZSTD_freeCCtx(p->zstd);
+	free(p->out);
+	free(p);
+}
+
+/* A packer with room for `len` unpacked bytes however they pack. */
+static struct dj_writer_packer *take_packer(struct dj_writer *w, size_t len)
 {
 	size_t need = CHUNK_HEADER_SIZE + ZSTD_compressBound(len);
+	struct dj_writer_packer *p;
 	uint8_t *grown;
 
-	if (need <= w->out_cap)
-		return 0;
-	grown = realloc(w->out, need);
-	if (!grown)
-		return out_of_memory(w, err);
-	w->out = grown;
-	w->out_cap = need;
-	return 0;
+	pthread_mutex_lock(&w->lock);
+	p = w->packers;
+	if (p)
+		w->packers = p->next;
+	pthread_mutex_unlock(&w->lock);
+	if (!p) {
+		p = calloc(1, sizeof(*p));
+		if (!p || !(p->zstd = ZSTD_createCCtx())) {
+			free(p);
+			return NULL;
+		}
+	}
+	if (need <= p->out_cap)
+		return p;
+	grown = realloc(p->out, need);
+	if (!grown) {
+		free_packer(p);
+		return NULL;
+	}
+	p->out = grown;
+	p->out_cap = need;
+	return p;
+}
+
+static void give_packer(struct dj_writer *w, struct dj_writer_packer *p)
+{
+	pthread_mutex_lock(&w->lock);
+	p->next = w->packers;
+	w->packers = p;
+	pthread_mutex_unlock(&w->lock);
 }
 
 int dj_writer_chunk(struct dj_writer *w, struct dj_chunk_header *h, const void *raw, size_t len,
 		    struct dj_error *err)
 {
-	struct dj_writer_index_entry entry = { w->size, h->last, h->stream, h->type };
+	struct dj_writer_packer *p;
 	uint8_t *payload;
 	size_t packed = 0;
+	int r;
 
 	DJ_ASSERT(len <= CHUNK_RAW_MAX, "chunk of %zu bytes", len);
-	if (w->failed.exit_status)
-		return dj_writer_failed(w, err);
-	if (reserve_out(w, len, err))
+	if (has_failed(w, err))
 		return -1;
-	payload = w->out + CHUNK_HEADER_SIZE;
+	p = take_packer(w, len);
+	if (!p)
+		return dj_writer_no_memory(w, err);
+	payload = p->out + CHUNK_HEADER_SIZE;
 	if (len >= PACK_MIN)
-		packed = ZSTD_compressCCtx(w->zstd, payload, w->out_cap - CHUNK_HEADER_SIZE, raw,
+		packed = ZSTD_compressCCtx(p->zstd, payload, p->out_cap - CHUNK_HEADER_SIZE, raw,
 					   len, WRITER_LEVEL);
 	h->encoding = CHUNK_ZSTD;
 	if (packed == 0 || ZSTD_isError(packed) || packed >= len) {
@@ -136,12 +208,10 @@ int dj_writer_chunk(struct dj_writer *w, struct dj_chunk_header *h, const void *
 	h->raw_len = (uint32_t)len;
 	h->len = (uint32_t)packed;
 	h->payload_sum = dj_chunk_sum(w->id, payload, packed);
-	dj_chunk_header_pack(w->out, h, w->id);
-	if (dj_writer_grow(w, (void **)&w->index, w->nindex, sizeof(w->index[0]), err) ||
-	    append(w, w->out, CHUNK_HEADER_SIZE + packed, err))
-		return -1;
-	w->index[w->nindex++] = entry;
-	return 0;
+	dj_chunk_header_pack(p->out, h, w->id);
+	r = append_chunk(w, h, p->out, err);
+	give_packer(w, p);
+	return r;
 }
 
 /* ---- the description ------------------------------------------------------------- */
@@ -150,12 +220,14 @@ struct meta_buffer {
 	struct dj_writer *w;
 	uint8_t *bytes;
 	size_t len;
-	uint32_t seq;
+	uint32_t number;
 };
 
 static int meta_flush(struct meta_buffer *b, struct dj_error *err)
 {
-	struct dj_chunk_header h = { .type = CHUNK_META, .stream = NO_STREAM, .seq = b->seq++ };
+	struct dj_chunk_header h = { .type = CHUNK_META,
+				     .stream = NO_STREAM,
+				     .number = b->number++ };
 	size_t len = b->len;
 
 	b->len = 0;
@@ -171,7 +243,7 @@ static int meta_take(void *ctx, const uint8_t *field, size_t len, struct dj_erro
 		return -1;
 	grown = realloc(b->bytes, b->len + len);
 	if (!grown)
-		return out_of_memory(b->w, err);
+		return dj_writer_no_memory(b->w, err);
 	b->bytes = grown;
 	memcpy(b->bytes + b->len, field, len);
 	b->len += len;
@@ -193,16 +265,25 @@ static int write_meta(struct dj_writer *w, const struct dj_trace_meta *meta, str
 
 static void writer_free(struct dj_writer *w)
 {
-	for (size_t i = 0; i < w->nstreams; i++)
-		free(w->streams[i].block);
+	while (w->streams) {
+		struct dj_stream *s = w->streams;
+
+		w->streams = s->next;
+		dj_stream_free(s);
+	}
+	while (w->packers) {
+		struct dj_writer_packer *p = w->packers;
+
+		w->packers = p->next;
+		free_packer(p);
+	}
 	for (size_t i = 0; i < w->nmodules; i++)
 		free(w->modules[i].path);
-	free(w->streams);
 	free(w->modules);
 	free(w->index);
-	free(w->out);
 	free(w->path);
-	ZSTD_freeCCtx(w->zstd);
+	pthread_mutex_destroy(&w->facts);
+	pthread_mutex_destroy(&w->lock);
 	free(w);
 }
 
@@ -225,12 +306,13 @@ struct dj_writer *dj_writer_create(const char *path, const struct dj_trace_meta 
 	struct dj_writer *w = calloc(1, sizeof(*w));
 	uint8_t header[FILE_HEADER_SIZE];
 
-	if (!w || !(w->path = strdup(path)) || !(w->zstd = ZSTD_createCCtx())) {
-		if (w)
-			writer_free(w);
+	if (!w || !(w->path = strdup(path))) {
+		free(w);
 		dj_fail(err, 1, "out of memory");
 		return NULL;
 	}
+	pthread_mutex_init(&w->facts, NULL);
+	pthread_mutex_init(&w->lock, NULL);
 	w->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
 	if (w->fd < 0) {
 		dj_fail_errno(err, 1, "cannot create %s", path);
@@ -247,9 +329,14 @@ struct dj_writer *dj_writer_create(const char *path, const struct dj_trace_meta 
 	return w;
 }
 
-uint64_t dj_writer_size(const struct dj_writer *w)
+uint64_t dj_writer_size(struct dj_writer *w)
 {
-	return w->size;
+	uint64_t size;
+
+	pthread_mutex_lock(&w->lock);
+	size = w->size;
+	pthread_mutex_unlock(&w->lock);
+	return size;
 }
 
 static int write_end(struct dj_writer *w, const struct dj_trace_end *end, struct dj_error *err)
@@ -268,12 +355,12 @@ static int write_index(struct dj_writer *w, struct dj_error *err)
 	uint64_t index_at = w->size;
 	size_t total = w->nindex; /* INDEX chunks do not list themselves */
 	uint8_t footer[FOOTER_SIZE], *payload = malloc(WRITER_INDEX * INDEX_ENTRY_SIZE);
-	int r = payload ? 0 : out_of_memory(w, err);
+	int r = payload ? 0 : dj_writer_no_memory(w, err);
 
-	for (size_t i = 0, seq = 0; i < total && !r; seq++) {
+	for (size_t i = 0, number = 0; i < total && !r; number++) {
 		struct dj_chunk_header h = { .type = CHUNK_INDEX,
 					     .stream = NO_STREAM,
-					     .seq = (uint32_t)seq };
+					     .number = (uint32_t)number };
 		uint8_t *p = payload;
 
 		for (size_t n = 0; i < total && n < WRITER_INDEX; i++, n++) {
@@ -297,15 +384,16 @@ int dj_writer_close(struct dj_writer *w, const struct dj_trace_end *end, struct 
 {
 	int r = 0;
 
-	/* after a failure each of these reports it again and writes nothing */
-	for (size_t i = 0; i < w->nstreams && !r; i++)
-		r = dj_writer_flush_stream(w, &w->streams[i], err);
+	/* after a failure each of these reports it again and writes nothing; a process's stream
+	 * is behind those of its threads in the list */
+	for (struct dj_stream *s = w->streams; s && !r; s = s->next)
+		r = dj_stream_finish(s, err);
 	if (!r && end && end->present)
 		r = write_end(w, end, err);
 	if (!r)
 		r = write_index(w, err);
 	if (w->failed.exit_status)
-		r = dj_writer_failed(w, err);
+		r = failed_locked(w, err);
 	if (close(w->fd) && !r)
 		r = dj_fail_errno(err, 1, "cannot write %s", w->path);
 	writer_free(w);

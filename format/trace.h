@@ -1,9 +1,15 @@
 /*
  * The trace file: one append-only file of chunks. deja-trace(5) documents every byte.
  *
- * Writing: dj_writer_* put permanent facts and stream records into a file as chunks; a chunk
- * is self-contained and checksummed, so a file cut anywhere is a shorter trace. Reading:
- * dj_trace_open() maps the file, checks the header, finds the chunks (through the index at
+ * A trace has processes and threads, each with a stream of records (format/record.h): a thread's
+ * says what the thread did, a process's holds the facts of its address space, which all its threads
+ * share.
+ *
+ * Writing: dj_writer_* put permanent facts into the file, dj_stream_* records, as chunks; a chunk
+ * is self-contained and checksummed, so a file cut anywhere is a shorter trace. Different streams
+ * may be written by different threads of ours at the same time; one stream only by one at a time.
+ *
+ * Reading: dj_trace_open() maps the file, checks the header, finds the chunks (through the index at
  * the end, or by scanning when there is none or it is damaged) and serves the facts; a
  * dj_cursor walks one thread's records in order and can be moved to any record position
  * quickly. A reader never trusts the file: lengths, counts and offsets are checked.
@@ -18,7 +24,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DJ_TRACE_VERSION 1
+#define DJ_TRACE_VERSION 2
 
 enum dj_predict { DJ_PREDICT_SHADOW = 0, DJ_PREDICT_LAST = 1, DJ_PREDICT_NONE = 2 };
 
@@ -59,6 +65,7 @@ struct dj_trace_end {
 /* ---- writing ------------------------------------------------------------------- */
 
 struct dj_writer;
+struct dj_stream;
 
 /* Create `path` (truncating it) and write header and meta. NULL on error. */
 struct dj_writer *dj_writer_create(const char *path, const struct dj_trace_meta *meta,
@@ -69,41 +76,73 @@ struct dj_writer *dj_writer_create(const char *path, const struct dj_trace_meta 
 int dj_writer_module(struct dj_writer *w, const char *path, const void *contents, size_t size,
 		     struct dj_error *err);
 
-/* Memory as it was at the start of recording (or at exec: at thread position `steps`): any
- * number of calls, any size. */
-int dj_writer_snapshot(struct dj_writer *w, uint64_t steps, uint64_t addr, const void *bytes,
+/* Begin the stream of a process; `parent` is that of the process that made it, or NULL. Streams
+ * live until the writer is closed. NULL on error. */
+struct dj_stream *dj_writer_process(struct dj_writer *w, int32_t pid, struct dj_stream *parent,
+				    struct dj_error *err);
+/* Begin the stream of a thread of `process`. */
+struct dj_stream *dj_writer_thread(struct dj_writer *w, struct dj_stream *process, int32_t tid,
+				   const char *name, struct dj_error *err);
+/* What a CHILD or THREAD record calls this stream, as its `subject`. */
+uint32_t dj_stream_number(const struct dj_stream *s);
+
+/* Memory as it was at the start of an image of a process (0: that with which the recording starts;
+ * 1, 2...: as its EXEC record says): any number of calls, any size. */
+int dj_stream_snapshot(struct dj_stream *process, uint32_t image, uint64_t addr, const void *bytes,
 		       size_t len, struct dj_error *err);
 
-/* Begin a thread's stream. */
-int dj_writer_thread(struct dj_writer *w, int32_t tid, const char *name, struct dj_error *err);
-
-/* Append a record to the stream of `tid`. Records gather in memory and become a chunk when
- * enough have gathered or on dj_writer_flush(). */
-int dj_writer_record(struct dj_writer *w, int32_t tid, const struct dj_record *rec,
-		     struct dj_error *err);
+/* Append a record to the stream of a thread. Records gather in memory and become a chunk when
+ * enough have gathered or on dj_stream_flush(). A fact goes to the process, and holds for the
+ * thread from this place on. */
+int dj_stream_record(struct dj_stream *s, const struct dj_record *rec, struct dj_error *err);
 
 /* Fast path for the commonest record. `line` is 64 bytes. */
-int dj_writer_import(struct dj_writer *w, int32_t tid, uint64_t steps, uint64_t rep,
-		     unsigned ordinal, uint64_t addr, const uint8_t *line, struct dj_error *err);
+int dj_stream_import(struct dj_stream *s, uint64_t steps, uint64_t rep, unsigned ordinal,
+		     uint64_t addr, const uint8_t *line, struct dj_error *err);
 
-/* Write what has gathered, as chunks. `steps` is how far thread `tid` is known to have
- * come without further records, so that a reader knows the history reaches there. */
-int dj_writer_flush(struct dj_writer *w, int32_t tid, uint64_t steps, struct dj_error *err);
+/*
+ * The two halves of recording a fact, for when it comes to pass before the thread's earlier records
+ * are at hand. Append the fact that thread `by` caused; its number (1, 2...) is in `number`. Of a
+ * process's facts the order of these calls is the order in which they came to pass; any thread of
+ * ours may make them. Then, in their place among the records of `by` (or of another thread that
+ * is known to have had the fact before its next instruction): facts up to that number hold.
+ */
+int dj_stream_fact(struct dj_stream *by, const struct dj_record *rec, uint64_t *number,
+		   struct dj_error *err);
+int dj_stream_facts(struct dj_stream *s, uint64_t steps, uint64_t number, struct dj_error *err);
 
-/* Write the end chunk and the index, close and free (also after an error). */
+/* Write what has gathered, as chunks. `steps` is how far the thread is known to have
+ * come without further records, so that a reader knows the history reaches there; `seq` the number
+ * of ordered events that it has passed there, or DJ_SEQ_UNKNOWN. */
+int dj_stream_flush(struct dj_stream *s, uint64_t steps, uint64_t seq, struct dj_error *err);
+
+/* The same when no more will come (steps and seq as last flushed or recorded): the stream's memory
+ * is given back. */
+int dj_stream_close(struct dj_stream *s, struct dj_error *err);
+
+/* Write the end chunk and the index, close and free (also after an error). Nobody else uses the
+ * writer or its streams any more. */
 int dj_writer_close(struct dj_writer *w, const struct dj_trace_end *end, struct dj_error *err);
 
 /* Bytes written so far. */
-uint64_t dj_writer_size(const struct dj_writer *w);
+uint64_t dj_writer_size(struct dj_writer *w);
 
 /* ---- reading ------------------------------------------------------------------- */
 
 struct dj_trace;
 
+struct dj_process_info {
+	int32_t pid;
+	int32_t parent; /* index of the process that made it, or -1: it is not in the trace */
+	uint64_t facts; /* records in its stream */
+};
+
 struct dj_thread_info {
 	int32_t tid;
-	const char *name;
+	const char *name;		  /* when it began */
+	uint32_t process;		  /* index */
 	uint64_t first_steps, last_steps; /* history reaches from..to (instructions) */
+	uint64_t first_seq, last_seq;	  /* ordered events passed there, or DJ_SEQ_UNKNOWN */
 	uint64_t records;
 };
 
@@ -128,6 +167,9 @@ struct dj_trace_usage {
 };
 const struct dj_trace_usage *dj_trace_usage(const struct dj_trace *t);
 
+size_t dj_trace_processes(const struct dj_trace *t);
+const struct dj_process_info *dj_trace_process(const struct dj_trace *t, size_t i);
+
 size_t dj_trace_threads(const struct dj_trace *t);
 const struct dj_thread_info *dj_trace_thread(const struct dj_trace *t, size_t i);
 
@@ -137,16 +179,29 @@ const struct dj_module_info *dj_trace_module(const struct dj_trace *t, size_t i)
 const uint8_t *dj_trace_module_bytes(struct dj_trace *t, size_t i, size_t *size,
 				     struct dj_error *err);
 
-/* Copy snapshot bytes of the image that was current at `steps` (start, or latest exec at or
- * before): returns how many bytes from addr on are known, contiguous, at most len; may be 0. */
-size_t dj_trace_snapshot(struct dj_trace *t, uint64_t steps, uint64_t addr, void *out, size_t len);
+/* Copy bytes of memory as it was at the start of an image of a process (by index): returns how
+ * many bytes from addr on are known, contiguous, at most len; may be 0. */
+size_t dj_trace_snapshot(struct dj_trace *t, size_t process, uint32_t image, uint64_t addr,
+			 void *out, size_t len);
 
 /* ---- cursors -------------------------------------------------------------------- */
 
 struct dj_cursor;
 
-/* A cursor at the first record of thread `i` (index, not tid). Borrows the trace. */
+/*
+ * A cursor at the first record of thread `i` (index, not tid). Borrows the trace. It serves the
+ * thread's records and its process's facts in one sequence:
+ *
+ *   A fact that this thread caused has exactly its place.
+ *   A fact that another thread caused comes no later than the first record that shows that it must
+ *   have come to pass: a fact of this thread's that follows it, or a SEQ record with a higher
+ *   number. Its `steps` are those of that record. (An ordered event of this thread's after the
+ *   fact does not have this thread's next number, so there is such a record.) It is told by its
+ *   `thread`.
+ */
 struct dj_cursor *dj_cursor_new(struct dj_trace *t, size_t i, struct dj_error *err);
+/* A cursor over the facts of process `i` alone, whoever caused them, at the steps of who did. */
+struct dj_cursor *dj_cursor_new_facts(struct dj_trace *t, size_t i, struct dj_error *err);
 void dj_cursor_free(struct dj_cursor *c);
 
 /* The next record, or NULL at the end of history (err->text empty) or on damage (err filled).
@@ -155,9 +210,22 @@ const struct dj_record *dj_cursor_next(struct dj_cursor *c, struct dj_error *err
 
 /* Where the cursor is: an opaque mark that dj_cursor_restore() goes back to. */
 struct dj_mark {
-	uint64_t chunk, offset, steps, addr, n;
+	struct dj_mark_place {
+		uint32_t chunk, n, head, data;
+		uint64_t steps, addr;
+	} own, facts;
+	uint64_t late;
 };
 void dj_cursor_mark(const struct dj_cursor *c, struct dj_mark *m);
 int dj_cursor_restore(struct dj_cursor *c, const struct dj_mark *m, struct dj_error *err);
+
+/*
+ * Move a thread's cursor near a position, without reading the records before it: what it serves
+ * from there on has every record with its place at `steps` instructions or later; or where the
+ * thread had passed `seq` ordered events or more (what has its place at the very event included).
+ * Where the trace does not have these numbers, the second goes back as far as it must.
+ */
+int dj_cursor_seek_steps(struct dj_cursor *c, uint64_t steps, struct dj_error *err);
+int dj_cursor_seek_seq(struct dj_cursor *c, uint64_t seq, struct dj_error *err);
 
 #endif

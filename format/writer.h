@@ -8,6 +8,7 @@
 #include "format/record-code.h"
 #include "format/trace.h"
 
+#include <pthread.h>
 #include <zstd.h>
 
 /* On lines of a Python heap: level 1 packs 6.1:1 at 290 MB/s, level 3 6.4:1 at 207, level -1
@@ -22,15 +23,40 @@
 #define WRITER_META	(256u << 10)
 #define WRITER_INDEX	16384 /* entries in an INDEX chunk */
 
-struct dj_writer_stream {
-	int32_t tid;
-	uint32_t number, seq;
-	uint32_t records; /* in the chunk that gathers */
-	uint64_t first;	  /* position at which that chunk starts */
-	uint64_t reach;	  /* how far the thread has come, as far as known */
+/*
+ * Who may touch what. A thread's stream belongs to whoever writes that thread's records, without a
+ * lock. A process's stream has a lock, since all threads of the process put facts there. Coding,
+ * packing and checksums happen under neither of the writer's own locks: `facts` is held while
+ * something is numbered and written that must lie in the file in the order of its number
+ * (descriptions of streams, modules), `lock` only while a finished chunk is appended. They are
+ * taken in this order: a process's, `facts`, `lock`.
+ */
+struct dj_stream {
+	struct dj_writer *w;
+	struct dj_stream *process;    /* of a thread's stream; NULL: it is a process's */
+	struct dj_stream *next;	      /* in the writer's list */
+	pthread_mutex_t lock;	      /* of a process's stream */
+	int32_t id;		      /* the thread's number, or the process's */
+	uint32_t number;	      /* of the stream in the file */
+	uint32_t chunks;	      /* written, the description included */
+	uint32_t snapshots;	      /* chunks of start memory written, of a process */
+	uint32_t records;	      /* in the chunk that gathers */
+	uint64_t first;		      /* thread: position at which that chunk starts */
+	uint64_t reach;		      /* thread: how far it has come, as far as known */
+	uint64_t first_seq, last_seq; /* of that chunk; thread: at first and reach */
+	/* Process: facts written or gathered. Thread: those that hold where it has come to. */
+	uint64_t facts;
 	struct dj_code_state code;
 	/* one block: [4 bytes][heads, WRITER_HEADS][data, WRITER_DATA] */
 	uint8_t *block, *head, *data;
+};
+
+/* What packing a chunk needs. One for each thread that packs at the same time. */
+struct dj_writer_packer {
+	struct dj_writer_packer *next;
+	ZSTD_CCtx *zstd;
+	uint8_t *out; /* chunk header and packed payload, so that one write() does */
+	size_t out_cap;
 };
 
 struct dj_writer_module {
@@ -46,37 +72,37 @@ struct dj_writer_index_entry {
 };
 
 struct dj_writer {
-	int fd;
 	char *path;
-	uint64_t id;		/* of the file: seed of all checksums */
-	uint64_t size;		/* bytes in whole chunks */
-	struct dj_error failed; /* the first failure, repeated ever after; exit_status 0: none */
-	ZSTD_CCtx *zstd;
-	uint8_t *out; /* chunk header and packed payload, so that one write() does */
-	size_t out_cap;
+	uint64_t id; /* of the file: seed of all checksums */
 
-	struct dj_writer_stream *streams;
-	size_t nstreams, last_stream;
+	pthread_mutex_t facts; /* guards: */
+	struct dj_stream *streams;
+	uint32_t nstreams;
 	struct dj_writer_module *modules;
 	size_t nmodules;
+
+	pthread_mutex_t lock; /* guards: */
+	int fd;
+	uint64_t size;		/* bytes in whole chunks */
+	struct dj_error failed; /* the first failure, repeated ever after; exit_status 0: none */
+	struct dj_writer_packer *packers; /* not in use */
 	struct dj_writer_index_entry *index;
-	size_t nindex, index_cap;
-	uint32_t snapshots; /* SNAPSHOT chunks written */
+	size_t nindex;
 };
 
-/* Pack `raw` and append it as a chunk. `h` says everything but lengths, encoding and sum. */
+/* Pack and append a chunk. The rest of the header is the caller's. */
 int dj_writer_chunk(struct dj_writer *w, struct dj_chunk_header *h, const void *raw, size_t len,
 		    struct dj_error *err);
 
-/* Write what a stream has gathered, if anything. */
-int dj_writer_flush_stream(struct dj_writer *w, struct dj_writer_stream *s, struct dj_error *err);
+/* Write what a stream has gathered, if anything, and free it. */
+int dj_stream_finish(struct dj_stream *s, struct dj_error *err);
+void dj_stream_free(struct dj_stream *s);
 
-/* Report and remember a failure; returns -1. */
-int dj_writer_failed(struct dj_writer *w, struct dj_error *err);
+/* Report a failure and stop the writing; returns -1. */
+int dj_writer_no_memory(struct dj_writer *w, struct dj_error *err);
 
-/* Make room for one more element in an array that grows by doubling. */
-int dj_writer_grow(struct dj_writer *w, void **array, size_t n, size_t element,
-		   struct dj_error *err);
+/* Make room for one more element in an array that grows by doubling; -1 if there is no memory. */
+int dj_writer_grow(void **array, size_t n, size_t element);
 
 /* The GNU build id of an ELF file, or else a hash of its contents. Returns its length. */
 unsigned dj_writer_build_id(uint8_t id[32], const void *contents, size_t size);

@@ -102,6 +102,7 @@ static void take_record(struct input *in, struct dj_record *r, uint64_t *steps, 
 	r->kind = (enum dj_record_kind)(1 + kind % (DJ_REC_KINDS - 1));
 	r->name = "";
 	r->bytes = buf;
+	r->seq = DJ_SEQ_UNKNOWN;
 	switch (r->kind) {
 	case DJ_REC_IMPORT:
 		r->addr = take_address(in) & ~63ULL;
@@ -132,6 +133,7 @@ static void take_record(struct input *in, struct dj_record *r, uint64_t *steps, 
 		r->mask = take(in, 8) & DJ_REG_ALL;
 		take_regs(in, &r->regs);
 		r->digest = dj_regs_digest(&r->regs);
+		r->seq = kind & 0x80 ? *steps : DJ_SEQ_UNKNOWN;
 		break;
 	case DJ_REC_MAP:
 		r->module = -1;
@@ -150,7 +152,14 @@ static void take_record(struct input *in, struct dj_record *r, uint64_t *steps, 
 		r->length = 1 + take(in, 1);
 		take_code(in, buf, r->length);
 		break;
-	case DJ_REC_FORK:
+	case DJ_REC_KEYFRAME:
+	case DJ_REC_SYSDATA:
+		r->addr = take_address(in);
+		r->length = take(in, 1);
+		take_bytes(in, buf, r->length);
+		break;
+	case DJ_REC_CHILD:
+	case DJ_REC_THREAD:
 	case DJ_REC_EXIT:
 		r->pid = r->status = (int32_t)take(in, 2);
 		break;
@@ -181,34 +190,40 @@ static bool write_trace(const char *path, struct input *in)
 	struct dj_error err = { 0 };
 	struct dj_writer *w = dj_writer_create(path, &meta, &err);
 	struct dj_record r = { .kind = DJ_REC_REGS, .mask = DJ_REG_ALL };
+	struct dj_stream *process, *s;
 	uint64_t steps = 0;
 
 	if (!w)
 		return false;
-	dj_writer_thread(w, 1, "x", &err);
+	process = dj_writer_process(w, 1, NULL, &err);
+	s = process ? dj_writer_thread(w, process, 1, "x", &err) : NULL;
+	if (!s) {
+		dj_writer_close(w, NULL, NULL);
+		return false;
+	}
 	take_regs(in, &r.regs);
-	dj_writer_record(w, 1, &r, &err);
+	dj_stream_record(s, &r, &err);
 	r = (struct dj_record){ .kind = DJ_REC_MAP,
 				.addr = CODE_AT,
 				.length = 4096,
 				.prot = 5,
 				.module = -1,
 				.name = "" };
-	dj_writer_record(w, 1, &r, &err);
+	dj_stream_record(s, &r, &err);
 	r = (struct dj_record){
 		.kind = DJ_REC_CODE, .addr = CODE_AT, .length = 1 + take(in, 1), .bytes = buf
 	};
 	take_code(in, buf, r.length);
-	dj_writer_record(w, 1, &r, &err);
+	dj_stream_record(s, &r, &err);
 	take_bytes(in, buf, 64);
-	dj_writer_snapshot(w, 0, DATA_AT, buf, 64, &err);
+	dj_stream_snapshot(process, 0, DATA_AT, buf, 64, &err);
 	for (unsigned i = 0; i < n && in->p < in->end; i++) {
 		take_record(in, &r, &steps, buf);
-		if (dj_writer_record(w, 1, &r, &err))
+		if (dj_stream_record(s, &r, &err))
 			break; /* out of order: history ends there */
 	}
 	steps += take(in, 1);
-	dj_writer_flush(w, 1, steps, &err);
+	dj_stream_flush(s, steps, take(in, 1) & 1 ? DJ_SEQ_UNKNOWN : steps, &err);
 	struct dj_trace_end end = { .present = true, .steps = steps };
 	return dj_writer_close(w, shape & 16 ? &end : NULL, &err) == 0;
 }

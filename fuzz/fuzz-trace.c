@@ -34,13 +34,14 @@ static void repair(uint8_t *bytes, size_t len)
 			at++;
 			continue;
 		}
-		payload = dj_get32(h + 44);
+		payload = dj_get32(h + 68);
 		at += CHUNK_HEADER_SIZE;
 		if (payload <= len - at) {
-			dj_put64(h + 48, dj_chunk_sum(id, h + CHUNK_HEADER_SIZE, payload));
+			dj_put64(h + CHUNK_HEADER_SIZE - 16,
+				 dj_chunk_sum(id, h + CHUNK_HEADER_SIZE, payload));
 			at += payload;
 		}
-		dj_put64(h + 56, dj_chunk_sum(id, h, 56));
+		dj_put64(h + CHUNK_HEADER_SIZE - 8, dj_chunk_sum(id, h, CHUNK_HEADER_SIZE - 8));
 	}
 	if (len >= FILE_HEADER_SIZE + FOOTER_SIZE) {
 		uint8_t *footer = bytes + len - FOOTER_SIZE;
@@ -61,6 +62,54 @@ static uint64_t touch_string(const char *s)
 	return s ? touch(s, strlen(s)) : 0;
 }
 
+/* From a position found, records come that reach as far, if any do. */
+static void seek(struct dj_cursor *c, uint64_t steps, uint64_t n)
+{
+	const struct dj_record *r;
+	struct dj_error err;
+	uint64_t last = 0;
+
+	if (dj_cursor_seek_seq(c, n, &err))
+		return;
+	dj_cursor_next(c, &err);
+	if (dj_cursor_seek_steps(c, steps, &err))
+		return;
+	while ((r = dj_cursor_next(c, &err))) {
+		if (r->steps < last)
+			abort();
+		last = r->steps;
+	}
+	if (!err.text[0] && n && last != steps)
+		abort();
+}
+
+static uint64_t walk_facts(struct dj_trace *t, size_t i)
+{
+	struct dj_error err;
+	struct dj_cursor *c = dj_cursor_new_facts(t, i, &err);
+	const struct dj_record *r;
+	struct dj_mark mark = { 0 };
+	uint64_t n = 0, sum = 0;
+
+	while ((r = dj_cursor_next(c, &err))) {
+		if (!dj_record_is_fact(r->kind) || r->thread >= (int64_t)dj_trace_threads(t) ||
+		    (r->kind == DJ_REC_CHILD && r->subject >= (int64_t)dj_trace_processes(t)) ||
+		    (r->kind == DJ_REC_THREAD && r->subject >= (int64_t)dj_trace_threads(t)))
+			abort();
+		sum += touch(r, sizeof(*r)) + touch_string(r->name);
+		if (r->kind == DJ_REC_CODE)
+			sum += touch(r->bytes, r->length);
+		if (++n % 4 == 2)
+			dj_cursor_mark(c, &mark);
+	}
+	if (n > dj_trace_process(t, i)->facts)
+		abort();
+	if (!dj_cursor_restore(c, &mark, &err))
+		dj_cursor_next(c, &err);
+	dj_cursor_free(c);
+	return sum;
+}
+
 static uint64_t walk(struct dj_trace *t, size_t i)
 {
 	struct dj_error err;
@@ -78,19 +127,18 @@ static uint64_t walk(struct dj_trace *t, size_t i)
 		sum += touch(r, sizeof(*r)) + touch_string(r->name);
 		if (r->kind == DJ_REC_IMPORT)
 			sum += touch(r->bytes, DJ_LINE);
-		if (r->kind == DJ_REC_CODE)
+		if (dj_record_has_bytes(r->kind))
 			sum += touch(r->bytes, r->length);
 		if (r->kind == DJ_REC_MAP && r->module >= (int64_t)dj_trace_modules(t))
 			abort();
 		if (++n % 16 == 8)
 			dj_cursor_mark(c, &mark);
 	}
-	if (!err.text[0] && n != dj_trace_thread(t, i)->records)
-		abort();
 	if (!dj_cursor_restore(c, &mark, &err))
 		dj_cursor_next(c, &err);
 	if (!dj_cursor_restore(c, &start, &err) && n && !dj_cursor_next(c, &err))
 		abort();
+	seek(c, steps, n);
 	dj_cursor_free(c);
 	return sum;
 }
@@ -122,15 +170,16 @@ static uint64_t use_facts(struct dj_trace *t)
 
 static uint64_t use_memory(struct dj_trace *t)
 {
-	static const uint64_t steps[] = { 0, 1000, UINT64_MAX };
+	static const uint32_t images[] = { 0, 1, UINT32_MAX };
 	static const uint64_t addresses[] = { 0, 0x7ffffff00f00, 0x7ffffff00ff0, UINT64_MAX - 8 };
 	uint64_t sum = 0;
 	uint8_t buf[300];
 
-	for (size_t s = 0; s < sizeof(steps) / sizeof(steps[0]); s++)
-		for (size_t a = 0; a < sizeof(addresses) / sizeof(addresses[0]); a++)
-			sum += touch(buf, dj_trace_snapshot(t, steps[s], addresses[a], buf,
-							    sizeof(buf)));
+	for (size_t i = 0; i <= dj_trace_processes(t) && i < 4; i++)
+		for (size_t s = 0; s < sizeof(images) / sizeof(images[0]); s++)
+			for (size_t a = 0; a < sizeof(addresses) / sizeof(addresses[0]); a++)
+				sum += touch(buf, dj_trace_snapshot(t, i, images[s], addresses[a],
+								    buf, sizeof(buf)));
 	return sum;
 }
 
@@ -145,6 +194,8 @@ static uint64_t open_and_use(const uint8_t *bytes, size_t len)
 	sum = touch_string(dj_trace_damage(t)) + use_facts(t) + use_memory(t);
 	for (size_t i = 0; i < dj_trace_threads(t); i++)
 		sum += walk(t, i) + touch_string(dj_trace_thread(t, i)->name);
+	for (size_t i = 0; i < dj_trace_processes(t); i++)
+		sum += walk_facts(t, i);
 	dj_trace_close(t);
 	return sum;
 }

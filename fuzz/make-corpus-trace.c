@@ -68,6 +68,12 @@ int main(int argc, char **argv)
 		  .module = 100,
 		  .memory = 100,
 		  .no_end = true },
+		{ .threads = 4,
+		  .processes = 2,
+		  .records = 12,
+		  .flush = 4,
+		  .module = 20,
+		  .memory = 30 },
 	};
 
 	if (argc != 2)

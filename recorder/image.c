@@ -35,10 +35,8 @@ static int snapshot(struct tracee *t)
 			size_t got = tracee_read(t->proc, at, buf, n);
 			if (!got)
 				break;
-			pthread_mutex_lock(&t->sup->writer_lock);
 			struct dj_error err = { 0 };
-			rc = dj_writer_snapshot(t->sup->writer, t->steps, at, buf, got, &err);
-			pthread_mutex_unlock(&t->sup->writer_lock);
+			rc = dj_stream_snapshot(t->proc->facts, t->proc->image, at, buf, got, &err);
 			if (rc)
 				sup_cut(t->sup, "%s", err.text);
 			at += got;
@@ -191,6 +189,7 @@ int image_begin(struct tracee *t, bool exec)
 	if (exec) {
 		struct dj_record r = { .kind = DJ_REC_EXEC,
 				       .steps = t->steps,
+				       .image = ++proc->image,
 				       .name = t->sup->argv[0] };
 		char link[64], name[DJ_NAME_MAX];
 		snprintf(link, sizeof(link), "/proc/%d/exe", proc->pid);

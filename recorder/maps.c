@@ -43,9 +43,7 @@ static int module_of(struct sup *s, int fd, const char *path)
 		return -1;
 	}
 	struct dj_error err = { 0 };
-	pthread_mutex_lock(&s->writer_lock);
 	int n = dj_writer_module(s->writer, path, p, (size_t)st.st_size, &err);
-	pthread_mutex_unlock(&s->writer_lock);
 	if (n < 0) {
 		munmap(p, (size_t)st.st_size);
 		sup_cut(s, "%s", err.text);

@@ -53,8 +53,8 @@ static int write_part(struct ring *g, uint8_t *p, const uint8_t *end, uint64_t s
 		switch (type) {
 		case RING_IMPORT:
 			if (!rc)
-				rc = dj_writer_import(t->sup->writer, t->tid, at, w[2], ordinal,
-						      w[1], p + 24, &g->err);
+				rc = dj_stream_import(t->stream, at, w[2], ordinal, w[1], p + 24,
+						      &g->err);
 			p += RING_IMPORT_SIZE;
 			break;
 		case RING_SYSCALL: {
@@ -62,7 +62,7 @@ static int write_part(struct ring *g, uint8_t *p, const uint8_t *end, uint64_t s
 				.kind = DJ_REC_SYSCALL, .steps = at, .result = w[1], .r11 = w[2]
 			};
 			if (!rc)
-				rc = dj_writer_record(t->sup->writer, t->tid, &r, &g->err);
+				rc = dj_stream_record(t->stream, &r, &g->err);
 			after = at + 1;
 			p += RING_SMALL_SIZE;
 			break;
@@ -85,7 +85,7 @@ static int write_part(struct ring *g, uint8_t *p, const uint8_t *end, uint64_t s
 				r.insn_len = 3;
 			}
 			if (!rc)
-				rc = dj_writer_record(t->sup->writer, t->tid, &r, &g->err);
+				rc = dj_stream_record(t->stream, &r, &g->err);
 			after = at + 1;
 			p += RING_TSC_SIZE;
 			break;
@@ -93,7 +93,7 @@ static int write_part(struct ring *g, uint8_t *p, const uint8_t *end, uint64_t s
 		case RING_RECORD: {
 			struct own_record *o = (struct own_record *)(uintptr_t)w[1];
 			if (!rc)
-				rc = dj_writer_record(t->sup->writer, t->tid, &o->rec, &g->err);
+				rc = dj_stream_record(t->stream, &o->rec, &g->err);
 			if (o->rec.kind == DJ_REC_SYSCALL || o->rec.kind == DJ_REC_EFFECTS)
 				after = at + 1;
 			free(o);
@@ -108,7 +108,7 @@ static int write_part(struct ring *g, uint8_t *p, const uint8_t *end, uint64_t s
 			g->reached = after;
 	}
 	if (!rc)
-		rc = dj_writer_flush(t->sup->writer, t->tid, steps, &g->err);
+		rc = dj_stream_flush(t->stream, steps, DJ_SEQ_UNKNOWN, &g->err);
 	return rc;
 }
 
@@ -126,9 +126,7 @@ static void *writer_main(void *arg)
 		if (!g->busy[next])
 			break;
 		pthread_mutex_unlock(&g->lock);
-		pthread_mutex_lock(&g->t->sup->writer_lock);
 		int rc = write_part(g, g->job[next].from, g->job[next].to, g->job[next].steps);
-		pthread_mutex_unlock(&g->t->sup->writer_lock);
 		pthread_mutex_lock(&g->lock);
 		if (rc)
 			g->failed = true;
@@ -201,6 +199,7 @@ void ring_record(struct tracee *t, const struct dj_record *rec)
 	struct own_record *o = malloc(sizeof(*o) + n_bytes + n_name);
 	DJ_ASSERT(o, "out of memory for a record");
 	o->rec = *rec;
+	o->rec.seq = DJ_SEQ_UNKNOWN; /* nobody counts yet */
 	if (n_bytes) {
 		memcpy(o->bytes, rec->bytes, n_bytes);
 		o->rec.bytes = o->bytes;

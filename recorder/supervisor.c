@@ -533,7 +533,8 @@ static struct dj_writer *create_trace(struct tracee *t, char *const argv[], char
 		.auxv_len = aux > 0 ? (size_t)aux : 0,
 	};
 	struct dj_writer *w = dj_writer_create(t->sup->opt.output, &meta, t->sup->err);
-	if (w && dj_writer_thread(w, t->tid, comm, t->sup->err)) {
+	if (w && (!(proc->facts = dj_writer_process(w, proc->pid, NULL, t->sup->err)) ||
+		  !(t->stream = dj_writer_thread(w, proc->facts, t->tid, comm, t->sup->err)))) {
 		dj_writer_close(w, NULL, NULL);
 		w = NULL;
 	}
@@ -610,7 +611,6 @@ static void free_recording(struct sup *s)
 		free(s->modules[i].path);
 	}
 	free(s->modules);
-	pthread_mutex_destroy(&s->writer_lock);
 	free(s);
 }
 
@@ -627,7 +627,6 @@ int record_program(const char *file, char *const argv[], char *const envp[],
 		s->opt.digest_interval = RECORD_DIGEST_INTERVAL;
 	s->err = err;
 	s->argv = argv;
-	pthread_mutex_init(&s->writer_lock, NULL);
 	proc->sup = t->sup = s;
 	proc->mem = proc->memfd = -1;
 	t->proc = proc;

@@ -54,7 +54,6 @@ struct ring;
 struct sup {
 	struct record_options opt;
 	struct dj_writer *writer;
-	pthread_mutex_t writer_lock;
 	struct dj_error *err;
 	char *const *argv;
 	struct sigaction inherited[32]; /* what the program inherits */
@@ -78,7 +77,9 @@ struct process {
 	uint64_t arena_off; /* next free offset in there */
 	int mem;	    /* /proc/PID/mem */
 	struct translator *tr;
-	struct tracee *hand; /* the thread in hand: the translator works and records for it */
+	struct dj_stream *facts; /* its stream in the trace */
+	uint32_t image;		 /* how many exec has replaced */
+	struct tracee *hand;	 /* the thread in hand: the translator works and records for it */
 
 	struct mapping *maps;
 	size_t n_maps, cap_maps;
@@ -101,6 +102,7 @@ struct tracee {
 	uint8_t *control; /* its control region, in our address space */
 	uint64_t s;	  /* S in the program */
 	struct ring *ring;
+	struct dj_stream *stream;     /* its stream in the trace */
 	struct user_regs_struct regs; /* the program's, when in hand */
 	uint64_t steps;
 	uint64_t last_digest;

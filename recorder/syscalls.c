@@ -100,7 +100,11 @@ static void release_child(struct tracee *t, pid_t pid, bool own_space)
 	}
 	ptrace(PTRACE_SETREGS, pid, NULL, &r);
 	ptrace(PTRACE_DETACH, pid, NULL, NULL);
-	struct dj_record rec = { .kind = DJ_REC_FORK, .steps = t->steps, .pid = pid };
+	struct dj_record rec = { .kind = DJ_REC_CHILD,
+				 .steps = t->steps,
+				 .pid = pid,
+				 .what = own_space ? DJ_CHILD_FORK : DJ_CHILD_VFORK,
+				 .subject = -1 };
 	ring_record(t, &rec);
 }
 

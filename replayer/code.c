@@ -92,6 +92,8 @@ static int unshare(struct rp_space **sp, struct dj_error *err)
 	if (!n)
 		return dj_fail(err, 1, "out of memory");
 	n->image_steps = s->image_steps;
+	n->process = s->process;
+	n->image = s->image;
 	n->nmaps = n->maps_cap = s->nmaps;
 	n->ncode = n->code_cap = s->ncode;
 	n->maps = malloc((s->nmaps + 1) * sizeof(*n->maps));
@@ -364,6 +366,7 @@ int rp_space_clear(struct rp_space **s, uint64_t steps, struct dj_error *err)
 	if (!n)
 		return dj_fail(err, 1, "out of memory");
 	n->image_steps = steps;
+	n->process = (*s)->process;
 	rp_space_unref(*s);
 	*s = n;
 	return 0;
@@ -412,7 +415,7 @@ static size_t map_contents(const struct rp_space *s, const struct rp_space_map *
 	if (m->moved)
 		return 0;
 	if (m->initial) {
-		n = dj_trace_snapshot(t, s->image_steps, addr, buf, len);
+		n = dj_trace_snapshot(t, s->process, s->image, addr, buf, len);
 		if (n)
 			return n;
 		/* the snapshot may know of bytes further on: go piecewise up to them */

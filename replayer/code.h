@@ -37,6 +37,8 @@ struct rp_space_code {
 struct rp_space {
 	unsigned refs;
 	uint64_t image_steps; /* position of the image's start: 0 or of the latest exec */
+	size_t process;	      /* index in the trace */
+	uint32_t image;	      /* of the process: 0, or as the latest exec says */
 	size_t nmaps, maps_cap;
 	struct rp_space_map *maps; /* by address, not overlapping */
 	size_t ncode, code_cap;

@@ -305,9 +305,14 @@ static enum rp_thread_stop rec_digest(struct rp_thread *th, const struct dj_reco
 
 	emu_get_regs(th->e, &regs);
 	th->count_digests++;
-	uint64_t digest = dj_regs_digest(&regs);
-	if (digest == r->digest)
+	uint64_t digest = dj_regs_digest(&regs), seq, within;
+	rp_thread_seq(th, &seq, &within);
+	if (digest == r->digest && (seq == r->seq || r->seq == DJ_SEQ_UNKNOWN))
 		return THREAD_LIMIT;
+	if (digest == r->digest)
+		return diverged(th,
+				"%" PRIu64 " ordered events have been passed, expected %" PRIu64,
+				seq, r->seq);
 	uint64_t differ = dj_regs_diff(&regs, &r->regs) & r->mask;
 	if (!differ)
 		return diverged(th,
@@ -326,9 +331,9 @@ static enum rp_thread_stop rec_digest(struct rp_thread *th, const struct dj_reco
 
 static enum rp_thread_stop rec_exec(struct rp_thread *th, const struct dj_record *r)
 {
-	(void)r;
 	if (rp_space_clear(&th->space, th->e->steps, &th->err))
 		return THREAD_FAILED;
+	th->space->image = r->image;
 	if (th->mem)
 		rp_memview_forget_all(th->mem);
 	emu_reset_memory(th->e);
@@ -343,7 +348,7 @@ static enum rp_thread_stop rec_exit(struct rp_thread *th, const struct dj_record
 	return THREAD_LIMIT;
 }
 
-static enum rp_thread_stop rec_fork(struct rp_thread *th, const struct dj_record *r)
+static enum rp_thread_stop rec_child(struct rp_thread *th, const struct dj_record *r)
 {
 	th->fork_passed = true;
 	th->fork_pid = r->pid;
@@ -360,10 +365,14 @@ static enum rp_thread_stop rec_nothing(struct rp_thread *th, const struct dj_rec
 /* What takes no step, by kind; NULL: the record waits for its step. */
 static enum rp_thread_stop (*const apply[DJ_REC_KINDS])(struct rp_thread *,
 							const struct dj_record *) = {
-	[DJ_REC_REGS] = rec_regs,	[DJ_REC_MAP] = rec_map,	  [DJ_REC_UNMAP] = rec_unmap,
-	[DJ_REC_PROTECT] = rec_protect, [DJ_REC_CODE] = rec_code, [DJ_REC_DIGEST] = rec_digest,
-	[DJ_REC_FORK] = rec_fork,	[DJ_REC_EXEC] = rec_exec, [DJ_REC_EXIT] = rec_exit,
-	[DJ_REC_END] = rec_nothing,
+	[DJ_REC_REGS] = rec_regs,      [DJ_REC_MAP] = rec_map,
+	[DJ_REC_UNMAP] = rec_unmap,    [DJ_REC_PROTECT] = rec_protect,
+	[DJ_REC_CODE] = rec_code,      [DJ_REC_DIGEST] = rec_digest,
+	[DJ_REC_CHILD] = rec_child,    [DJ_REC_EXEC] = rec_exec,
+	[DJ_REC_EXIT] = rec_exit,      [DJ_REC_END] = rec_nothing,
+	[DJ_REC_SEQ] = rec_nothing,    [DJ_REC_KEYFRAME] = rec_nothing,
+	[DJ_REC_GAP] = rec_nothing,    [DJ_REC_MARK] = rec_nothing,
+	[DJ_REC_THREAD] = rec_nothing, [DJ_REC_SYSDATA] = rec_nothing,
 };
 
 static bool here(const struct rp_thread *th)
@@ -784,6 +793,8 @@ struct rp_thread *rp_thread_new(struct dj_trace *t, size_t index, struct rp_spac
 		return NULL;
 	}
 	th->space = rp_space_new();
+	if (th->space)
+		th->space->process = th->info->process;
 	if (!th->space)
 		dj_fail(err, 1, "out of memory");
 	else

@@ -65,6 +65,13 @@ run 0 dump --thread 1001 "$corpus/sample1"
 [ "$(grep -vc '^1001 ' out)" -eq 0 ] || { echo "FAIL: dump --thread"; failed=1; }
 run 1 dump --thread 77 "$corpus/sample1"
 
+# two processes with two threads each: every record once, with the thread that caused it
+run 0 dump "$corpus/sample3"
+[ "$(wc -l <out)" -eq 48 ] || { echo "FAIL: dump: $(wc -l <out) lines, not 48"; failed=1; }
+for tid in 1000 1001 1002 1003; do
+	[ "$(grep -c "^$tid " out)" -eq 12 ] || { echo "FAIL: dump: thread $tid"; failed=1; }
+done
+
 # the latest trace
 mkdir -p data/deja
 ln -s "$corpus/sample0" data/deja/latest

@@ -182,7 +182,7 @@ static void before_load(void *ctx, struct emu *e, uint64_t addr, unsigned size)
 			see(w, line + i, bytes[i], false);
 		}
 		memcpy(e->shadow + (uint32_t)line, bytes, 64);
-		dj_writer_import(w->w, 1, e->steps, w->rep_now, e->ordinal, line, bytes, NULL);
+		dj_stream_import(w->thread, e->steps, w->rep_now, e->ordinal, line, bytes, NULL);
 		w->imports++;
 	}
 }
@@ -210,7 +210,8 @@ static void after_store(void *ctx, struct emu *e, uint64_t addr, unsigned size,
 static void put_record(struct world *w, struct dj_record *r)
 {
 	r->steps = w->e->steps;
-	if (dj_writer_record(w->w, 1, r, NULL))
+	r->seq = w->events;
+	if (dj_stream_record(w->thread, r, NULL))
 		abort();
 }
 
@@ -439,6 +440,7 @@ struct world *world_record(const char *path, uint64_t seed, unsigned rounds, int
 				      .envp = envp };
 	struct world *w = calloc(1, sizeof(*w));
 	struct dj_error err = { 0 };
+	struct dj_stream *process;
 	int module;
 
 	if (!w)
@@ -455,7 +457,8 @@ struct world *world_record(const char *path, uint64_t seed, unsigned rounds, int
 	if (!w->e || !w->w ||
 	    (module = dj_writer_module(w->w, "/program", world_code,
 				       (size_t)(world_code_end - world_code), &err)) < 0 ||
-	    dj_writer_thread(w->w, 1, "program", &err)) {
+	    !(process = dj_writer_process(w->w, 1, NULL, &err)) ||
+	    !(w->thread = dj_writer_thread(w->w, process, 1, "program", &err))) {
 		fprintf(stderr, "%s\n", err.text);
 		abort();
 	}
@@ -474,7 +477,8 @@ struct world *world_record(const char *path, uint64_t seed, unsigned rounds, int
 	struct dj_record end = { .kind = DJ_REC_EXIT, .status = 0x300 };
 	struct dj_trace_end fin = { .status = 0x300, .steps = w->e->steps };
 	put_record(w, &end);
-	if (dj_writer_flush(w->w, 1, w->e->steps, &err) || dj_writer_close(w->w, &fin, &err))
+	if (dj_stream_flush(w->thread, w->e->steps, w->events, &err) ||
+	    dj_writer_close(w->w, &fin, &err))
 		abort();
 	w->w = NULL;
 	return w;

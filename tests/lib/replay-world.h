@@ -39,6 +39,7 @@ struct world_region {
 struct world {
 	struct emu *e;
 	struct dj_writer *w;
+	struct dj_stream *thread;
 	struct world_region region[4];
 	struct world_pos *pos;
 	size_t n, cap;

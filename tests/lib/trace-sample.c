@@ -69,6 +69,10 @@ const struct dj_record *sample_next(struct sample_stream *s)
 	r->steps = s->steps;
 	r->rep = sample_random(&s->rng) % 8 ? 0 : some_number(&s->rng);
 	r->ordinal = sample_random(&s->rng) % 4 ? 0 : (uint8_t)some_number(&s->rng);
+	if (dj_record_is_fact(r->kind)) {
+		r->rep = 0;
+		r->ordinal = 0;
+	}
 	r->addr = some_number(&s->rng);
 	r->length = some_number(&s->rng);
 	r->prot = (uint32_t)some_number(&s->rng);
@@ -85,14 +89,17 @@ const struct dj_record *sample_next(struct sample_stream *s)
 	r->digest = sample_random(&s->rng);
 	r->pid = (int32_t)some_number(&s->rng);
 	r->status = (int32_t)some_number(&s->rng);
+	r->seq = sample_random(&s->rng) % 4 ? some_number(&s->rng) : DJ_SEQ_UNKNOWN;
+	r->what = (uint8_t)some_number(&s->rng);
+	r->image = (uint32_t)some_number(&s->rng);
+	r->subject = -1;
 	fill_regs(s, r);
 	r->name = some_name(s);
 	if (r->kind == DJ_REC_IMPORT)
 		r->addr &= ~(uint64_t)(DJ_LINE - 1);
-	bool long_bytes = r->kind == DJ_REC_CODE || r->kind == DJ_REC_SIGNAL;
-	if (long_bytes)
+	if (dj_record_has_bytes(r->kind))
 		r->length %= sample_random(&s->rng) % 8 ? 64 : DJ_CODE_MAX + 1;
-	sample_fill(&s->rng, s->bytes, long_bytes ? r->length : DJ_LINE);
+	sample_fill(&s->rng, s->bytes, dj_record_has_bytes(r->kind) ? r->length : DJ_LINE);
 	r->bytes = s->bytes;
 	return r;
 }
@@ -102,30 +109,39 @@ static bool same_name(const char *a, const char *b)
 	return a == b || (a && b && !strcmp(a, b));
 }
 
+static bool same_regs(const struct dj_record *a, const struct dj_record *b)
+{
+	return a->mask == b->mask && !(dj_regs_diff(&a->regs, &b->regs) & a->mask);
+}
+
+static bool same_bytes(const struct dj_record *a, const struct dj_record *b)
+{
+	return a->addr == b->addr && a->length == b->length &&
+	       !memcmp(a->bytes, b->bytes, a->length);
+}
+
 /* Which members count for which kind, as format/record.h says. */
 bool sample_equal(const struct dj_record *a, const struct dj_record *b)
 {
 	if (a->kind != b->kind || a->steps != b->steps || a->rep != b->rep ||
 	    a->ordinal != b->ordinal)
 		return false;
+	if (dj_record_is_fact(a->kind) && a->seq != b->seq)
+		return false;
 	switch (a->kind) {
 	case DJ_REC_IMPORT:
 		return a->addr == b->addr && !memcmp(a->bytes, b->bytes, DJ_LINE);
 	case DJ_REC_EFFECTS:
-		if (a->why != b->why || a->insn_len != b->insn_len ||
-		    memcmp(a->insn, b->insn, a->insn_len))
-			return false;
-		break; /* and registers */
+		return a->why == b->why && a->insn_len == b->insn_len &&
+		       !memcmp(a->insn, b->insn, a->insn_len) && same_regs(a, b);
 	case DJ_REC_SYSCALL:
 		return a->result == b->result && a->r11 == b->r11;
 	case DJ_REC_REGS:
-		break;
+		return same_regs(a, b);
 	case DJ_REC_SIGNAL:
-		if (a->signo != b->signo || memcmp(a->siginfo, b->siginfo, sizeof(a->siginfo)) ||
-		    a->addr != b->addr || a->length != b->length ||
-		    memcmp(a->bytes, b->bytes, a->length))
-			return false;
-		break;
+		return a->signo == b->signo &&
+		       !memcmp(a->siginfo, b->siginfo, sizeof(a->siginfo)) && same_bytes(a, b) &&
+		       same_regs(a, b);
 	case DJ_REC_MAP:
 		return a->addr == b->addr && a->length == b->length && a->prot == b->prot &&
 		       a->flags == b->flags && a->module == b->module && a->offset == b->offset &&
@@ -135,20 +151,31 @@ bool sample_equal(const struct dj_record *a, const struct dj_record *b)
 	case DJ_REC_PROTECT:
 		return a->addr == b->addr && a->length == b->length && a->prot == b->prot;
 	case DJ_REC_CODE:
-		return a->addr == b->addr && a->length == b->length &&
-		       !memcmp(a->bytes, b->bytes, a->length);
+	case DJ_REC_SYSDATA:
+		return same_bytes(a, b);
 	case DJ_REC_DIGEST:
-		if (a->digest != b->digest)
-			return false;
-		break;
-	case DJ_REC_FORK:
-		return a->pid == b->pid;
+		return a->digest == b->digest && a->seq == b->seq && same_regs(a, b);
+	case DJ_REC_CHILD:
+		return a->pid == b->pid && a->what == b->what && a->subject == b->subject;
+	case DJ_REC_EXEC:
+		return a->image == b->image && same_name(a->name, b->name);
 	case DJ_REC_EXIT:
 		return a->status == b->status;
+	case DJ_REC_SEQ:
+		return a->seq == b->seq;
+	case DJ_REC_KEYFRAME:
+		return a->seq == b->seq && a->what == b->what && same_bytes(a, b) &&
+		       same_regs(a, b) && same_name(a->name, b->name);
+	case DJ_REC_GAP:
+		return a->length == b->length && same_name(a->name, b->name);
+	case DJ_REC_MARK:
+		return a->result == b->result && a->what == b->what && same_name(a->name, b->name);
+	case DJ_REC_THREAD:
+		return a->pid == b->pid && a->what == b->what && a->subject == b->subject &&
+		       same_name(a->name, b->name);
 	default:
 		return same_name(a->name, b->name);
 	}
-	return a->mask == b->mask && !(dj_regs_diff(&a->regs, &b->regs) & a->mask);
 }
 
 /* Half of it easy to compress, so that both encodings of chunks occur. */
@@ -168,8 +195,8 @@ void sample_memory(uint8_t *bytes, size_t len, uint64_t seed)
 	fill_half(bytes, len, seed + 5000);
 }
 
-static int write_bulk(struct dj_writer *w, const struct sample_shape *shape, uint64_t seed,
-		      struct dj_error *err)
+static int write_bulk(struct dj_writer *w, struct dj_stream *process,
+		      const struct sample_shape *shape, uint64_t seed, struct dj_error *err)
 {
 	uint8_t *bytes = malloc(shape->module + shape->memory + 1);
 	int r = 0;
@@ -184,36 +211,55 @@ static int write_bulk(struct dj_writer *w, const struct sample_shape *shape, uin
 	}
 	sample_memory(bytes, shape->memory, seed);
 	if (!r)
-		r = dj_writer_snapshot(w, 0, SAMPLE_ADDR, bytes, shape->memory, err);
+		r = dj_stream_snapshot(process, 0, SAMPLE_ADDR, bytes, shape->memory, err);
 	free(bytes);
 	return r;
 }
 
-static int write_streams(struct dj_writer *w, const struct sample_shape *shape, uint64_t seed,
-			 struct dj_error *err)
+static int write_one(struct dj_stream *stream, struct sample_stream *s, uint64_t flush,
+		     struct dj_error *err)
+{
+	const struct dj_record *rec = sample_next(s);
+	int r;
+
+	if (rec->kind == DJ_REC_IMPORT && s->made % 2 == 0)
+		r = dj_stream_import(stream, rec->steps, rec->rep, rec->ordinal, rec->addr,
+				     rec->bytes, err);
+	else
+		r = dj_stream_record(stream, rec, err);
+	/* a number that the trace then has of this place */
+	if (!r && s->made % flush == 0)
+		r = dj_stream_flush(stream, rec->steps, s->made, err);
+	return r;
+}
+
+int sample_write_thread(struct dj_stream *stream, struct sample_stream *s, uint64_t flush,
+			struct dj_error *err)
+{
+	while (s->made < s->count)
+		if (write_one(stream, s, flush, err))
+			return -1;
+	return dj_stream_close(stream, err);
+}
+
+static int write_streams(struct dj_stream **processes, struct dj_writer *w,
+			 const struct sample_shape *shape, uint64_t seed, struct dj_error *err)
 {
 	struct sample_stream *s = calloc(shape->threads, sizeof(*s));
-	const struct dj_record *rec;
+	struct dj_stream **streams = calloc(shape->threads, sizeof(*streams));
+	unsigned nprocesses = shape->processes ? shape->processes : 1;
 	int r = 0;
 
 	for (unsigned i = 0; i < shape->threads && !r; i++) {
 		sample_start(&s[i], i, seed, shape->records);
-		r = dj_writer_thread(w, SAMPLE_TID + (int)i, "thread", err);
+		streams[i] = dj_writer_thread(w, processes[i % nprocesses], SAMPLE_TID + (int)i,
+					      "thread", err);
+		r = streams[i] ? 0 : -1;
 	}
-	for (uint64_t n = 0; n < shape->records && !r; n++) {
-		for (unsigned i = 0; i < shape->threads && !r; i++) {
-			int32_t tid = SAMPLE_TID + (int)i;
-
-			rec = sample_next(&s[i]);
-			if (rec->kind == DJ_REC_IMPORT && n % 2)
-				r = dj_writer_import(w, tid, rec->steps, rec->rep, rec->ordinal,
-						     rec->addr, rec->bytes, err);
-			else
-				r = dj_writer_record(w, tid, rec, err);
-			if (!r && (n + 1) % shape->flush == 0)
-				r = dj_writer_flush(w, tid, rec->steps, err);
-		}
-	}
+	for (uint64_t n = 0; n < shape->records && !r; n++)
+		for (unsigned i = 0; i < shape->threads && !r; i++)
+			r = write_one(streams[i], &s[i], shape->flush, err);
+	free(streams);
 	free(s);
 	return r;
 }
@@ -246,13 +292,23 @@ int sample_write(const char *path, const struct sample_shape *shape, uint64_t se
 				    .steps = 12345,
 				    .end_time_ns = 1700000001000000000 };
 	struct dj_writer *w = dj_writer_create(path, &meta, err);
-	int r;
+	struct dj_stream *processes[SAMPLE_PROCESSES];
+	int r = 0;
 
 	if (!w)
 		return -1;
-	r = write_bulk(w, shape, seed, err);
+	for (unsigned i = 0; !i || i < shape->processes; i++) {
+		DJ_ASSERT(i < SAMPLE_PROCESSES, "%u processes", i);
+		processes[i] =
+			dj_writer_process(w, SAMPLE_TID + (int)i, i ? processes[i - 1] : NULL, err);
+		r |= processes[i] ? 0 : -1;
+		if (r)
+			break;
+	}
 	if (!r)
-		r = write_streams(w, shape, seed, err);
+		r = write_bulk(w, processes[0], shape, seed, err);
+	if (!r)
+		r = write_streams(processes, w, shape, seed, err);
 	if (dj_writer_close(w, &end, r ? NULL : err))
 		r = -1;
 	return r;

@@ -17,15 +17,17 @@ struct sample_stream {
 };
 
 struct sample_shape {
-	unsigned threads; /* 1000, 1001, ... are their numbers */
-	uint64_t records; /* of each thread */
-	uint64_t flush;	  /* flush a thread after so many records */
-	size_t module;	  /* size of each of two modules */
-	size_t memory;	  /* bytes of start memory, at SAMPLE_ADDR */
+	unsigned threads;   /* 1000, 1001, ... are their numbers */
+	unsigned processes; /* 0: one; thread n is of process n modulo this, number 1000 + that */
+	uint64_t records;   /* of each thread */
+	uint64_t flush;	    /* flush a thread after so many records */
+	size_t module;	    /* size of each of two modules */
+	size_t memory;	    /* bytes of start memory, at SAMPLE_ADDR */
 	bool no_end;
 };
-#define SAMPLE_TID  1000
-#define SAMPLE_ADDR 0x7ffffff00f00ull
+#define SAMPLE_TID	 1000
+#define SAMPLE_PROCESSES 8 /* at most */
+#define SAMPLE_ADDR	 0x7ffffff00f00ull
 
 uint64_t sample_random(uint64_t *state);
 void sample_fill(uint64_t *state, void *bytes, size_t len);
@@ -39,6 +41,11 @@ bool sample_equal(const struct dj_record *a, const struct dj_record *b);
 /* Contents of module `n` and of the start memory: the same for the same seed. */
 void sample_module(uint8_t *bytes, size_t len, unsigned n, uint64_t seed);
 void sample_memory(uint8_t *bytes, size_t len, uint64_t seed);
+
+/* Write a thread's records, flushing as the shape says; what one of several threads of ours does.
+ */
+int sample_write_thread(struct dj_stream *stream, struct sample_stream *s, uint64_t flush,
+			struct dj_error *err);
 
 /* Write a whole trace. Returns 0, or -1 with err at the first failure. */
 int sample_write(const char *path, const struct sample_shape *shape, uint64_t seed,

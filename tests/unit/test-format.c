@@ -2,6 +2,8 @@
  * The trace format: registers, round trips of random records, facts, and what becomes of traces
  * that are cut, damaged, foreign or could not be written.
  */
+#include "format/bytes.h"
+#include "format/chunk.h"
 #include "format/cpu.h"
 #include "format/trace.h"
 #include "tests/lib/trace-sample.h"
@@ -22,7 +24,7 @@
 static char path[64];
 
 static const struct sample_shape small = {
-	.threads = 2, .records = 12, .flush = 4, .module = 300, .memory = 500
+	.threads = 4, .processes = 2, .records = 12, .flush = 4, .module = 300, .memory = 500
 };
 static const struct sample_shape large = {
 	.threads = 3, .records = 30000, .flush = 7001, .module = 2500000, .memory = 700000
@@ -127,6 +129,9 @@ static int64_t count_prefix(struct dj_trace *t, size_t i, const struct sample_sh
 
 	sample_start(s, (unsigned)(dj_trace_thread(t, i)->tid - SAMPLE_TID), SEED, shape->records);
 	while (n >= 0 && (got = dj_cursor_next(c, &err))) {
+		/* what others caused may come as soon as a number shows that it must have */
+		if (dj_record_is_fact(got->kind) && got->thread != (int32_t)i)
+			continue;
 		want = sample_next(s);
 		n = want && sample_equal(got, want) ? n + 1 : -1;
 	}
@@ -181,26 +186,28 @@ static void test_marks(void)
 	struct dj_error err = { 0 };
 	struct dj_trace *t;
 	struct dj_cursor *c, *other;
-	const struct dj_record *rec;
-	uint64_t rng = SEED;
+	const struct dj_record *rec = &(struct dj_record){ 0 };
+	uint64_t rng = SEED, others = 0;
 	size_t n = 0;
 
 	write_sample(&large);
 	t = dj_trace_open(path, &err);
 	c = dj_cursor_new(t, 1, &err);
 	other = dj_cursor_new(t, 1, &err);
-	for (uint64_t i = 0; i < large.records; i++) {
+	for (uint64_t i = 0; rec; i++) {
 		bool take = n < MARKS - 1 && (i % 7001 < 2 || sample_random(&rng) % 100 == 0);
 
 		if (take)
 			dj_cursor_mark(c, &marks[n]);
 		rec = dj_cursor_next(c, &err);
-		if (take) {
+		others += rec && dj_record_is_fact(rec->kind) && rec->thread != 1;
+		if (take && rec) {
 			want[n].steps = rec->steps;
 			want[n].addr = rec->addr;
 			want[n++].kind = rec->kind;
 		}
 	}
+	CU_ASSERT(others > 1000);
 	CU_ASSERT(n > 100);
 	dj_cursor_mark(c, &marks[n]);
 	for (int i = 0; i < 2000; i++) {
@@ -215,7 +222,7 @@ static void test_marks(void)
 	CU_ASSERT_EQUAL(dj_cursor_restore(other, &marks[n], &err), 0);
 	CU_ASSERT_PTR_NULL(dj_cursor_next(other, &err));
 	CU_ASSERT_EQUAL(err.text[0], 0);
-	marks[0].chunk = 1000000;
+	marks[0].own.chunk = 1000000;
 	CU_ASSERT_EQUAL(dj_cursor_restore(other, &marks[0], &err), -1);
 	dj_cursor_free(c);
 	dj_cursor_free(other);
@@ -288,38 +295,46 @@ static void test_build_id(void)
 static void test_snapshots(void)
 {
 	static const struct dj_trace_meta meta;
-	const struct dj_record exec = { .kind = DJ_REC_EXEC, .steps = 200 };
 	enum { SIZE = 700000 };
 	struct dj_error err = { 0 };
 	struct dj_writer *w = dj_writer_create(path, &meta, &err);
+	struct dj_stream *p = dj_writer_process(w, 1, NULL, &err),
+			 *q = dj_writer_process(w, 2, p, &err);
 	uint8_t *bytes = malloc(SIZE), *got = malloc(SIZE + 100);
 	struct dj_trace *t;
 
 	sample_memory(bytes, SIZE, SEED);
-	dj_writer_thread(w, 1, "t", &err);
-	dj_writer_snapshot(w, 0, 0x10000, bytes, SIZE, &err);
-	dj_writer_snapshot(w, 0, 0x20000, "over it", 7, &err);
-	dj_writer_snapshot(w, 0, 0x10000 + SIZE, "behind it", 9, &err);
-	dj_writer_snapshot(w, 100, 0x10000, bytes + 1, 5, &err);
-	dj_writer_record(w, 1, &exec, &err);
-	dj_writer_snapshot(w, 300, 0xfffffffffffffff0, bytes, 16, &err);
+	dj_stream_snapshot(p, 0, 0x10000, bytes, SIZE, &err);
+	dj_stream_snapshot(q, 0, 0x10000, "another", 8, &err);
+	dj_stream_snapshot(p, 0, 0x20000, "over it", 7, &err);
+	dj_stream_snapshot(p, 0, 0x10000 + SIZE, "behind it", 9, &err);
+	dj_stream_snapshot(p, 1, 0x10000, bytes + 1, 5, &err);
+	dj_stream_snapshot(p, 3, 0xfffffffffffffff0, bytes, 16, &err);
 	CU_ASSERT_EQUAL(dj_writer_close(w, NULL, &err), 0);
 	t = dj_trace_open(path, &err);
 	CU_ASSERT_PTR_NOT_NULL_FATAL(t);
+	CU_ASSERT_EQUAL(dj_trace_processes(t), 2);
+	CU_ASSERT(dj_trace_process(t, 0)->pid == 1 && dj_trace_process(t, 0)->parent == -1);
+	CU_ASSERT(dj_trace_process(t, 1)->pid == 2 && dj_trace_process(t, 1)->parent == 0);
 	/* up to the end of the known, over the border of two calls */
-	CU_ASSERT_EQUAL(dj_trace_snapshot(t, 0, 0x10000, got, SIZE + 100), SIZE + 9);
+	CU_ASSERT_EQUAL(dj_trace_snapshot(t, 0, 0, 0x10000, got, SIZE + 100), SIZE + 9);
 	memcpy(bytes + 0x10000, "over it", 7);
 	CU_ASSERT_EQUAL(memcmp(got, bytes, SIZE), 0);
 	CU_ASSERT_EQUAL(memcmp(got + SIZE, "behind it", 9), 0);
-	CU_ASSERT_EQUAL(dj_trace_snapshot(t, 99, 0x20002, got, 3), 3);
+	CU_ASSERT_EQUAL(dj_trace_snapshot(t, 0, 0, 0x20002, got, 3), 3);
 	CU_ASSERT_EQUAL(memcmp(got, "er ", 3), 0);
-	CU_ASSERT_EQUAL(dj_trace_snapshot(t, 0, 0xffff, got, 1), 0);
-	/* images do not mix */
-	CU_ASSERT_EQUAL(dj_trace_snapshot(t, 100, 0x10000, got, 100), 5);
+	CU_ASSERT_EQUAL(dj_trace_snapshot(t, 0, 0, 0xffff, got, 1), 0);
+	/* images do not mix, nor do processes */
+	CU_ASSERT_EQUAL(dj_trace_snapshot(t, 0, 1, 0x10000, got, 100), 5);
 	CU_ASSERT_EQUAL(memcmp(got, bytes + 1, 5), 0);
-	CU_ASSERT_EQUAL(dj_trace_snapshot(t, 199, 0x20000, got, 1), 0);
-	CU_ASSERT_EQUAL(dj_trace_snapshot(t, 200, 0x10000, got, 100), 0);
-	CU_ASSERT_EQUAL(dj_trace_snapshot(t, 5000, 0xfffffffffffffff8, got, 100), 8);
+	CU_ASSERT_EQUAL(dj_trace_snapshot(t, 0, 1, 0x20000, got, 1), 0);
+	CU_ASSERT_EQUAL(dj_trace_snapshot(t, 0, 2, 0x10000, got, 100), 0);
+	CU_ASSERT_EQUAL(dj_trace_snapshot(t, 0, 3, 0xfffffffffffffff8, got, 100), 8);
+	CU_ASSERT_EQUAL(dj_trace_snapshot(t, 0, UINT32_MAX, 0x10000, got, 100), 0);
+	CU_ASSERT_EQUAL(dj_trace_snapshot(t, 1, 0, 0x10000, got, 100), 8);
+	CU_ASSERT_STRING_EQUAL((char *)got, "another");
+	CU_ASSERT_EQUAL(dj_trace_snapshot(t, 1, 1, 0x10000, got, 100), 0);
+	CU_ASSERT_EQUAL(dj_trace_snapshot(t, 2, 0, 0x10000, got, 100), 0);
 	dj_trace_close(t);
 	free(bytes);
 	free(got);
@@ -332,14 +347,16 @@ static void test_same_tid(void)
 	struct dj_record rec = { .kind = DJ_REC_DIGEST, .steps = 10 };
 	struct dj_error err = { 0 };
 	struct dj_writer *w = dj_writer_create(path, &meta, &err);
+	struct dj_stream *p = dj_writer_process(w, 5, NULL, &err);
+	struct dj_stream *first = dj_writer_thread(w, p, 5, "first", &err), *second;
 	struct dj_trace *t;
 
-	dj_writer_thread(w, 5, "first", &err);
-	dj_writer_record(w, 5, &rec, &err);
-	dj_writer_thread(w, 5, "second", &err);
+	dj_stream_record(first, &rec, &err);
+	CU_ASSERT_EQUAL(dj_stream_close(first, &err), 0);
+	second = dj_writer_thread(w, p, 5, "second", &err);
 	rec.kind = DJ_REC_EFFECTS;
 	rec.steps = 3;
-	dj_writer_record(w, 5, &rec, &err);
+	dj_stream_record(second, &rec, &err);
 	CU_ASSERT_EQUAL(dj_writer_close(w, NULL, &err), 0);
 	t = dj_trace_open(path, &err);
 	CU_ASSERT_PTR_NOT_NULL_FATAL(t);
@@ -376,7 +393,7 @@ static int64_t use_all(struct dj_trace *t, const struct sample_shape *shape)
 	}
 	sample_memory(want, shape->memory, SEED);
 	CU_ASSERT_FATAL(!memcmp(memory, want,
-				dj_trace_snapshot(t, 0, SAMPLE_ADDR, memory, sizeof(memory))));
+				dj_trace_snapshot(t, 0, 0, SAMPLE_ADDR, memory, sizeof(memory))));
 	return total;
 }
 
@@ -431,9 +448,10 @@ static void flip_all(const struct sample_shape *shape)
 		t = dj_trace_open_memory(bytes, len, &err);
 		if (t) {
 			CU_ASSERT_PTR_NOT_NULL_FATAL(dj_trace_damage(t));
-			/* one chunk is lost at most, and what follows it in its thread */
+			/* one chunk is lost at most, and what follows it in its thread or in
+			 * those of its process */
 			CU_ASSERT(use_all(t, shape) >=
-				  (int64_t)((shape->threads - 1) * shape->records));
+				  (int64_t)(shape->threads / 2 * shape->records));
 		} else {
 			CU_ASSERT_FATAL(err.exit_status == 2 && err.text[0]);
 			refused++;
@@ -441,7 +459,7 @@ static void flip_all(const struct sample_shape *shape)
 		dj_trace_close(t);
 		*byte = was;
 	}
-	CU_ASSERT(refused < 1200); /* header and description */
+	CU_ASSERT(refused < 1300); /* header and description */
 	free(bytes);
 }
 
@@ -470,18 +488,18 @@ static void test_damage_text(void)
 	t = dj_trace_open_memory(bytes, len, &err);
 	CU_ASSERT_PTR_NULL(dj_trace_damage(t));
 	dj_trace_close(t);
-	at = len - 32; /* the last chunk before index and END has records of thread 1001 */
+	at = len - 32; /* the last chunk before index and END has records of thread 1003 */
 	for (int found = 0; found < 3; at--)
 		if (!memcmp(bytes + at, "DJCK", 4))
 			found++;
 	at++;
 	CU_ASSERT_EQUAL(bytes[at + 4], 6);
-	bytes[at + 70] ^= 1;
+	bytes[at + 90] ^= 1;
 	t = dj_trace_open_memory(bytes, len, &err);
 	CU_ASSERT_PTR_NOT_NULL_FATAL(t);
-	CU_ASSERT_PTR_NOT_NULL(strstr(dj_trace_damage(t), "history of thread 1001 ends after"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(dj_trace_damage(t), "history of thread 1003 ends after"));
 	CU_ASSERT_PTR_NULL(strchr(dj_trace_damage(t), '\n'));
-	CU_ASSERT_EQUAL(dj_trace_thread(t, 1)->records, 8);
+	CU_ASSERT_EQUAL(dj_trace_thread(t, 3)->records, 8);
 	CU_ASSERT_EQUAL(dj_trace_thread(t, 0)->records, 12);
 	dj_trace_close(t);
 	free(bytes);
@@ -504,6 +522,7 @@ static void expect_refused(const void *bytes, size_t len, const char *text)
 static void test_refused(void)
 {
 	static const char elf[200] = "\177ELF\2\1\1";
+	uint8_t header[FILE_HEADER_SIZE];
 	size_t len;
 	uint8_t *bytes;
 
@@ -512,11 +531,13 @@ static void test_refused(void)
 	expect_refused(bytes, 0, "empty");
 	expect_refused(elf, sizeof(elf), "not a deja trace");
 	expect_refused(elf, 1, "not a deja trace");
+	dj_file_header_pack(header, 1, 77);
+	expect_refused(header, sizeof(header), "trace format version 1; this deja reads version 2");
 	expect_refused(bytes, 20, "cut off in its header");
 	expect_refused(bytes, 40, "cut off or damaged in its description");
+	bytes[8] = 3;
+	expect_refused(bytes, len, "trace format version 3; this deja reads version 2");
 	bytes[8] = 2;
-	expect_refused(bytes, len, "version 2");
-	bytes[8] = 1;
 	bytes[30] ^= 4;
 	expect_refused(bytes, len, "header of the trace is damaged");
 	free(bytes);

@@ -432,7 +432,8 @@ static void test_divergence(void)
 		CU_ASSERT_PTR_NOT_NULL_FATAL(w);
 		const uint8_t *module = dj_trace_module_bytes(t, 0, &size, &err);
 		dj_writer_module(w, "/program", module, size, &err);
-		dj_writer_thread(w, 1, "program", &err);
+		struct dj_stream *process = dj_writer_process(w, 1, NULL, &err);
+		struct dj_stream *thread = dj_writer_thread(w, process, 1, "program", &err);
 		struct dj_cursor *c = dj_cursor_new(t, 0, &err);
 		const struct dj_record *r;
 		uint64_t bad_steps = 0;
@@ -445,7 +446,7 @@ static void test_divergence(void)
 				if (kind)
 					copy.kind = DJ_REC_SYSCALL;
 			}
-			dj_writer_record(w, 1, &copy, &err);
+			dj_stream_record(thread, &copy, &err);
 		}
 		dj_cursor_free(c);
 		dj_writer_close(w, &(struct dj_trace_end){ .status = 0 }, &err);
