@@ -186,32 +186,13 @@ static uint8_t opnd_reg(const struct insn *in, unsigned i)
 	}
 }
 
-/* LOCK is for these, with memory as destination; on others it raises #UD (SDM vol. 2A, LOCK). */
-static bool lock_is_valid(const struct insn *in)
-{
-	/* clang-format off */
-	static const uint16_t lockable[] = {
-		INSN_ADD, INSN_ADC, INSN_AND, INSN_BTC, INSN_BTR, INSN_BTS, INSN_CMPXCHG,
-		INSN_CMPXCHG8B, INSN_CMPXCHG16B, INSN_DEC, INSN_INC, INSN_NEG, INSN_NOT,
-		INSN_OR, INSN_SBB, INSN_SUB, INSN_XOR, INSN_XADD, INSN_XCHG,
-	};
-	/* clang-format on */
-
-	if (!in->nopnd || in->opnd[0].kind != OPND_MEM)
-		return false;
-	for (size_t i = 0; i < sizeof(lockable) / sizeof(lockable[0]); i++)
-		if (lockable[i] == in->id)
-			return true;
-	return false;
-}
-
 bool emu_bind(const struct insn *in, struct emu_uop *u)
 {
 	static emu_fn *(*const binders[])(const struct insn *, struct emu_uop *) = {
 		emu_bind_int, emu_bind_string, emu_bind_vec, emu_bind_fp, emu_bind_x87,
 	};
 
-	if (in->lock && !lock_is_valid(in))
+	if (in->lock && !insn_lockable(in))
 		return false;
 	memset(u, 0, sizeof(*u));
 	u->insn = in;
@@ -245,7 +226,7 @@ bool emu_bind(const struct insn *in, struct emu_uop *u)
 		u->flags |= EMU_UOP_BRANCH;
 	if (in->attr & INSN_A_REP)
 		u->flags |= EMU_UOP_REP;
-	if (in->attr & (INSN_A_ATOMIC | INSN_A_FENCE))
+	if (insn_is_ordered(in))
 		u->flags |= EMU_UOP_FENCE;
 	const struct emu_uop preset = *u;
 	for (size_t i = 0; i < sizeof(binders) / sizeof(binders[0]); i++) {

@@ -175,6 +175,14 @@ const char *insn_id_name(unsigned id);
  * records what they changed. Both sides ask here (insn/emulated.c). */
 bool insn_is_emulated(const struct insn *in);
 
+/* Whether a LOCK prefix is in order here (SDM vol. 2A, LOCK); elsewhere it is an invalid opcode. */
+bool insn_lockable(const struct insn *in);
+
+/* Whether executing this is an ordered event of its thread under the `fence` memory model: a locked
+ * instruction or a fence. (System calls and signals are ordered events, too, but those have
+ * records.) Recorder and replayer count these, so they ask here. */
+bool insn_is_ordered(const struct insn *in);
+
 /* One line of disassembly by Capstone, Intel or AT&T syntax as `att` says, into buf. */
 void insn_text(const struct insn *in, bool att, char *buf, size_t size);
 

@@ -220,8 +220,12 @@ int image_begin(struct tracee *t, bool exec)
 	if (snapshot(t))
 		return -1;
 
-	struct translator_ops ops = { proc, maps_read_code, maps_translated, maps_new_arena };
+	/* by enum dj_predict */
+	static const unsigned policy[] = { TR_POLICY_SHADOW, TR_POLICY_LAST, TR_POLICY_NONE };
+	struct tr_ops ops = { proc, maps_read_code, maps_translated };
+	struct tr_config config = { .tables = t->control,
+				    .policy = tr_policies[policy[t->sup->opt.predict]] };
 	maps_forget_code(proc, 0, UINT64_MAX);
-	proc->tr = tr_new(&ops, t->control, t->s, t->sup->opt.predict);
+	proc->tr = tr_new(&ops, &config);
 	return 0;
 }

@@ -405,11 +405,8 @@ void maps_forget_code(struct process *proc, uint64_t start, uint64_t end)
 			proc->n_pages = 0;
 		}
 	}
-	if (!proc->tr)
-		return;
-	tr_forget_decoded(proc->tr);
-	if (tr_covers(proc->tr, start, end - start))
-		tr_flush(proc->tr);
+	if (proc->tr)
+		tr_invalidate(proc->tr, start, end - start);
 }
 
 void maps_free(struct process *proc)
@@ -455,10 +452,9 @@ static uint64_t map_shared(struct tracee *t, uint64_t at, uint64_t size, uint64_
 	return got < 0 || (uint64_t)got != at ? 0 : at;
 }
 
-uint64_t maps_new_arena(void *ctx, uint64_t pc, size_t size, uint8_t **ours)
+uint64_t maps_new_arena(struct tracee *t, uint64_t pc, size_t size, uint8_t **ours)
 {
-	struct process *proc = ctx;
-	struct tracee *t = proc->hand;
+	struct process *proc = t->proc;
 	uint64_t base = pc & ~0xfffffULL;
 	/* clang-format off */
 	const uint64_t tries[] = {

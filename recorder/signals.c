@@ -239,7 +239,7 @@ static bool restarts(int64_t rax)
 /* The address in the cache of the fragment's system call instruction that `w` lies in front of. */
 static bool before_syscall(const struct tr_where *w, const struct user_regs_struct *r)
 {
-	const struct finsn *fi = &w->frag->insn[w->index];
+	const struct tr_finsn *fi = &w->frag->insn[w->index];
 	return fi->after_syscall && r->rip < w->frag->entry + fi->after_syscall;
 }
 
@@ -251,7 +251,7 @@ static bool takeable(struct tracee *t, const struct user_regs_struct *r, struct 
 	if (w->boundary || w->string_head)
 		return true;
 	if (before_syscall(w, r)) {
-		const struct finsn *fi = &w->frag->insn[w->index];
+		const struct tr_finsn *fi = &w->frag->insn[w->index];
 		w->spilled = fi->spilled_start;
 		w->flags = r->rip >= w->frag->entry + fi->body ? fi->flags_body : fi->flags_start;
 		return true;

@@ -81,7 +81,7 @@ bool sup_take(struct tracee *t, const struct user_regs_struct *r, const struct t
 	for (unsigned i = 0; i < 16; i++)
 		if (w->spilled & 1u << i)
 			*user_gpr(&t->regs, i) = *tcb(t, T_SLOT((int)i));
-	if (w->flags == FLAGS_SAVED)
+	if (w->flags == TR_FLAGS_SAVED)
 		t->regs.eflags = saved_flags(t, t->regs.eflags);
 	t->regs.eflags &= ~0x100ULL;
 	t->regs.rip = w->pc;
@@ -120,6 +120,32 @@ void sup_digest(struct tracee *t, bool force)
 	t->last_digest = t->steps;
 }
 
+struct tr_frag *sup_fragment(struct tracee *t, uint64_t pc)
+{
+	struct translator *tr = t->proc->tr;
+	struct tr_frag *f;
+	uint64_t at;
+	uint8_t *ours;
+	for (;;) {
+		switch (tr_fragment(tr, pc, &f)) {
+		case TR_FOUND:
+			return f;
+		case TR_NATIVE:
+			return NULL;
+		case TR_NO_ARENA:
+			at = maps_new_arena(t, pc, TR_ARENA_SIZE, &ours);
+			if (at)
+				tr_add_arena(tr, at, ours);
+			else
+				tr_no_arena(tr);
+			break;
+		case TR_FULL: /* the only thread is in hand */
+			tr_reclaim(tr, tr_epoch(tr));
+			break;
+		}
+	}
+}
+
 void sup_enter(struct tracee *t)
 {
 	while (!t->proc->ended && !t->sup->fatal && !t->sup->cut) {
@@ -130,7 +156,7 @@ void sup_enter(struct tracee *t)
 		}
 		sup_digest(t, false);
 		t->in_rep = false;
-		struct frag *f = tr_fragment(t->proc->tr, t->regs.rip);
+		struct tr_frag *f = sup_fragment(t, t->regs.rip);
 		if (t->sup->cut || t->sup->fatal)
 			return;
 		if (!f) {
@@ -199,7 +225,7 @@ void sup_trap(struct tracee *t, struct user_regs_struct *r)
 {
 	struct process *proc = t->proc;
 	uint32_t runtime;
-	struct stop *stop = tr_stop_at(proc->tr, r->rip - 1, &runtime);
+	struct tr_stop *stop = tr_stop_at(proc->tr, r->rip - 1, &runtime);
 	t->stops++;
 	if (runtime == STOP_RING_FULL) {
 		ring_hand_over(t);
@@ -220,18 +246,18 @@ void sup_trap(struct tracee *t, struct user_regs_struct *r)
 		sup_resume(t, 0);
 		return;
 	}
-	struct tr_where w = { .flags = FLAGS_HW, .spilled = TR_HOME_BIT };
+	struct tr_where w = { .flags = TR_FLAGS_HW, .spilled = TR_HOME_BIT };
 	if (runtime == STOP_IBL_MISS) {
 		w.pc = r->rcx;
 		w.spilled = 3 | TR_HOME_BIT;
-		w.flags = FLAGS_SAVED;
+		w.flags = TR_FLAGS_SAVED;
 		sup_take(t, r, &w);
 		if (!canonical(w.pc) && undo_branch(t)) {
 			native_insn(t); /* which faults */
 			sup_enter(t);
 			return;
 		}
-		struct frag *f = tr_fragment(proc->tr, t->regs.rip);
+		struct tr_frag *f = sup_fragment(t, t->regs.rip);
 		if (f)
 			tr_add_indirect(proc->tr, f);
 		sup_enter(t);
@@ -245,16 +271,16 @@ void sup_trap(struct tracee *t, struct user_regs_struct *r)
 	w.pc = stop->pc;
 	sup_take(t, r, &w);
 	switch (stop->kind) {
-	case STOP_LINK:
-	case STOP_BRANCH:
+	case TR_STOP_LINK:
+	case TR_STOP_BRANCH:
 		break;
-	case STOP_SYSCALL:
+	case TR_STOP_SYSCALL:
 		syscalls_do(t);
 		break;
-	case STOP_NATIVE:
+	case TR_STOP_NATIVE:
 		native_insn(t);
 		break;
-	case STOP_CHANGED:
+	case TR_STOP_CHANGED:
 		maps_forget_code(proc, stop->pc & ~4095ULL, (stop->pc & ~4095ULL) + 8192);
 		break;
 	}

@@ -160,7 +160,8 @@ size_t maps_read_code(void *ctx, uint64_t pc, uint8_t *buf, size_t len, bool *ch
 void maps_translated(void *ctx, uint64_t pc, size_t len);
 void maps_free(struct process *proc);
 void maps_forget_code(struct process *proc, uint64_t start, uint64_t end);
-uint64_t maps_new_arena(void *ctx, uint64_t pc, size_t size, uint8_t **ours);
+/* An arena near `pc`: returns the program's address, or 0 if there is no room. */
+uint64_t maps_new_arena(struct tracee *t, uint64_t pc, size_t size, uint8_t **ours);
 
 /* ---- ring.c ---- */
 struct ring *ring_start(struct tracee *t);
@@ -202,6 +203,8 @@ void sup_step_to_boundary(struct tracee *t);
 /* In hand: an instruction that wrote to the shadow will not be executed after all. Shadow and trace
  * get the lines of memory at [addr, addr+size) as they are; what cannot be read is left out. */
 void sup_import(struct tracee *t, uint64_t addr, unsigned size);
+/* In hand: the fragment for the program's code at `pc`; NULL if it is to be executed natively. */
+struct tr_frag *sup_fragment(struct tracee *t, uint64_t pc);
 /* Enter the cache at t->regs.rip and let the thread run. */
 void sup_enter(struct tracee *t);
 void sup_resume(struct tracee *t, int sig);

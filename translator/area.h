@@ -2,21 +2,23 @@
  * The layout of what the supervisor puts into a recorded program's address space. Included by
  * C and by assembler (runtime.S).
  *
- * Per thread, around one address S, which is the thread's gs base while it runs
- * translated code:
+ * For each thread there is one address S, its gs base while it runs translated code:
  *
- *   S - AREA_CONTROL ....  ring buffer halves, indirect-branch tables
+ *   S - AREA_CONTROL ....  tables of the targets of indirect branches (AREA_TABLES bytes)
+ *   S + T_RING ..........  ring buffer halves
  *   S - 4096 ............  control block (the T_ offsets below)
  *   S ...................  shadow: 2^32 bytes, sparse, and its first page once more
  *
- * Everything below S is shared with the supervisor (one memfd); the shadow is the program's own,
- * but for its first page, which lies in the memfd, too, so that it can be mapped a second time
- * behind the shadow's end: an operand that straddles a multiple of 4 GiB finds there what its
- * upper part finds at index 0. Generated code reaches the control block as gs:[T_xxx] and the
- * shadow of address A as gs:[A mod 2^32], which the processor computes by itself when the memory
- * operand is repeated with an address-size prefix.
+ * The tables are one set of pages for all threads of an address space, mapped below each S, so
+ * that generated code reaches them as gs:[T_xxx] whoever executes it. Ring, control block and the
+ * shadow's first page are the thread's own and lie in a row (AREA_THREAD bytes). All this is
+ * shared with the supervisor (a memfd); the rest of the shadow is the program's own. The first
+ * page lies in the memfd, too, so that it can be mapped a second time behind the shadow's end: an
+ * operand that straddles a multiple of 4 GiB finds there what its upper part finds at index 0.
+ * The shadow of address A is gs:[A mod 2^32], which the processor computes by itself when the
+ * memory operand is repeated with an address-size prefix.
  *
- * Code lives in arenas (arena.c), mapped read-execute near the program code they translate.
+ * Code lives in arenas (tr_add_arena), mapped read-execute near the program code they translate.
  */
 #ifndef DEJA_TRANSLATOR_AREA_H
 #define DEJA_TRANSLATOR_AREA_H
@@ -42,6 +44,7 @@
 #define T_BRANCH                                                                                   \
 	(T_BASE + 0x130) /* number of the stop that tells which indirect branch was last           \
 			  */
+#define T_SEQ	    (T_BASE + 0x148) /* ordered events the thread has passed */
 #define T_X87	    (T_BASE + 0x138) /* x87 status word before a store that pops */
 #define T_X87_AFTER (T_BASE + 0x140) /* ... and after it */
 #define T_UNIT	    (T_BASE + 0x200) /* a byte that may be read to learn DF */
@@ -55,9 +58,12 @@
 #define T_VEC(i)	 (T_BASE + 0x2a0 + 32 * (i)) /* 0..2: vector registers */
 #define T_SYSCLASS	 (T_BASE + 0x400) /* 512 bytes: 1 = the supervisor does this one */
 
+#define AREA_HALF      (4 << 20) /* bytes of one ring half */
+#define AREA_SLACK     4096	 /* end of a half that only a record under way may use */
+#define T_RING	       (T_BASE - 2 * AREA_HALF)
 #define AREA_IBL_BITS  18
 #define AREA_IBL_BYTES (8 << AREA_IBL_BITS)
-#define T_VALUES       (T_BASE - AREA_IBL_BYTES)
+#define T_VALUES       (T_RING - AREA_IBL_BYTES)
 #define T_KEYS	       (T_VALUES - AREA_IBL_BYTES)
 /* Indirect branches first look here, by the low 16 bits of the target: 2 x 65536 addresses of stubs
  * that check whether they are meant. One table for flags in the processor, one for flags in
@@ -65,11 +71,11 @@
 #define AREA_FAST_BYTES (8 << 16)
 #define T_FAST_SAVED	(T_KEYS - AREA_FAST_BYTES)
 #define T_FAST		(T_FAST_SAVED - AREA_FAST_BYTES)
-#define AREA_HALF	(4 << 20) /* bytes of one ring half */
-#define AREA_SLACK	4096	  /* end of a half that only a record under way may use */
-#define T_RING		(T_FAST - 2 * AREA_HALF)
-#define AREA_CONTROL	(-(T_RING))
+#define T_TABLES	T_FAST
 #define AREA_PAGE	4096
+#define AREA_TABLES	(T_RING - T_TABLES)
+#define AREA_THREAD	(-(T_RING) + AREA_PAGE)
+#define AREA_CONTROL	(-(T_TABLES))		   /* bytes below S */
 #define AREA_SHARED	(AREA_CONTROL + AREA_PAGE) /* bytes in the memfd */
 #define AREA_SHADOW	((1UL << 32) + AREA_PAGE)
 

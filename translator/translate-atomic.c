@@ -11,7 +11,7 @@
 
 /* Compare register `old` (what was consumed) with the shadow at [a]; `hi` >= 0 is the upper half.
  */
-static void check_consumed(struct build *b, unsigned a, unsigned old, int hi, unsigned size)
+static void check_consumed(struct tr_build *b, unsigned a, unsigned old, int hi, unsigned size)
 {
 	struct ea sh = ea_base((int)a, 0);
 	sh.gs = sh.a32 = true;
@@ -52,7 +52,7 @@ static bool is_bit_string(const struct insn *in)
 
 /* Register `a` = the address of the word that holds the bit, which lies as many words from the
  * operand as the index, a signed number, says. Clobbers flags and `s`. */
-static void bit_address(struct build *b, const struct insn *in, const struct ea *mem, unsigned a,
+static void bit_address(struct tr_build *b, const struct insn *in, const struct ea *mem, unsigned a,
 			unsigned s)
 {
 	struct cg *c = b->c;
@@ -73,7 +73,7 @@ static void bit_address(struct build *b, const struct insn *in, const struct ea 
 	cg_rm(c, 8, 0x8d, a, &sum, 0);
 }
 
-void b_bit_string(struct build *b, const struct insn *in, const struct ea *mem)
+void tr_bit_string_insn(struct tr_build *b, const struct insn *in, const struct ea *mem)
 {
 	struct cg *c = b->c;
 	unsigned size = in->opnd[0].size;
@@ -82,15 +82,16 @@ void b_bit_string(struct build *b, const struct insn *in, const struct ea *mem)
 		b->failed = true;
 		return;
 	}
-	int a = b_scratch(b, ea_regs(mem), false), s = b_scratch(b, ea_regs(mem) | 1u << a, false);
+	int a = tr_reg_scratch(b, ea_regs(mem), false),
+	    s = tr_reg_scratch(b, ea_regs(mem) | 1u << a, false);
 	if (b->failed)
 		return;
 	struct ea at = ea_base(a, 0), sh = at;
 	sh.gs = sh.a32 = true;
-	b_clobber_flags(b, false);
+	tr_flags_clobber(b, false);
 	bit_address(b, in, mem, (unsigned)a, (unsigned)s);
-	b_checked_load(b, size, (unsigned)s, &at, &sh);
-	b_flags_for_op(b);
+	tr_mem_load(b, size, (unsigned)s, &at, &sh);
+	tr_flags_for_op(b);
 	if (!cg_reencode_reg(c, in, (unsigned)s, -1)) {
 		b->failed = true;
 		return;
@@ -98,11 +99,11 @@ void b_bit_string(struct build *b, const struct insn *in, const struct ea *mem)
 	if (in->id == INSN_BT)
 		return;
 	cg_store_size(c, size, (unsigned)s, &at);
-	if (b->tr->predict == 0)
+	if (b->policy.mirror)
 		cg_store_size(c, size, (unsigned)s, &sh);
 }
 
-void b_atomic(struct build *b, const struct insn *in, const struct ea *mem)
+void tr_atomic_insn(struct tr_build *b, const struct insn *in, const struct ea *mem)
 {
 	struct cg *c = b->c;
 	unsigned size = in->mem_size;
@@ -114,14 +115,14 @@ void b_atomic(struct build *b, const struct insn *in, const struct ea *mem)
 		b->failed = true;
 	if (b->failed)
 		return;
-	b_clobber_flags(b, false);
+	tr_flags_clobber(b, false);
 	uint32_t taken = ea_regs(mem);
-	int a = b_scratch(b, taken | 1, low); /* not rax, which cmpxchg wants */
+	int a = tr_reg_scratch(b, taken | 1, low); /* not rax, which cmpxchg wants */
 	if (b->failed)
 		return;
 	if (is_bit_string(in))
 		bit_address(b, in, mem, (unsigned)a,
-			    (unsigned)b_scratch(b, 1u << a | 1u | taken, false));
+			    (unsigned)tr_reg_scratch(b, 1u << a | 1u | taken, false));
 	else if (mem->rip)
 		cg_imm(c, (unsigned)a, mem->target);
 	else
@@ -135,11 +136,11 @@ void b_atomic(struct build *b, const struct insn *in, const struct ea *mem)
 	switch (in->id) {
 	case INSN_XCHG:
 	case INSN_XADD: {
-		int s = b_scratch(b, 1u << a | taken, false);
+		int s = tr_reg_scratch(b, 1u << a | taken, false);
 		if (b->failed)
 			return;
 		cg_rr(c, 8, 0x89, reg, (unsigned)s);
-		b_mark_body(b);
+		tr_mark_body(b);
 		if (in->id == INSN_XCHG) {
 			cg_rm(c, size, size == 1 ? 0x86 : 0x87, (unsigned)s, &at, 0);
 		} else {
@@ -155,22 +156,22 @@ void b_atomic(struct build *b, const struct insn *in, const struct ea *mem)
 		bool pair = in->id != INSN_CMPXCHG;
 		bool had_rax = b->st.spilled & 1, had_rdx = b->st.spilled & 4;
 		DJ_ASSERT(!had_rax, "cmpxchg with rax spilled");
-		b_spill(b, 0);
+		tr_reg_spill(b, 0);
 		if (pair) {
 			DJ_ASSERT(!had_rdx, "cmpxchg16b with rdx spilled");
-			b_spill(b, 2);
+			tr_reg_spill(b, 2);
 		}
-		b_mark_body(b);
+		tr_mark_body(b);
 		cg8(c, 0xf0);
 		if (!cg_reencode(c, in, &at)) {
 			b->failed = true;
 			return;
 		}
 		check_consumed(b, (unsigned)a, 0, pair ? 2 : -1, size);
-		b_reload(b, c, 0);
+		tr_reg_reload(b, c, 0);
 		b->st.spilled &= ~1u;
 		if (pair) {
-			b_reload(b, c, 2);
+			tr_reg_reload(b, c, 2);
 			b->st.spilled &= ~4u;
 		}
 		break;
@@ -179,18 +180,18 @@ void b_atomic(struct build *b, const struct insn *in, const struct ea *mem)
 		/* rax = old; loop: t = op(old); lock cmpxchg */
 		bool reg_form = in->nopnd > 1 && in->opnd[1].kind == OPND_GPR;
 		bool rax_was_spilled = b->st.spilled & 1;
-		int t = b_scratch(b, 1u << a | 1u | taken, false);
+		int t = tr_reg_scratch(b, 1u << a | 1u | taken, false);
 		int u = -1;
 		if (reg_form && reg == 0) {
-			u = b_scratch(b, 1u << a | 1u << t | 1u | taken, false);
+			u = tr_reg_scratch(b, 1u << a | 1u << t | 1u | taken, false);
 			if (b->failed)
 				return;
 			cg_rr(c, 8, 0x89, 0, (unsigned)u);
 		}
 		if (b->failed)
 			return;
-		b_spill(b, 0);
-		b_mark_body(b);
+		tr_reg_spill(b, 0);
+		tr_mark_body(b);
 		cg_load_zx(c, size, 0, &at);
 		uint64_t loop = cg_va(c);
 		cg_rr(c, 8, 0x89, 0, (unsigned)t);
@@ -203,15 +204,15 @@ void b_atomic(struct build *b, const struct insn *in, const struct ea *mem)
 		cg_jcc(c, 5, loop);
 		check_consumed(b, (unsigned)a, 0, -1, size);
 		if (!rax_was_spilled) {
-			b_reload(b, c, 0);
+			tr_reg_reload(b, c, 0);
 			b->st.spilled &= ~1u;
 		}
 		if (is_bit_string(in)) {
 			/* on the shadow it would look for the bit from there */
 			cg_load_zx(c, size, (unsigned)t, &sh);
-			b_flags_for_op(b);
+			tr_flags_for_op(b);
 			cg_reencode_reg(c, in, (unsigned)t, u);
-			if (b->tr->predict == 0)
+			if (b->policy.mirror)
 				cg_store_size(c, size, (unsigned)t, &sh);
 			return;
 		}
@@ -219,6 +220,6 @@ void b_atomic(struct build *b, const struct insn *in, const struct ea *mem)
 	}
 	}
 	/* inc and dec keep CF, so the operation on the shadow may need the old flags */
-	b_flags_for_op(b);
-	b_on_shadow(b, in, &sh, size, NULL);
+	tr_flags_for_op(b);
+	tr_mem_on_shadow(b, in, &sh, size, NULL);
 }

@@ -40,7 +40,7 @@ void tr_add_page(struct translator *tr, uint64_t page)
 
 /* From an indirect branch to the entry of `f`: the stub that the fast table leads to. It checks
  * that it is meant without touching flags: rcx minus the address must be zero. */
-static uint64_t emit_stub(struct cg *c, const struct frag *f, bool saved, const uint8_t *other)
+static uint64_t emit_stub(struct cg *c, const struct tr_frag *f, bool saved, const uint8_t *other)
 {
 	uint64_t at = cg_va(c);
 	cg_imm(c, 0, -f->pc);
@@ -50,17 +50,17 @@ static uint64_t emit_stub(struct cg *c, const struct frag *f, bool saved, const 
 	cg_jmp(c, rt_va(f->arena, other));
 	cg_here8(c, meant);
 	if (saved && f->live)
-		emit_restore_flags(c, RAX_FREE);
+		tr_emit_restore_flags(c, RAX_FREE);
 	cg_load_gs(c, 1, T_SLOT(1));
 	cg_load_gs(c, 0, T_SLOT(0));
 	cg_jmp(c, f->entry);
 	return at;
 }
 
-void tr_add_indirect(struct translator *tr, struct frag *f)
+void tr_add_indirect(struct translator *tr, struct tr_frag *f)
 {
-	uint64_t *keys = tr_control(tr, T_KEYS), *values = tr_control(tr, T_VALUES);
-	uint64_t *fast = tr_control(tr, T_FAST), *fast_saved = tr_control(tr, T_FAST_SAVED);
+	uint64_t *keys = tr_table(tr, T_KEYS), *values = tr_table(tr, T_VALUES);
+	uint64_t *fast = tr_table(tr, T_FAST), *fast_saved = tr_table(tr, T_FAST_SAVED);
 	uint64_t mask = (1u << AREA_IBL_BITS) - 1;
 	if (f->indirect)
 		return;
@@ -69,7 +69,7 @@ void tr_add_indirect(struct translator *tr, struct frag *f)
 	uint64_t saved = emit_stub(c, f, true, rt_other_saved);
 	uint64_t direct = cg_va(c); /* the address has been compared already */
 	if (f->live)
-		emit_restore_flags(c, RAX_FREE);
+		tr_emit_restore_flags(c, RAX_FREE);
 	cg_load_gs(c, 1, T_SLOT(1));
 	cg_load_gs(c, 0, T_SLOT(0));
 	cg_jmp(c, f->entry);
@@ -90,8 +90,8 @@ void tr_add_indirect(struct translator *tr, struct frag *f)
 /* No indirect target is known. */
 void tr_clear_indirect(struct translator *tr)
 {
-	uint64_t *fast = tr_control(tr, T_FAST), *fast_saved = tr_control(tr, T_FAST_SAVED);
-	uint64_t *keys = tr_control(tr, T_KEYS);
+	uint64_t *fast = tr_table(tr, T_FAST), *fast_saved = tr_table(tr, T_FAST_SAVED);
+	uint64_t *keys = tr_table(tr, T_KEYS);
 	for (unsigned i = 0; i < 1 << AREA_IBL_BITS; i++)
 		if (keys[i])
 			keys[i] = 0;
@@ -101,10 +101,10 @@ void tr_clear_indirect(struct translator *tr)
 	}
 }
 
-static struct arena *arena_at(const struct translator *tr, uint64_t va)
+static struct tr_arena *arena_at(const struct translator *tr, uint64_t va)
 {
-	for (struct arena *a = tr->arenas; a; a = a->next)
-		if (va >= a->va && va < a->va + ARENA_SIZE)
+	for (struct tr_arena *a = tr->arenas; a; a = a->next)
+		if (va >= a->va && va < a->va + TR_ARENA_SIZE)
 			return a;
 	return NULL;
 }
@@ -114,10 +114,10 @@ bool tr_in_cache(const struct translator *tr, uint64_t va)
 	return arena_at(tr, va) != NULL;
 }
 
-struct stop *tr_stop_at(struct translator *tr, uint64_t va, uint32_t *runtime)
+struct tr_stop *tr_stop_at(struct translator *tr, uint64_t va, uint32_t *runtime)
 {
 	*runtime = 0;
-	struct arena *a = arena_at(tr, va);
+	struct tr_arena *a = arena_at(tr, va);
 	if (!a || a->ours[va - a->va] != 0xcc)
 		return NULL;
 	uint32_t n;
@@ -131,11 +131,12 @@ struct stop *tr_stop_at(struct translator *tr, uint64_t va, uint32_t *runtime)
 
 uint64_t tr_branch(const struct translator *tr, uint32_t number)
 {
-	return number < tr->n_stops && tr->stops[number].kind == STOP_BRANCH ? tr->stops[number].pc
-									     : 0;
+	return number < tr->n_stops && tr->stops[number].kind == TR_STOP_BRANCH
+		       ? tr->stops[number].pc
+		       : 0;
 }
 
-static struct frag *frag_at(const struct arena *a, uint64_t va)
+static struct tr_frag *frag_at(const struct tr_arena *a, uint64_t va)
 {
 	size_t lo = 0, hi = a->n_frags;
 	while (lo < hi) {
@@ -150,7 +151,7 @@ static struct frag *frag_at(const struct arena *a, uint64_t va)
 
 bool tr_locate(struct translator *tr, uint64_t va, uint64_t rt_ret, struct tr_where *w)
 {
-	struct arena *a = arena_at(tr, va);
+	struct tr_arena *a = arena_at(tr, va);
 	memset(w, 0, sizeof(*w));
 	if (!a)
 		return false;
@@ -162,7 +163,7 @@ bool tr_locate(struct translator *tr, uint64_t va, uint64_t rt_ret, struct tr_wh
 		if (!a)
 			return false;
 	}
-	struct frag *f = frag_at(a, at);
+	struct tr_frag *f = frag_at(a, at);
 	if (!f)
 		return false;
 	uint32_t off = (uint32_t)(at - f->entry);
@@ -172,7 +173,7 @@ bool tr_locate(struct translator *tr, uint64_t va, uint64_t rt_ret, struct tr_wh
 	if (!i)
 		return false;
 	i--;
-	const struct finsn *fi = &f->insn[i];
+	const struct tr_finsn *fi = &f->insn[i];
 	w->frag = f;
 	w->index = i;
 	w->pc = f->pc + fi->pc_off;
@@ -217,10 +218,10 @@ uint64_t tr_syscall_insn(const struct translator *tr)
 
 bool tr_arena(const struct translator *tr, unsigned i, uint64_t *at, uint64_t *size)
 {
-	for (struct arena *a = tr->arenas; a; a = a->next)
+	for (struct tr_arena *a = tr->arenas; a; a = a->next)
 		if (i-- == 0) {
 			*at = a->va;
-			*size = ARENA_SIZE;
+			*size = TR_ARENA_SIZE;
 			return true;
 		}
 	return false;

@@ -26,9 +26,9 @@ uint32_t tr_flags_used(const struct insn *in)
 	return read;
 }
 
-struct decoded *tr_decode(struct translator *tr, uint64_t pc)
+struct tr_decoded *tr_decode(struct translator *tr, uint64_t pc)
 {
-	struct decoded *d = &tr->decoded[(pc * 0x9e3779b97f4a7c15ULL) >> 49];
+	struct tr_decoded *d = &tr->decoded[(pc * 0x9e3779b97f4a7c15ULL) >> 49];
 	if (d->insn.len && d->insn.addr == pc && d->generation == tr->generation)
 		return d;
 	uint8_t buf[INSN_MAX];
@@ -53,7 +53,7 @@ static uint32_t flags_ahead(struct translator *tr, uint64_t pc, int depth)
 {
 	uint32_t open = ARITH, live = 0;
 	for (int k = 0; k < 10; k++) {
-		const struct decoded *d = tr_decode(tr, pc);
+		const struct tr_decoded *d = tr_decode(tr, pc);
 		if (!d)
 			return ARITH;
 		const struct insn *in = &d->insn;
@@ -85,7 +85,7 @@ uint32_t tr_flags_live_at(struct translator *tr, uint64_t pc, int depth)
 {
 	if (depth < 1)
 		return flags_ahead(tr, pc, depth);
-	struct decoded *d = tr_decode(tr, pc);
+	struct tr_decoded *d = tr_decode(tr, pc);
 	if (!d)
 		return ARITH;
 	if (d->live_known)

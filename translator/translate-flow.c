@@ -10,19 +10,19 @@
 static const struct ea stack_top = { .base = 4, .index = -1, .scale = 1 };
 static const struct ea shadow_top = { .base = 4, .index = -1, .scale = 1, .gs = true, .a32 = true };
 
-static void mirror_top(struct build *b, unsigned size, unsigned reg)
+static void mirror_top(struct tr_build *b, unsigned size, unsigned reg)
 {
-	if (b->tr->predict == 0)
+	if (b->policy.mirror)
 		cg_store_size(b->c, size, reg, &shadow_top);
 }
 
-static void lea(struct build *b, unsigned reg, unsigned base, int32_t disp)
+static void lea(struct tr_build *b, unsigned reg, unsigned base, int32_t disp)
 {
 	struct ea m = ea_base((int)base, disp);
 	cg_rm(b->c, 8, 0x8d, reg, &m, 0);
 }
 
-static void push_reg(struct build *b, unsigned size, unsigned reg)
+static void push_reg(struct tr_build *b, unsigned size, unsigned reg)
 {
 	if (size == 2)
 		cg8(b->c, 0x66);
@@ -32,28 +32,28 @@ static void push_reg(struct build *b, unsigned size, unsigned reg)
 }
 
 /* rcx = the target held in the memory operand; rcx is spilled. */
-static bool load_target(struct build *b)
+static bool load_target(struct tr_build *b)
 {
 	struct ea mem, shadow;
-	if (b->insn[b->i].mem_size != 8 || !b_operand(b, &mem, &shadow))
+	if (b->insn[b->i].mem_size != 8 || !tr_mem_operand(b, &mem, &shadow))
 		return false;
 	if (mem.base == 1 || mem.index == 1 || mem.base == 0 || mem.index == 0) {
-		b_clobber_flags(b, false);
-		b_check(b, &mem, &shadow, 8);
+		tr_flags_clobber(b, false);
+		tr_mem_check(b, &mem, &shadow, 8);
 		if (b->failed)
 			return false;
-		b_spill(b, 1);
+		tr_reg_spill(b, 1);
 		cg_load(b->c, 1, &shadow);
 		return true;
 	}
-	b_spill(b, 1);
-	b_spill(b, 0);
-	b_checked_target(b, &mem, &shadow);
+	tr_reg_spill(b, 1);
+	tr_reg_spill(b, 0);
+	tr_mem_target(b, &mem, &shadow);
 	return true;
 }
 
 /* Push the return address of a call, using scratch register `s`. */
-static void push_return(struct build *b, unsigned s)
+static void push_return(struct tr_build *b, unsigned s)
 {
 	const struct insn *in = &b->insn[b->i];
 	uint64_t ret = in->addr + in->len;
@@ -63,26 +63,26 @@ static void push_return(struct build *b, unsigned s)
 		cg_rm(b->c, 8, 0x8d, s, &code, 0);
 	else
 		cg_imm(b->c, s, ret);
-	b_mark_body(b);
+	tr_mark_body(b);
 	push_reg(b, 8, s);
 	mirror_top(b, 8, s);
 	b->ret_site = ret;
 }
 
-static void conditional(struct build *b)
+static void conditional(struct tr_build *b)
 {
 	const struct insn *in = &b->insn[b->i];
 	struct cg *c = b->c;
 	if (in->id == INSN_JCC) {
-		b_flags_for_op(b);
-		b_side_exit(b, cg_jcc(c, in->cond, 0), (uint64_t)in->imm, b->i + 1);
+		tr_flags_for_op(b);
+		tr_exit_side(b, cg_jcc(c, in->cond, 0), (uint64_t)in->imm, b->i + 1);
 		return;
 	}
 	/* jrcxz and loop have only short forms */
 	uint8_t *unequal = NULL;
 	if (in->id != INSN_JRCXZ) {
 		struct ea less = ea_base(1, -1);
-		b_flags_for_op(b);
+		tr_flags_for_op(b);
 		cg_rm(c, in->addr32 ? 4 : 8, 0x8d, 1, &less, 0);
 		if (in->id == INSN_LOOPE || in->id == INSN_LOOPNE)
 			unequal = cg_jcc8(c, in->id == INSN_LOOPE ? 0x75 : 0x74);
@@ -91,19 +91,19 @@ static void conditional(struct build *b)
 		cg8(c, 0x67);
 	uint8_t *zero = cg_jcc8(c, 0xe3);
 	if (in->id != INSN_JRCXZ) {
-		b_side_exit(b, cg_jmp(c, 0), (uint64_t)in->imm, b->i + 1);
+		tr_exit_side(b, cg_jmp(c, 0), (uint64_t)in->imm, b->i + 1);
 		cg_here8(c, zero);
 		if (unequal)
 			cg_here8(c, unequal);
 	} else {
 		uint8_t *over = cg_jcc8(c, 0xeb);
 		cg_here8(c, zero);
-		b_side_exit(b, cg_jmp(c, 0), (uint64_t)in->imm, b->i + 1);
+		tr_exit_side(b, cg_jmp(c, 0), (uint64_t)in->imm, b->i + 1);
 		cg_here8(c, over);
 	}
 }
 
-bool b_flow(struct build *b)
+bool tr_flow_insn(struct tr_build *b)
 {
 	const struct insn *in = &b->insn[b->i];
 	struct cg *c = b->c;
@@ -118,19 +118,19 @@ bool b_flow(struct build *b)
 	}
 	if (in->attr & INSN_A_RET) {
 		int32_t pop = in->imm_size ? (int32_t)(in->imm & 0xffff) : 0;
-		b_spill(b, 1);
-		b_spill(b, 0);
-		b_checked_target(b, &stack_top, &shadow_top);
+		tr_reg_spill(b, 1);
+		tr_reg_spill(b, 0);
+		tr_mem_target(b, &stack_top, &shadow_top);
 		lea(b, 4, 4, 8 + pop);
-		b_exit_indirect(b, b->i + 1);
+		tr_exit_indirect(b, b->i + 1);
 		return true;
 	}
 	if (!(in->attr & INSN_A_INDIRECT)) {
 		if (in->attr & INSN_A_CALL) {
-			int s = b_scratch(b, 0, false);
+			int s = tr_reg_scratch(b, 0, false);
 			push_return(b, (unsigned)s);
 		}
-		b_exit(b, c, b->st, (uint64_t)in->imm, b->i + 1);
+		tr_exit_to(b, c, b->st, (uint64_t)in->imm, b->i + 1);
 		return true;
 	}
 	/* indirect: the target first, it may depend on rsp */
@@ -141,37 +141,37 @@ bool b_flow(struct build *b)
 		}
 	} else {
 		unsigned r = in->opnd[0].reg;
-		b_spill(b, 1);
+		tr_reg_spill(b, 1);
 		if (r != 1)
 			cg_rr(c, 8, 0x89, r, 1);
 	}
 	if (in->attr & INSN_A_CALL) {
-		int s = b_scratch(b, 1u << 1, false);
+		int s = tr_reg_scratch(b, 1u << 1, false);
 		push_return(b, (unsigned)s);
 	}
-	b_exit_indirect(b, b->i + 1);
+	tr_exit_indirect(b, b->i + 1);
 	return true;
 }
 
-static void push(struct build *b, const struct insn *in, unsigned size)
+static void push(struct tr_build *b, const struct insn *in, unsigned size)
 {
 	struct cg *c = b->c;
 	unsigned r = in->opnd[0].reg;
 	if (in->opnd[0].kind == OPND_GPR) {
 		int s = (int)r;
 		if (r == 4) {
-			s = b_scratch(b, 0, false);
+			s = tr_reg_scratch(b, 0, false);
 			if (b->failed)
 				return;
 			cg_rr(c, 8, 0x89, 4, (unsigned)s);
 		}
-		b_mark_body(b);
+		tr_mark_body(b);
 		push_reg(b, size, r);
 		mirror_top(b, size, (unsigned)s);
 	} else if (in->opnd[0].kind == OPND_IMM) {
-		b_mark_body(b);
+		tr_mark_body(b);
 		cg_bytes(c, in->bytes, in->len);
-		if (b->tr->predict == 0) {
+		if (b->policy.mirror) {
 			unsigned n = size == 2 ? 2 : 4;
 			uint32_t imm = (uint32_t)in->imm;
 			cg_rm(c, size, 0xc7, 0, &shadow_top, n);
@@ -180,41 +180,41 @@ static void push(struct build *b, const struct insn *in, unsigned size)
 	} else {
 		struct ea mem, shadow;
 		if (in->mem_size != size ||
-		    !b_operand(b, &mem, &shadow)) { /* or a segment register */
+		    !tr_mem_operand(b, &mem, &shadow)) { /* or a segment register */
 			b->failed = true;
 			return;
 		}
-		b_clobber_flags(b, false);
-		int s = b_scratch(b, ea_regs(&mem), false);
+		tr_flags_clobber(b, false);
+		int s = tr_reg_scratch(b, ea_regs(&mem), false);
 		if (b->failed)
 			return;
-		b_checked_load(b, size, (unsigned)s, &mem, &shadow);
+		tr_mem_load(b, size, (unsigned)s, &mem, &shadow);
 		push_reg(b, size, (unsigned)s);
 		mirror_top(b, size, (unsigned)s);
 	}
 }
 
-static void pop(struct build *b, const struct insn *in, unsigned size)
+static void pop(struct tr_build *b, const struct insn *in, unsigned size)
 {
 	struct cg *c = b->c;
 	unsigned r = in->opnd[0].reg;
 	if (in->opnd[0].kind != OPND_GPR) {
 		/* the address is computed with rsp already raised (SDM vol. 2B, POP) */
 		struct ea mem, shadow;
-		if (!in->has_mem || in->mem_size != size || !b_operand(b, &mem, &shadow)) {
+		if (!in->has_mem || in->mem_size != size || !tr_mem_operand(b, &mem, &shadow)) {
 			b->failed = true;
 			return;
 		}
-		int s = b_scratch(b, ea_regs(&mem), false);
+		int s = tr_reg_scratch(b, ea_regs(&mem), false);
 		if (b->failed)
 			return;
-		b_checked_load(b, size, (unsigned)s, &stack_top, &shadow_top);
+		tr_mem_load(b, size, (unsigned)s, &stack_top, &shadow_top);
 		if (in->base == 4) {
 			mem = ea_add(mem, (int32_t)size);
 			shadow = ea_add(shadow, (int32_t)size);
 		}
 		cg_store_size(c, size, (unsigned)s, &mem);
-		if (b->tr->predict == 0)
+		if (b->policy.mirror)
 			cg_store_size(c, size, (unsigned)s, &shadow);
 		lea(b, 4, 4, (int32_t)size);
 	} else if (r == 4 || size == 2) {
@@ -222,20 +222,20 @@ static void pop(struct build *b, const struct insn *in, unsigned size)
 			b->failed = true;
 			return;
 		}
-		int s = b_scratch(b, 0, false);
+		int s = tr_reg_scratch(b, 0, false);
 		if (b->failed)
 			return;
-		b_checked_load(b, size, (unsigned)s, &stack_top, &shadow_top);
+		tr_mem_load(b, size, (unsigned)s, &stack_top, &shadow_top);
 		cg_rr(c, size, 0x89, (unsigned)s, r);
 		if (r != 4)
 			lea(b, 4, 4, 2);
 	} else {
-		b_checked_load(b, 8, r, &stack_top, &shadow_top);
+		tr_mem_load(b, 8, r, &stack_top, &shadow_top);
 		lea(b, 4, 4, 8);
 	}
 }
 
-void b_stack(struct build *b)
+void tr_stack_insn(struct tr_build *b)
 {
 	const struct insn *in = &b->insn[b->i];
 	struct cg *c = b->c;
@@ -253,10 +253,10 @@ void b_stack(struct build *b)
 	case INSN_LEAVE: {
 		struct ea mem = ea_base(5, 0), shadow = mem;
 		shadow.gs = shadow.a32 = true;
-		int s = b_scratch(b, 0, false);
+		int s = tr_reg_scratch(b, 0, false);
 		if (b->failed)
 			return;
-		b_checked_load(b, 8, (unsigned)s, &mem, &shadow);
+		tr_mem_load(b, 8, (unsigned)s, &mem, &shadow);
 		lea(b, 4, 5, 8);
 		cg_rr(c, 8, 0x89, (unsigned)s, 5);
 		return;
@@ -265,34 +265,34 @@ void b_stack(struct build *b)
 		/* the instruction itself: it also faults if the new top of the stack cannot be
 		 * written to */
 		struct ea shadow = { .base = 5, .index = -1, .scale = 1, .gs = true, .a32 = true };
-		int s = b_scratch(b, 0, false);
+		int s = tr_reg_scratch(b, 0, false);
 		if (b->failed)
 			return;
 		cg_rr(c, 8, 0x89, 5, (unsigned)s);
-		b_mark_body(b);
+		tr_mark_body(b);
 		cg_bytes(c, in->bytes, in->len);
-		if (b->tr->predict == 0)
+		if (b->policy.mirror)
 			cg_store(c, (unsigned)s, &shadow);
 		return;
 	}
 	case INSN_PUSHF: {
-		int s = b_scratch(b, 0, false);
+		int s = tr_reg_scratch(b, 0, false);
 		if (b->failed)
 			return;
-		b_need_flags(b, c);
-		b_mark_body(b);
+		tr_flags_need(b, c);
+		tr_mark_body(b);
 		cg8(c, 0x9c);
-		if (b->tr->predict == 0) {
+		if (b->policy.mirror) {
 			cg_load(c, (unsigned)s, &stack_top);
 			cg_store(c, (unsigned)s, &shadow_top);
 		}
 		return;
 	}
 	case INSN_POPF: {
-		b_clobber_flags(b, false);
-		b_check(b, &stack_top, &shadow_top, 8);
+		tr_flags_clobber(b, false);
+		tr_mem_check(b, &stack_top, &shadow_top, 8);
 		cg8(c, 0x9d);
-		b->st.flags = FLAGS_HW;
+		b->st.flags = TR_FLAGS_HW;
 		return;
 	}
 	default:
@@ -305,19 +305,19 @@ void b_stack(struct build *b)
  * leave for the supervisor with all state in place. The others run here. After the
  * instruction rcx and r11 are ours until they get the values the program expects.
  */
-void b_syscall(struct build *b)
+void tr_syscall_emit(struct tr_build *b)
 {
 	const struct insn *in = &b->insn[b->i];
 	struct cg *c = b->c;
-	struct finsn *fi = &b->f->insn[b->i];
+	struct tr_finsn *fi = &b->f->insn[b->i];
 
-	b_clobber_flags(b, false);
+	tr_flags_clobber(b, false);
 	for (unsigned r = 0; r < 16; r++)
 		if (b->st.spilled & 1u << r)
-			b_reload(b, c, r);
+			tr_reg_reload(b, c, r);
 	b->st.clean |= b->st.spilled;
 	b->st.spilled = 0;
-	b_mark_body(b);
+	tr_mark_body(b);
 
 	cg_bytes(c, "\x48\x3d", 2); /* cmp rax, 512 */
 	cg32(c, 512);
@@ -330,7 +330,7 @@ void b_syscall(struct build *b)
 		cg_patch32(big, c->delta, cg_va(b->cold));
 		cg_patch32(supervised, c->delta, cg_va(b->cold));
 	}
-	b_exit_stop(b, b->cold, b->st, STOP_SYSCALL, in->addr, b->i, b->live[b->i]);
+	tr_exit_stop(b, b->cold, b->st, TR_STOP_SYSCALL, in->addr, b->i, b->live[b->i]);
 
 	cg_imm_gs(c, T_IN_SYSCALL, 1);
 	cg_bytes(c, "\x0f\x05", 2);
@@ -349,20 +349,20 @@ void b_syscall(struct build *b)
 	cg_load(c, 11, &at16);
 	lea(b, 1, 1, RING_SMALL_SIZE);
 	cg_store_gs(c, 1, T_HEAD);
-	b_ring_check(b, 1);
+	tr_ring_check(b, 1);
 	cg_imm(c, 1, in->addr + in->len);
 	b->st.clean &= ~(1u << 0 | 1u << 1 | 1u << 11);
 }
 
 /* rdtsc, rdtscp: executed here and logged. */
-void b_tsc(struct build *b)
+void tr_tsc_insn(struct tr_build *b)
 {
 	const struct insn *in = &b->insn[b->i];
 	struct cg *c = b->c;
-	int s = b_scratch(b, 0x7, false);
+	int s = tr_reg_scratch(b, 0x7, false);
 	if (b->failed)
 		return;
-	b_clobber_flags(b, true);
+	tr_flags_clobber(b, true);
 	cg_bytes(c, in->bytes, in->len);
 	struct ea m[5];
 	for (int k = 0; k < 5; k++)
@@ -384,5 +384,5 @@ void b_tsc(struct build *b)
 	cg_load(c, 0, &m[1]);
 	lea(b, (unsigned)s, (unsigned)s, RING_TSC_SIZE);
 	cg_store_gs(c, (unsigned)s, T_HEAD);
-	b_ring_check(b, (unsigned)s);
+	tr_ring_check(b, (unsigned)s);
 }

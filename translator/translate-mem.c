@@ -25,7 +25,7 @@
 
 /* The instruction's memory operand as it is to be used on memory and on the shadow. May take a
  * scratch register (relative to fs or gs, or an absolute address out of reach). */
-bool b_operand(struct build *b, struct ea *mem, struct ea *shadow)
+bool tr_mem_operand(struct tr_build *b, struct ea *mem, struct ea *shadow)
 {
 	const struct insn *in = &b->insn[b->i];
 	bool low = in->vex == 2 || !(in->rex || in->vex);
@@ -46,7 +46,7 @@ bool b_operand(struct build *b, struct ea *mem, struct ea *shadow)
 				m.rip = true;
 				m.target = t;
 			} else {
-				int s = b_scratch(b, 0, low);
+				int s = tr_reg_scratch(b, 0, low);
 				if (b->failed)
 					return false;
 				cg_imm(b->c, (unsigned)s, t);
@@ -66,7 +66,7 @@ bool b_operand(struct build *b, struct ea *mem, struct ea *shadow)
 	if (in->seg) {
 		if (in->addr32)
 			return false;
-		int s = b_scratch(b, 0, low);
+		int s = tr_reg_scratch(b, 0, low);
 		if (b->failed)
 			return false;
 		cg_load_gs(b->c, (unsigned)s, in->seg == 4 ? T_FSBASE : T_GSBASE);
@@ -91,7 +91,7 @@ bool b_operand(struct build *b, struct ea *mem, struct ea *shadow)
 	return true;
 }
 
-void b_cold_import(struct build *b, unsigned s, const struct ea *mem, unsigned size,
+void tr_mem_import(struct tr_build *b, unsigned s, const struct ea *mem, unsigned size,
 		   uint64_t resume, const uint8_t *routine)
 {
 	struct cg *c = b->cold;
@@ -112,19 +112,19 @@ void b_cold_import(struct build *b, unsigned s, const struct ea *mem, unsigned s
 
 /* Check a load operand of `size` bytes against the shadow; afterwards the shadow has what was
  * read. Flags are clobbered (the caller has seen to them). */
-void b_check(struct build *b, const struct ea *mem, const struct ea *shadow, unsigned size)
+void tr_mem_check(struct tr_build *b, const struct ea *mem, const struct ea *shadow, unsigned size)
 {
-	int s = b_scratch(b, ea_regs(mem), false);
+	int s = tr_reg_scratch(b, ea_regs(mem), false);
 	if (b->failed)
 		return;
-	b_mark_body(b);
+	tr_mark_body(b);
 	uint8_t *jumps[8];
 	unsigned n = 0;
 	for (unsigned k = 0; k < size;) {
 		unsigned w = size - k >= 8 ? 8 : size - k >= 4 ? 4 : size - k >= 2 ? 2 : 1;
 		struct ea m = ea_add(*mem, (int32_t)k), sh = ea_add(*shadow, (int32_t)k);
 		cg_load_zx(b->c, w, (unsigned)s, &m);
-		if (b->tr->predict == 2) { /* no prediction: every load is imported */
+		if (b->policy.import_all) { /* no prediction: every load is imported */
 			k += w;
 			if (k == size)
 				jumps[n++] = cg_jmp(b->c, 0);
@@ -137,19 +137,19 @@ void b_check(struct build *b, const struct ea *mem, const struct ea *shadow, uns
 	if (!b->c->overflow)
 		for (unsigned k = 0; k < n; k++)
 			cg_patch32(jumps[k], b->c->delta, cg_va(b->cold));
-	b_cold_import(b, (unsigned)s, mem, size, cg_va(b->c), rt_import);
+	tr_mem_import(b, (unsigned)s, mem, size, cg_va(b->c), rt_import);
 }
 
 /* mov/movzx/movsx to a whole register that is not part of the address. */
-static void load_to_register(struct build *b, const struct insn *in, const struct ea *mem,
+static void load_to_register(struct tr_build *b, const struct insn *in, const struct ea *mem,
 			     const struct ea *shadow)
 {
 	unsigned d = in->opnd[0].reg, size = in->mem_size;
-	b_clobber_flags(b, false);
-	b_mark_body(b);
+	tr_flags_clobber(b, false);
+	tr_mark_body(b);
 	uint8_t *j;
 	cg_reencode(b->c, in, mem);
-	if (b->tr->predict == 2) {
+	if (b->policy.import_all) {
 		j = cg_jmp(b->c, 0);
 	} else {
 		cg_cmp(b->c, size, d, shadow);
@@ -157,19 +157,19 @@ static void load_to_register(struct build *b, const struct insn *in, const struc
 	}
 	if (!b->c->overflow)
 		cg_patch32(j, b->c->delta, cg_va(b->cold));
-	b_cold_import(b, d, mem, size, 0, rt_import);
+	tr_mem_import(b, d, mem, size, 0, rt_import);
 	cg_reencode(b->cold, in, shadow);
 	cg_jmp(b->cold, cg_va(b->c));
 }
 
-void b_checked_load(struct build *b, unsigned size, unsigned dst, const struct ea *mem,
-		    const struct ea *shadow)
+void tr_mem_load(struct tr_build *b, unsigned size, unsigned dst, const struct ea *mem,
+		 const struct ea *shadow)
 {
-	b_clobber_flags(b, false);
-	b_mark_body(b);
+	tr_flags_clobber(b, false);
+	tr_mark_body(b);
 	uint8_t *j;
 	cg_load_zx(b->c, size, dst, mem);
-	if (b->tr->predict == 2) {
+	if (b->policy.import_all) {
 		j = cg_jmp(b->c, 0);
 	} else {
 		cg_cmp(b->c, size, dst, shadow);
@@ -177,15 +177,16 @@ void b_checked_load(struct build *b, unsigned size, unsigned dst, const struct e
 	}
 	if (!b->c->overflow)
 		cg_patch32(j, b->c->delta, cg_va(b->cold));
-	b_cold_import(b, dst, mem, size, 0, rt_import);
+	tr_mem_import(b, dst, mem, size, 0, rt_import);
 	cg_load_zx(b->cold, size, dst, shadow);
 	cg_jmp(b->cold, cg_va(b->c));
 }
 
 /* Copy `size` bytes from the shadow to memory through a scratch register. */
-static void copy_out(struct build *b, const struct ea *mem, const struct ea *shadow, unsigned size)
+static void copy_out(struct tr_build *b, const struct ea *mem, const struct ea *shadow,
+		     unsigned size)
 {
-	int s = b_scratch(b, ea_regs(mem), false);
+	int s = tr_reg_scratch(b, ea_regs(mem), false);
 	if (b->failed)
 		return;
 	for (unsigned k = 0; k < size;) {
@@ -197,17 +198,17 @@ static void copy_out(struct build *b, const struct ea *mem, const struct ea *sha
 	}
 }
 
-void b_on_shadow(struct build *b, const struct insn *in, const struct ea *shadow, unsigned size,
-		 const struct ea *then_copy)
+void tr_mem_on_shadow(struct tr_build *b, const struct insn *in, const struct ea *shadow,
+		      unsigned size, const struct ea *then_copy)
 {
-	bool mirror = b->tr->predict == 0;
+	bool mirror = b->policy.mirror;
 	int old = -1;
 	if (!mirror) {
 		if (size > 8) {
 			b->failed = true;
 			return;
 		}
-		old = b_scratch(b, ea_regs(shadow), false);
+		old = tr_reg_scratch(b, ea_regs(shadow), false);
 		if (b->failed)
 			return;
 		cg_load_zx(b->c, size, (unsigned)old, shadow);
@@ -225,15 +226,15 @@ void b_on_shadow(struct build *b, const struct insn *in, const struct ea *shadow
 	}
 }
 
-void b_checked_target(struct build *b, const struct ea *mem, const struct ea *shadow)
+void tr_mem_target(struct tr_build *b, const struct ea *mem, const struct ea *shadow)
 {
 	struct cg *c = b->c;
-	if (b->st.flags != FLAGS_HW || b->tr->predict == 2) {
-		b_checked_load(b, 8, 1, mem, shadow);
+	if (b->st.flags != TR_FLAGS_HW || b->policy.import_all) {
+		tr_mem_load(b, 8, 1, mem, shadow);
 		return;
 	}
 	/* rcx = value - shadow, without flags */
-	b_mark_body(b);
+	tr_mark_body(b);
 	cg_load(c, 1, mem);
 	cg_load(c, 0, shadow);
 	cg_bytes(c, "\x48\xf7\xd0", 3); /* not rax */
@@ -244,9 +245,9 @@ void b_checked_target(struct build *b, const struct ea *mem, const struct ea *sh
 	cg_here8(c, same);
 	uint64_t resume = cg_va(c);
 	cg_load(c, 1, shadow);
-	emit_save_flags(b->cold, RAX_FREE);
-	b_cold_import(b, 1, mem, 8, 0, rt_import);
-	emit_restore_flags(b->cold, RAX_FREE);
+	tr_emit_save_flags(b->cold, RAX_FREE);
+	tr_mem_import(b, 1, mem, 8, 0, rt_import);
+	tr_emit_restore_flags(b->cold, RAX_FREE);
 	cg_jmp(b->cold, resume);
 }
 
@@ -271,18 +272,18 @@ static bool store_once(const struct insn *in)
  * Such a store: on the shadow first, then copied. If it raises an exception that is not masked, it
  * neither stores nor pops (SDM vol. 1, 8.5), and nothing may be copied: the status word tells.
  */
-static void pop_to_memory(struct build *b, const struct insn *in, const struct ea *mem,
+static void pop_to_memory(struct tr_build *b, const struct insn *in, const struct ea *mem,
 			  const struct ea *shadow, unsigned size)
 {
 	struct cg *c = b->c, *cold = b->cold;
 	struct ea before = ea_gs(T_X87), after = ea_gs(T_X87_AFTER);
-	b_clobber_flags(b, false);
-	int s = b_scratch(b, ea_regs(mem),
-			  true); /* now: it may not be spilled behind the point of a fault */
+	tr_flags_clobber(b, false);
+	int s = tr_reg_scratch(b, ea_regs(mem),
+			       true); /* now: it may not be spilled behind the point of a fault */
 	if (b->failed)
 		return;
 	cg_rm(c, 4, 0xdd, 7, &before, 0); /* fnstsw */
-	b_mark_body(b);
+	tr_mark_body(b);
 	if (!cg_reencode(c, in, shadow)) {
 		b->failed = true;
 		return;
@@ -329,11 +330,11 @@ static bool register_form(const struct insn *in, unsigned size)
  * edx:eax is cut down to the components the program knows of (XCR0 as it sees it): with more
  * enabled in the processor the area would be larger than what the program has reserved.
  */
-static void xsave(struct build *b, const struct insn *in, const struct ea *mem)
+static void xsave(struct tr_build *b, const struct insn *in, const struct ea *mem)
 {
 	struct cg *c = b->c;
 	if (in->id == INSN_FXSAVE) {
-		b_mark_body(b);
+		tr_mark_body(b);
 		b->failed = !cg_reencode(c, in, mem);
 		return;
 	}
@@ -345,36 +346,37 @@ static void xsave(struct build *b, const struct insn *in, const struct ea *mem)
 		b->failed = true;
 		return;
 	}
-	b_clobber_flags(b, false);
+	tr_flags_clobber(b, false);
 	bool rax = b->st.spilled & 1, rdx = b->st.spilled & 4;
 	DJ_ASSERT(!rax && !rdx, "xsave with its mask spilled");
-	b_spill(b, 0);
-	b_spill(b, 2);
+	tr_reg_spill(b, 0);
+	tr_reg_spill(b, 2);
 	cg_bytes(c, "\x83\xe0\x07\x31\xd2", 5); /* and eax, 7; xor edx, edx */
-	b_mark_body(b);
+	tr_mark_body(b);
 	if (!cg_reencode(c, in, mem)) {
 		b->failed = true;
 		return;
 	}
-	b_reload(b, c, 0);
-	b_reload(b, c, 2);
+	tr_reg_reload(b, c, 0);
+	tr_reg_reload(b, c, 2);
 	b->st.spilled &= ~5u;
 	b->st.clean |= 5u;
 }
 
 /* mov between the accumulator and an address of 64 bits */
-static void far_operand(struct build *b, const struct insn *in)
+static void far_operand(struct tr_build *b, const struct insn *in)
 {
 	struct cg *c = b->c;
 	unsigned size = in->mem_size;
-	int at = b_scratch(b, 1, false);
+	int at = tr_reg_scratch(b, 1, false);
 	struct ea mem = ea_base(at, 0), shadow;
 	if (in->seg) {
-		mem.index = (int8_t)b_scratch(b, 1u | 1u << at, false);
+		mem.index = (int8_t)tr_reg_scratch(b, 1u | 1u << at, false);
 		cg_load_gs(c, (unsigned)mem.index, in->seg == 4 ? T_FSBASE : T_GSBASE);
 	}
-	int value =
-		in->mem_access == INSN_W || size >= 4 ? 0 : b_scratch(b, 1u | ea_regs(&mem), false);
+	int value = in->mem_access == INSN_W || size >= 4
+			    ? 0
+			    : tr_reg_scratch(b, 1u | ea_regs(&mem), false);
 	if (b->failed || in->id != INSN_MOV) {
 		b->failed = true;
 		return;
@@ -383,23 +385,23 @@ static void far_operand(struct build *b, const struct insn *in)
 	shadow.gs = shadow.a32 = true;
 	cg_imm(c, (unsigned)at, (uint64_t)in->disp);
 	if (in->mem_access == INSN_W) {
-		b_mark_body(b);
+		tr_mark_body(b);
 		cg_store_size(c, size, 0, &mem);
-		if (b->tr->predict == 0)
+		if (b->policy.mirror)
 			cg_store_size(c, size, 0, &shadow);
 		return;
 	}
-	b_checked_load(b, size, (unsigned)value, &mem, &shadow);
+	tr_mem_load(b, size, (unsigned)value, &mem, &shadow);
 	if (size < 4)
 		cg_rr(c, size, size == 1 ? 0x88 : 0x89, (unsigned)value, 0);
 }
 
 /* al = byte at rbx + al */
-void b_xlat(struct build *b)
+void tr_mem_xlat(struct tr_build *b)
 {
 	const struct insn *in = &b->insn[b->i];
 	struct ea mem = { .base = 3, .scale = 1, .a32 = in->addr32 }, shadow;
-	int at = b_scratch(b, 0, false), value = b_scratch(b, 1u << at, false);
+	int at = tr_reg_scratch(b, 0, false), value = tr_reg_scratch(b, 1u << at, false);
 	if (in->seg)
 		b->failed = true;
 	if (b->failed)
@@ -408,11 +410,11 @@ void b_xlat(struct build *b)
 	shadow = mem;
 	shadow.gs = shadow.a32 = true;
 	cg_rr(b->c, 4, 0x0fb6, (unsigned)at, 0);
-	b_checked_load(b, 1, (unsigned)value, &mem, &shadow);
+	tr_mem_load(b, 1, (unsigned)value, &mem, &shadow);
 	cg_rr(b->c, 1, 0x88, (unsigned)value, 0);
 }
 
-void b_memory(struct build *b)
+void tr_mem_insn(struct tr_build *b)
 {
 	const struct insn *in = &b->insn[b->i];
 	struct ea mem, shadow;
@@ -424,7 +426,7 @@ void b_memory(struct build *b)
 		far_operand(b, in);
 		return;
 	}
-	if (!b_operand(b, &mem, &shadow)) {
+	if (!tr_mem_operand(b, &mem, &shadow)) {
 		b->failed = true;
 		return;
 	}
@@ -433,15 +435,15 @@ void b_memory(struct build *b)
 		return;
 	}
 	if (in->attr & INSN_A_ATOMIC) {
-		b_atomic(b, in, &mem);
+		tr_atomic_insn(b, in, &mem);
 		return;
 	}
 	if (in->attr & INSN_A_BITSTRING) {
-		b_bit_string(b, in, &mem);
+		tr_bit_string_insn(b, in, &mem);
 		return;
 	}
 	if (in->attr & INSN_A_MASKED) {
-		b_masked(b, in, &mem, &shadow);
+		tr_vec_masked(b, in, &mem, &shadow);
 		return;
 	}
 	unsigned size = in->mem_size;
@@ -459,54 +461,54 @@ void b_memory(struct build *b)
 			load_to_register(b, in, &mem, &shadow);
 			return;
 		}
-		if (b_vector_load(b, in, &mem, &shadow))
+		if (tr_vec_load(b, in, &mem, &shadow))
 			return;
 		if (register_form(in, size)) {
 			/* the checked value is in a register: use it from there */
-			int s = b_scratch(b, ea_regs(&mem), false);
+			int s = tr_reg_scratch(b, ea_regs(&mem), false);
 			if (b->failed)
 				return;
-			b_checked_load(b, size, (unsigned)s, &mem, &shadow);
-			b_flags_for_op(b);
+			tr_mem_load(b, size, (unsigned)s, &mem, &shadow);
+			tr_flags_for_op(b);
 			if (!cg_reencode_reg(b->c, in, (unsigned)s, -1))
 				b->failed = true;
 			return;
 		}
-		b_clobber_flags(b, false);
-		b_check(b, &mem, &shadow, size);
+		tr_flags_clobber(b, false);
+		tr_mem_check(b, &mem, &shadow, size);
 		if (b->failed)
 			return;
-		b_flags_for_op(b);
+		tr_flags_for_op(b);
 		if (!cg_reencode(b->c, in, &shadow))
 			b->failed = true;
 		return;
 	}
 
-	bool mirror = b->tr->predict == 0;
+	bool mirror = b->policy.mirror;
 	if (in->mem_access == INSN_W) {
-		b_flags_for_op(b);
+		tr_flags_for_op(b);
 		if (store_once(in)) {
 			if (!mirror) {
-				b_mark_body(b);
+				tr_mark_body(b);
 				b->failed = !cg_reencode(b->c, in, &mem);
 				return;
 			}
 			pop_to_memory(b, in, &mem, &shadow, size);
 			return;
 		}
-		b_mark_body(b);
+		tr_mark_body(b);
 		if (!cg_reencode(b->c, in, &mem) || (mirror && !cg_reencode(b->c, in, &shadow)))
 			b->failed = true;
 		return;
 	}
 
 	/* read-modify-write */
-	b_clobber_flags(b, false);
-	b_check(b, &mem, &shadow, size);
+	tr_flags_clobber(b, false);
+	tr_mem_check(b, &mem, &shadow, size);
 	if (b->failed)
 		return;
-	b_flags_for_op(b);
-	b_on_shadow(b, in, &shadow, size, &mem);
+	tr_flags_for_op(b);
+	tr_mem_on_shadow(b, in, &shadow, size, &mem);
 }
 
 /* ---- string instructions ------------------------------------------------------------------ */
@@ -546,25 +548,25 @@ RT3(scas)
 static const uint8_t *const routines[5][4][3] = { ROW2(movs), ROW2(stos), ROW2(lods), ROW3(cmps),
 						  ROW3(scas) };
 
-void b_string(struct build *b)
+void tr_string_insn(struct tr_build *b)
 {
 	const struct insn *in = &b->insn[b->i];
 	static const uint16_t ids[5] = { INSN_MOVS, INSN_STOS, INSN_LODS, INSN_CMPS, INSN_SCAS };
 	unsigned k = 0;
 	while (k < 5 && ids[k] != in->id)
 		k++;
-	if (k == 5 || in->addr32 || in->seg || b->tr->predict != 0) {
+	if (k == 5 || in->addr32 || in->seg || !b->policy.mirror) {
 		b->failed = true;
 		return;
 	}
 	unsigned width = in->opsize == 1 ? 0 : in->opsize == 2 ? 1 : in->opsize == 4 ? 2 : 3;
 	unsigned rep = !(in->attr & INSN_A_REP) ? 0 : in->rep == 0xf2 ? 2 : 1;
 	struct cg *c = b->c;
-	struct finsn *fi = &b->f->insn[b->i];
+	struct tr_finsn *fi = &b->f->insn[b->i];
 
-	b_clobber_flags(b, false);
+	tr_flags_clobber(b, false);
 	for (unsigned r = 8; r < 12; r++)
-		b_spill(b, r);
+		tr_reg_spill(b, r);
 	cg_imm_gs(c, T_RT_STEP, b->i << 16);
 	bool compares = k >= 3;
 	uint8_t *skip = NULL;
@@ -577,7 +579,7 @@ void b_string(struct build *b)
 	cg32(c, 0); /* lea r8, [rip + ...] */
 	uint8_t *at = c->p - 4;
 	cg_store_gs(c, 8, T_RT_RET);
-	b_mark_body(b);
+	tr_mark_body(b);
 	fi->id_string = 1;
 	cg_jmp(c, rt_va(b->arena, routines[k][width][rep]));
 	cg8(c, 0x90); /* T_RT_RET - 1 lies in this instruction */
@@ -587,9 +589,9 @@ void b_string(struct build *b)
 		/* both paths meet with flags in the processor */
 		uint8_t *over = cg_jcc8(c, 0xeb);
 		cg_here8(c, skip);
-		if (b->st.flags == FLAGS_SAVED) {
-			b_need_flags(b, c);
-			b->st.flags = FLAGS_SAVED;
+		if (b->st.flags == TR_FLAGS_SAVED) {
+			tr_flags_need(b, c);
+			b->st.flags = TR_FLAGS_SAVED;
 		}
 		cg_here8(c, over);
 	}

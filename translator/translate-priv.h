@@ -4,17 +4,16 @@
 
 #include "translator/translate.h"
 
-#define FRAG_MAX   64
-#define JOIN	   6		 /* a fragment this long ends where another one begins */
-#define ARENA_SIZE (256UL << 20) /* mapped sparsely; cold code takes half as much again as hot */
-#define ARENA_HOT  (96UL << 20)
+#define FRAG_MAX  64
+#define JOIN	  6	       /* a fragment this long ends where another one begins */
+#define ARENA_HOT (96UL << 20) /* of an arena; cold code takes half as much again as hot */
 
-struct arena {
-	struct arena *next;
+struct tr_arena {
+	struct tr_arena *next;
 	uint8_t *ours;
 	uint64_t va;
 	struct cg hot, cold;
-	struct frag **frags; /* in address order */
+	struct tr_frag **frags; /* in address order */
 	size_t n_frags, cap_frags;
 };
 
@@ -22,7 +21,7 @@ struct arena {
 
 /* An instruction decoded before: overlapping fragments and looking ahead for live flags meet the
  * same ones again and again. */
-struct decoded {
+struct tr_decoded {
 	struct insn insn; /* .len 0: empty */
 	bool changing;
 	bool live_known;
@@ -32,33 +31,37 @@ struct decoded {
 #define DECODED (1u << 15)
 
 struct translator {
-	struct translator_ops ops;
-	uint8_t *control; /* supervisor's address of S - AREA_CONTROL */
-	uint64_t s;
-	unsigned predict;
-	struct arena *arenas;
-	struct frag *hash[FRAG_HASH];
-	struct stop *stops; /* [0] unused */
+	struct tr_ops ops;
+	uint8_t *tables;
+	struct tr_policy policy;
+	struct tr_build *build; /* the fragment being made */
+	uint64_t no_arena;	/* none can be had in this region of addresses */
+	uint64_t asked;		/* the pc for which an arena was asked for */
+	bool overflowed;	/* some arena is full: start over */
+	uint64_t epoch;
+	struct tr_arena *arenas;
+	struct tr_frag *hash[FRAG_HASH];
+	struct tr_stop *stops; /* [0] unused */
 	uint32_t n_stops, cap_stops;
-	uint32_t *pending;	 /* hash of target pc -> first waiting stop */
-	struct decoded *decoded; /* by a hash of the address */
-	uint32_t generation;	 /* of what is in there */
-	uint64_t *pages;	 /* program pages translated from: a set, open addressing */
+	uint32_t *pending;	    /* hash of target pc -> first waiting stop */
+	struct tr_decoded *decoded; /* by a hash of the address */
+	uint32_t generation;	    /* of what is in there */
+	uint64_t *pages;	    /* program pages translated from: a set, open addressing */
 	uint32_t n_pages, cap_pages;
 	struct tr_stats stats;
 };
 
-/* Supervisor's pointer to a place relative to S. */
-static inline void *tr_control(const struct translator *tr, int64_t off)
+/* Our pointer to one of the tables, given its place relative to S. */
+static inline void *tr_table(const struct translator *tr, int64_t off)
 {
-	return tr->control + AREA_CONTROL + off;
+	return tr->tables + (off - T_TABLES);
 }
 
 /* Where the program's registers and flags are. `spilled`: only in their slots. `clean`: in the
  * processor and, with the same value, in their slots. */
-struct state {
+struct tr_state {
 	uint32_t spilled, clean;
-	enum flags_state flags;
+	enum tr_flags_state flags;
 };
 
 /* The register that is in its slot whenever control passes from one fragment to another, and so
@@ -67,17 +70,18 @@ struct state {
 #define HOME_BIT TR_HOME_BIT
 
 /* A fragment being built. */
-struct build {
+struct tr_build {
 	struct translator *tr;
-	struct arena *arena;
+	struct tr_policy policy;
+	struct tr_arena *arena;
 	struct cg *c; /* hot */
 	struct cg *cold;
-	struct frag *f;
+	struct tr_frag *f;
 	struct insn insn[FRAG_MAX];
 	uint32_t live[FRAG_MAX + 1]; /* arithmetic flags live before instruction i */
 	unsigned n;
 	unsigned i; /* the one being emitted */
-	struct state st;
+	struct tr_state st;
 	uint32_t busy; /* scratch registers the current instruction holds something in */
 	bool body_marked;
 	bool failed;   /* the current instruction cannot be translated: run it natively */
@@ -85,7 +89,7 @@ struct build {
 	/* taken sides of conditional branches: emitted behind the fragment's straight run */
 	struct side_exit {
 		uint8_t *site;
-		struct state st;
+		struct tr_state st;
 		uint64_t target;
 		unsigned executed;
 	} side[FRAG_MAX];
@@ -103,58 +107,63 @@ uint32_t tr_flags_killed(const struct insn *in);
 uint32_t tr_flags_used(const struct insn *in);
 
 /* translate-cache.c */
+/* Whether anything was translated from a page of [addr, addr+len). */
+bool tr_covers(const struct translator *tr, uint64_t addr, uint64_t len);
+void tr_forget_decoded(struct translator *tr);
 void tr_add_page(struct translator *tr, uint64_t page);
 /* No indirect target is known. */
 void tr_clear_indirect(struct translator *tr);
 
 /* translate-state.c: stops and links */
-uint32_t tr_new_stop(struct translator *tr, enum stop_kind kind, uint64_t pc, struct arena *a);
+uint32_t tr_new_stop(struct translator *tr, enum tr_stop_kind kind, uint64_t pc,
+		     struct tr_arena *a);
 unsigned tr_slot(uint64_t pc);
-struct frag *tr_find(struct translator *tr, uint64_t pc);
+struct tr_frag *tr_find(struct translator *tr, uint64_t pc);
 bool tr_reachable(uint64_t from, uint64_t to);
-void tr_link_stop(struct translator *tr, struct stop *s, const struct frag *f);
+void tr_link_stop(struct translator *tr, struct tr_stop *s, const struct tr_frag *f);
 /* Everything that leaving takes except the jump: steps, flags, registers but the home one. */
-void b_leave(struct cg *c, const struct state *st, unsigned executed, uint32_t live);
+void tr_exit_leave(struct cg *c, const struct tr_state *st, unsigned executed, uint32_t live);
 
 /* translate-state.c: registers and flags */
-int b_scratch(struct build *b, uint32_t avoid, bool low);
-void b_spill(struct build *b, unsigned r);
-void b_reload(struct build *b, struct cg *c, unsigned r);
-void b_save_flags(struct build *b);
+int tr_reg_scratch(struct tr_build *b, uint32_t avoid, bool low);
+void tr_reg_spill(struct tr_build *b, unsigned r);
+void tr_reg_reload(struct tr_build *b, struct cg *c, unsigned r);
+void tr_flags_save(struct tr_build *b);
 /* Flags are about to be clobbered before instruction i has done its work (or after it, if
  * `after`). */
-void b_clobber_flags(struct build *b, bool after);
-void b_need_flags(struct build *b, struct cg *c);
+void tr_flags_clobber(struct tr_build *b, bool after);
+void tr_flags_need(struct tr_build *b, struct cg *c);
 /* Before the operation of instruction i itself: bring flags back if it reads or merges them. */
-void b_flags_for_op(struct build *b);
-void b_mark_body(struct build *b);
-uint32_t b_insn_regs(const struct build *b);
+void tr_flags_for_op(struct tr_build *b);
+void tr_mark_body(struct tr_build *b);
+uint32_t tr_reg_used(const struct tr_build *b);
 
 /* Exits. `executed`: instructions of this fragment done when leaving. */
-void b_exit(struct build *b, struct cg *c, struct state st, uint64_t target, unsigned executed);
-void b_exit_stop(struct build *b, struct cg *c, struct state st, enum stop_kind kind, uint64_t pc,
-		 unsigned executed, uint32_t live);
+void tr_exit_to(struct tr_build *b, struct cg *c, struct tr_state st, uint64_t target,
+		unsigned executed);
+void tr_exit_stop(struct tr_build *b, struct cg *c, struct tr_state st, enum tr_stop_kind kind,
+		  uint64_t pc, unsigned executed, uint32_t live);
 /* The taken side of a branch whose rel32 is at `site`. */
-void b_side_exit(struct build *b, uint8_t *site, uint64_t target, unsigned executed);
+void tr_exit_side(struct tr_build *b, uint8_t *site, uint64_t target, unsigned executed);
 /* Leave to the address in rcx (spilled, as rax is). */
-void b_exit_indirect(struct build *b, unsigned executed);
+void tr_exit_indirect(struct tr_build *b, unsigned executed);
 /* Save flags to T_FLAGS or restore them. rax goes aside to where `aside` says. */
 enum aside { RAX_FREE, RAX_TO_HOME, RAX_TO_MEMORY };
-void emit_save_flags(struct cg *c, enum aside aside);
-void emit_restore_flags(struct cg *c, enum aside aside);
+void tr_emit_save_flags(struct cg *c, enum aside aside);
+void tr_emit_restore_flags(struct cg *c, enum aside aside);
 /* int3 that asks for ring space, in cold code, coming back to hot code. */
-void b_ring_check(struct build *b, unsigned head_reg);
+void tr_ring_check(struct tr_build *b, unsigned head_reg);
 
 uint32_t tr_flags_live_at(struct translator *tr, uint64_t pc, int depth);
 /* The instruction at pc, or NULL. Valid until the next call. */
-struct decoded *tr_decode(struct translator *tr, uint64_t pc);
+struct tr_decoded *tr_decode(struct translator *tr, uint64_t pc);
 
 /* translate-mem.c */
-bool b_operand(struct build *b, struct ea *mem, struct ea *shadow);
-void b_check(struct build *b, const struct ea *mem, const struct ea *shadow, unsigned size);
-void b_memory(struct build *b);
-void b_xlat(struct build *b);
-void b_string(struct build *b);
+bool tr_mem_operand(struct tr_build *b, struct ea *mem, struct ea *shadow);
+void tr_mem_check(struct tr_build *b, const struct ea *mem, const struct ea *shadow, unsigned size);
+void tr_mem_insn(struct tr_build *b);
+void tr_mem_xlat(struct tr_build *b);
+void tr_string_insn(struct tr_build *b);
 /* General registers that an operand's address is made of. */
 static inline uint32_t ea_regs(const struct ea *m)
 {
@@ -163,39 +172,39 @@ static inline uint32_t ea_regs(const struct ea *m)
 /* The cold side of a check: `routine` imports `size` bytes at `mem` and goes on at hot address
  * `resume`, or behind this, in cold code, if that is 0. `s` is overwritten and not part of the
  * operand. */
-void b_cold_import(struct build *b, unsigned s, const struct ea *mem, unsigned size,
+void tr_mem_import(struct tr_build *b, unsigned s, const struct ea *mem, unsigned size,
 		   uint64_t resume, const uint8_t *routine);
 /* Execute the instruction on the shadow. Without mirroring the shadow gets its old bytes back
  * afterwards; `then_copy` (may be NULL) is where the result goes in memory before that. */
-void b_on_shadow(struct build *b, const struct insn *in, const struct ea *shadow, unsigned size,
-		 const struct ea *then_copy);
+void tr_mem_on_shadow(struct tr_build *b, const struct insn *in, const struct ea *shadow,
+		      unsigned size, const struct ea *then_copy);
 /* Load `size` bytes into register `dst` (not part of the operand), checked. */
-void b_checked_load(struct build *b, unsigned size, unsigned dst, const struct ea *mem,
-		    const struct ea *shadow);
+void tr_mem_load(struct tr_build *b, unsigned size, unsigned dst, const struct ea *mem,
+		 const struct ea *shadow);
 /* rcx = the branch target in an 8-byte operand that uses neither rax nor rcx, both of which are
  * spilled. Keeps flags that are in the processor there. */
-void b_checked_target(struct build *b, const struct ea *mem, const struct ea *shadow);
+void tr_mem_target(struct tr_build *b, const struct ea *mem, const struct ea *shadow);
 
 /* translate-atomic.c */
-void b_atomic(struct build *b, const struct insn *in, const struct ea *mem);
+void tr_atomic_insn(struct tr_build *b, const struct insn *in, const struct ea *mem);
 /* bt, bts, btr, btc of a bit string in memory, without LOCK */
-void b_bit_string(struct build *b, const struct insn *in, const struct ea *mem);
+void tr_bit_string_insn(struct tr_build *b, const struct insn *in, const struct ea *mem);
 
 /* translate-vec.c: a load of a vector register, if it is one that can be checked as a whole; else
  * false */
-bool b_vector_load(struct build *b, const struct insn *in, const struct ea *mem,
-		   const struct ea *shadow);
+bool tr_vec_load(struct tr_build *b, const struct insn *in, const struct ea *mem,
+		 const struct ea *shadow);
 /* An instruction of which a mask selects elements, or which gathers them. */
-void b_masked(struct build *b, const struct insn *in, const struct ea *mem,
-	      const struct ea *shadow);
+void tr_vec_masked(struct tr_build *b, const struct insn *in, const struct ea *mem,
+		   const struct ea *shadow);
 /* maskmovq and maskmovdqu, to where rdi points */
-void b_masked_bytes(struct build *b);
+void tr_vec_masked_bytes(struct tr_build *b);
 
 /* translate-flow.c: returns true if the fragment ends with this instruction */
-bool b_flow(struct build *b);
-void b_stack(struct build *b);
-void b_syscall(struct build *b);
-void b_tsc(struct build *b);
+bool tr_flow_insn(struct tr_build *b);
+void tr_stack_insn(struct tr_build *b);
+void tr_syscall_emit(struct tr_build *b);
+void tr_tsc_insn(struct tr_build *b);
 
 /* runtime.S */
 extern const uint8_t rt_begin[], rt_end[], rt_import[], rt_import_masked[], rt_import_patch8[],
@@ -203,7 +212,7 @@ extern const uint8_t rt_begin[], rt_end[], rt_import[], rt_import_masked[], rt_i
 	rt_other_saved[], rt_none_hw[], rt_none_saved[], rt_strings[], rt_strings_end[];
 extern const uint32_t rt_heads[], rt_heads_end[];
 
-static inline uint64_t rt_va(const struct arena *a, const uint8_t *routine)
+static inline uint64_t rt_va(const struct tr_arena *a, const uint8_t *routine)
 {
 	return a->va + (uint64_t)(routine - rt_begin);
 }

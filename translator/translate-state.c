@@ -8,13 +8,13 @@
 
 /* ---- registers -------------------------------------------------------------------- */
 
-uint32_t b_insn_regs(const struct build *b)
+uint32_t tr_reg_used(const struct tr_build *b)
 {
 	const struct insn *in = &b->insn[b->i];
 	return in->gpr_read | in->gpr_written;
 }
 
-void b_spill(struct build *b, unsigned r)
+void tr_reg_spill(struct tr_build *b, unsigned r)
 {
 	if (b->st.spilled & 1u << r)
 		return;
@@ -24,7 +24,7 @@ void b_spill(struct build *b, unsigned r)
 	b->st.clean &= ~(1u << r);
 }
 
-void b_reload(struct build *b, struct cg *c, unsigned r)
+void tr_reg_reload(struct tr_build *b, struct cg *c, unsigned r)
 {
 	(void)b;
 	cg_load_gs(c, r, T_SLOT((int)r));
@@ -32,9 +32,9 @@ void b_reload(struct build *b, struct cg *c, unsigned r)
 
 /* A register the translation may overwrite: not used by the current instruction, not in `avoid`,
  * below r8 if `low`. Prefers one that is spilled already, then the one needed latest. */
-int b_scratch(struct build *b, uint32_t avoid, bool low)
+int tr_reg_scratch(struct tr_build *b, uint32_t avoid, bool low)
 {
-	uint32_t no = avoid | b_insn_regs(b) | 1u << 4;
+	uint32_t no = avoid | tr_reg_used(b) | 1u << 4;
 	if (low)
 		no |= 0xff00;
 	uint32_t ready = b->st.spilled & ~no & 0xffff;
@@ -67,7 +67,7 @@ int b_scratch(struct build *b, uint32_t avoid, bool low)
 		b->failed = true;
 		return 0;
 	}
-	b_spill(b, (unsigned)best);
+	tr_reg_spill(b, (unsigned)best);
 	b->busy |= 1u << best;
 	return best;
 }
@@ -84,7 +84,7 @@ static void rax_aside(struct cg *c, enum aside aside, bool back)
 		cg_store_gs(c, 0, T_SAVE(7));
 }
 
-void emit_save_flags(struct cg *c, enum aside aside)
+void tr_emit_save_flags(struct cg *c, enum aside aside)
 {
 	struct ea m = ea_gs(T_FLAGS);
 	rax_aside(c, aside, false);
@@ -94,7 +94,7 @@ void emit_save_flags(struct cg *c, enum aside aside)
 	rax_aside(c, aside, true);
 }
 
-void emit_restore_flags(struct cg *c, enum aside aside)
+void tr_emit_restore_flags(struct cg *c, enum aside aside)
 {
 	struct ea m = ea_gs(T_FLAGS);
 	rax_aside(c, aside, false);
@@ -104,44 +104,44 @@ void emit_restore_flags(struct cg *c, enum aside aside)
 	rax_aside(c, aside, true);
 }
 
-static enum aside aside_for(const struct build *b)
+static enum aside aside_for(const struct tr_build *b)
 {
 	uint32_t free_regs = b->st.spilled & ~b->busy;
 	return free_regs & 1 ? RAX_FREE : free_regs & HOME_BIT ? RAX_TO_HOME : RAX_TO_MEMORY;
 }
 
-void b_save_flags(struct build *b)
+void tr_flags_save(struct tr_build *b)
 {
-	if (b->st.flags != FLAGS_HW)
+	if (b->st.flags != TR_FLAGS_HW)
 		return;
-	emit_save_flags(b->c, aside_for(b));
-	b->st.flags = FLAGS_BOTH;
+	tr_emit_save_flags(b->c, aside_for(b));
+	b->st.flags = TR_FLAGS_BOTH;
 }
 
-void b_clobber_flags(struct build *b, bool after)
+void tr_flags_clobber(struct tr_build *b, bool after)
 {
 	uint32_t live = b->live[after ? b->i + 1 : b->i];
-	if (b->st.flags == FLAGS_HW) {
+	if (b->st.flags == TR_FLAGS_HW) {
 		if (!live)
 			return;
-		b_save_flags(b);
+		tr_flags_save(b);
 	}
-	b->st.flags = FLAGS_SAVED;
+	b->st.flags = TR_FLAGS_SAVED;
 }
 
-void b_need_flags(struct build *b, struct cg *c)
+void tr_flags_need(struct tr_build *b, struct cg *c)
 {
-	if (b->st.flags != FLAGS_SAVED)
+	if (b->st.flags != TR_FLAGS_SAVED)
 		return;
-	emit_restore_flags(c, aside_for(b));
-	b->st.flags = FLAGS_BOTH;
+	tr_emit_restore_flags(c, aside_for(b));
+	b->st.flags = TR_FLAGS_BOTH;
 }
 
-void b_mark_body(struct build *b)
+void tr_mark_body(struct tr_build *b)
 {
 	if (b->body_marked)
 		return;
-	struct finsn *fi = &b->f->insn[b->i];
+	struct tr_finsn *fi = &b->f->insn[b->i];
 	fi->body = (uint32_t)(cg_va(b->c) - b->f->entry);
 	fi->spilled_body = (uint16_t)b->st.spilled;
 	fi->flags_body = (uint8_t)b->st.flags;
@@ -150,14 +150,14 @@ void b_mark_body(struct build *b)
 
 /* ---- stops ------------------------------------------------------------------------- */
 
-uint32_t tr_new_stop(struct translator *tr, enum stop_kind kind, uint64_t pc, struct arena *a)
+uint32_t tr_new_stop(struct translator *tr, enum tr_stop_kind kind, uint64_t pc, struct tr_arena *a)
 {
 	if (tr->n_stops == tr->cap_stops) {
 		tr->cap_stops = tr->cap_stops ? tr->cap_stops * 2 : 4096;
 		tr->stops = realloc(tr->stops, tr->cap_stops * sizeof(*tr->stops));
 		DJ_ASSERT(tr->stops, "out of memory for %u stops", tr->cap_stops);
 	}
-	tr->stops[tr->n_stops] = (struct stop){ .kind = kind, .pc = pc, .arena = a };
+	tr->stops[tr->n_stops] = (struct tr_stop){ .kind = kind, .pc = pc, .arena = a };
 	return tr->n_stops++;
 }
 
@@ -188,19 +188,19 @@ static void emit_steps(struct cg *c, unsigned n, bool keep_flags)
 	cg_store(c, HOME, &m);
 }
 
-static void home_to_slot(struct cg *c, const struct state *st)
+static void home_to_slot(struct cg *c, const struct tr_state *st)
 {
 	if (!((st->spilled | st->clean) & HOME_BIT))
 		cg_store_gs(c, HOME, T_SLOT(HOME));
 }
 
 /* Everything that leaving takes except the jump: steps, flags, registers but the home one. */
-void b_leave(struct cg *c, const struct state *st, unsigned executed, uint32_t live)
+void tr_exit_leave(struct cg *c, const struct tr_state *st, unsigned executed, uint32_t live)
 {
 	home_to_slot(c, st);
-	emit_steps(c, executed, live && st->flags != FLAGS_SAVED);
-	if (st->flags == FLAGS_SAVED && live)
-		emit_restore_flags(c, st->spilled & 1 ? RAX_FREE : RAX_TO_HOME);
+	emit_steps(c, executed, live && st->flags != TR_FLAGS_SAVED);
+	if (st->flags == TR_FLAGS_SAVED && live)
+		tr_emit_restore_flags(c, st->spilled & 1 ? RAX_FREE : RAX_TO_HOME);
 	for (unsigned r = 0; r < 16; r++)
 		if (r != HOME && st->spilled & 1u << r)
 			cg_load_gs(c, r, T_SLOT((int)r));
@@ -211,9 +211,9 @@ unsigned tr_slot(uint64_t pc)
 	return (unsigned)((pc * 0x9e3779b97f4a7c15ULL) >> 46);
 }
 
-struct frag *tr_find(struct translator *tr, uint64_t pc)
+struct tr_frag *tr_find(struct translator *tr, uint64_t pc)
 {
-	for (struct frag *f = tr->hash[tr_slot(pc)]; f; f = f->hash_next)
+	for (struct tr_frag *f = tr->hash[tr_slot(pc)]; f; f = f->hash_next)
 		if (f->pc == pc)
 			return f;
 	return NULL;
@@ -225,7 +225,7 @@ bool tr_reachable(uint64_t from, uint64_t to)
 	return d > -0x7ff00000LL && d < 0x7ff00000LL;
 }
 
-void tr_link_stop(struct translator *tr, struct stop *s, const struct frag *f)
+void tr_link_stop(struct translator *tr, struct tr_stop *s, const struct tr_frag *f)
 {
 	uint64_t site_va = (uint64_t)(uintptr_t)s->site + s->arena->hot.delta;
 	(void)tr;
@@ -238,18 +238,19 @@ void tr_link_stop(struct translator *tr, struct stop *s, const struct frag *f)
 	}
 }
 
-void b_exit(struct build *b, struct cg *c, struct state st, uint64_t target, unsigned executed)
+void tr_exit_to(struct tr_build *b, struct cg *c, struct tr_state st, uint64_t target,
+		unsigned executed)
 {
 	struct translator *tr = b->tr;
 	uint32_t live = tr_flags_live_at(tr, target, 1);
-	b_leave(c, &st, executed, live);
-	struct frag *f = target == b->f->pc && !b->changing ? b->f : tr_find(tr, target);
+	tr_exit_leave(c, &st, executed, live);
+	struct tr_frag *f = target == b->f->pc && !b->changing ? b->f : tr_find(tr, target);
 	if (f && tr_reachable(cg_va(c), f->entry)) {
 		cg_jmp(c, f->entry);
 		return;
 	}
-	uint32_t number = tr_new_stop(tr, STOP_LINK, target, b->arena);
-	struct stop *s = &tr->stops[number];
+	uint32_t number = tr_new_stop(tr, TR_STOP_LINK, target, b->arena);
+	struct tr_stop *s = &tr->stops[number];
 	uint64_t stub = cg_va(b->cold);
 	if (c == b->cold)
 		stub += 5;
@@ -268,31 +269,31 @@ void b_exit(struct build *b, struct cg *c, struct state st, uint64_t target, uns
 		b->target[b->n_targets++] = target;
 }
 
-void b_side_exit(struct build *b, uint8_t *site, uint64_t target, unsigned executed)
+void tr_exit_side(struct tr_build *b, uint8_t *site, uint64_t target, unsigned executed)
 {
 	b->side[b->n_sides++] = (struct side_exit){ site, b->st, target, executed };
 }
 
-void b_exit_stop(struct build *b, struct cg *c, struct state st, enum stop_kind kind, uint64_t pc,
-		 unsigned executed, uint32_t live)
+void tr_exit_stop(struct tr_build *b, struct cg *c, struct tr_state st, enum tr_stop_kind kind,
+		  uint64_t pc, unsigned executed, uint32_t live)
 {
-	b_leave(c, &st, executed, live);
+	tr_exit_leave(c, &st, executed, live);
 	emit_stop(c, tr_new_stop(b->tr, kind, pc, b->arena));
 }
 
-void b_exit_indirect(struct build *b, unsigned executed)
+void tr_exit_indirect(struct tr_build *b, unsigned executed)
 {
 	struct cg *c = b->c;
-	b_spill(b, 0);
+	tr_reg_spill(b, 0);
 	DJ_ASSERT(b->st.spilled & 2, "indirect exit without rcx spilled");
-	bool hw = b->st.flags != FLAGS_SAVED;
+	bool hw = b->st.flags != TR_FLAGS_SAVED;
 	home_to_slot(c, &b->st);
 	emit_steps(c, executed, hw);
 	for (unsigned r = 2; r < 16; r++)
 		if (r != HOME && b->st.spilled & 1u << r)
 			cg_load_gs(c, r, T_SLOT((int)r));
 	/* who it was, for a target that the processor refuses */
-	cg_imm_gs(c, T_BRANCH, tr_new_stop(b->tr, STOP_BRANCH, b->insn[b->i].addr, b->arena));
+	cg_imm_gs(c, T_BRANCH, tr_new_stop(b->tr, TR_STOP_BRANCH, b->insn[b->i].addr, b->arena));
 	cg_bytes(c, "\x0f\xb7\xc1", 3); /* movzx eax, cx */
 	struct ea stub = {
 		.base = -1, .index = 0, .scale = 8, .disp = hw ? T_FAST : T_FAST_SAVED, .gs = true
@@ -300,7 +301,7 @@ void b_exit_indirect(struct build *b, unsigned executed)
 	cg_rm(c, 4, 0xff, 4, &stub, 0);
 }
 
-void b_ring_check(struct build *b, unsigned head_reg)
+void tr_ring_check(struct tr_build *b, unsigned head_reg)
 {
 	struct ea limit = ea_gs(T_LIMIT);
 	cg_cmp(b->c, 8, head_reg, &limit);

@@ -51,17 +51,17 @@ static bool whole_load(const struct insn *in)
 	return false;
 }
 
-bool b_vector_load(struct build *b, const struct insn *in, const struct ea *mem,
-		   const struct ea *shadow)
+bool tr_vec_load(struct tr_build *b, const struct insn *in, const struct ea *mem,
+		 const struct ea *shadow)
 {
 	struct cg *c = b->c;
-	if (b->tr->predict == 2)
+	if (b->policy.import_all)
 		return false;
 	if (scalar_load(in)) {
-		int s = b_scratch(b, ea_regs(mem), false);
+		int s = tr_reg_scratch(b, ea_regs(mem), false);
 		if (b->failed)
 			return true;
-		b_checked_load(b, in->mem_size, (unsigned)s, mem, shadow);
+		tr_mem_load(b, in->mem_size, (unsigned)s, mem, shadow);
 		unsigned d = in->opnd[0].reg;
 		bool wide = in->mem_size == 8;
 		if (in->vex) {
@@ -75,11 +75,11 @@ bool b_vector_load(struct build *b, const struct insn *in, const struct ea *mem,
 	if (!whole_load(in))
 		return false;
 	/* load; xor with the shadow; nothing left? then load from the shadow */
-	int s = b_scratch(b, ea_regs(mem), false); /* for the import only */
+	int s = tr_reg_scratch(b, ea_regs(mem), false); /* for the import only */
 	if (b->failed)
 		return true;
-	b_clobber_flags(b, false);
-	b_mark_body(b);
+	tr_flags_clobber(b, false);
+	tr_mark_body(b);
 	unsigned d = in->opnd[0].reg;
 	cg_reencode(c, in, mem);
 	if (in->vex) {
@@ -96,7 +96,7 @@ bool b_vector_load(struct build *b, const struct insn *in, const struct ea *mem,
 	uint8_t *j = cg_jcc(c, 5, 0);
 	if (!c->overflow)
 		cg_patch32(j, c->delta, cg_va(b->cold));
-	b_cold_import(b, (unsigned)s, mem, in->mem_size, cg_va(c), rt_import);
+	tr_mem_import(b, (unsigned)s, mem, in->mem_size, cg_va(c), rt_import);
 	cg_reencode(c, in, shadow);
 	return true;
 }
@@ -104,7 +104,7 @@ bool b_vector_load(struct build *b, const struct insn *in, const struct ea *mem,
 /* ---- under a mask ----------------------------------------------------------------------- */
 
 /* A vector register that is not in `no`, its contents saved to T_VEC(k). */
-static unsigned vec_scratch(struct build *b, uint32_t *no, unsigned k)
+static unsigned vec_scratch(struct tr_build *b, uint32_t *no, unsigned k)
 {
 	unsigned x = 15;
 	struct ea save = ea_gs(T_VEC((int)k));
@@ -115,7 +115,7 @@ static unsigned vec_scratch(struct build *b, uint32_t *no, unsigned k)
 	return x;
 }
 
-static void vec_restore(struct build *b, unsigned x, unsigned k)
+static void vec_restore(struct tr_build *b, unsigned x, unsigned k)
 {
 	struct ea save = ea_gs(T_VEC((int)k));
 	cg_vex_rm(b->c, VMOVUPS_LOAD, true, x, 0, &save);
@@ -123,7 +123,7 @@ static void vec_restore(struct build *b, unsigned x, unsigned k)
 
 /* x is loaded from memory and y from the shadow; y is the destination, unless that is the mask,
  * too. */
-static void masked_load(struct build *b, const struct insn *in, const struct ea *mem,
+static void masked_load(struct tr_build *b, const struct insn *in, const struct ea *mem,
 			const struct ea *shadow)
 {
 	struct cg *c = b->c, *cold = b->cold;
@@ -131,12 +131,12 @@ static void masked_load(struct build *b, const struct insn *in, const struct ea 
 	uint32_t op = CG_VEX(in->map, in->vex_pp, in->vex_w, in->opcode), no = 1u << d | 1u << m;
 	bool qwords = in->id == INSN_VMASKMOVPD || in->id == INSN_VPMASKMOVQ, l = in->vex_l;
 	struct ea bits = ea_gs(T_MASK);
-	int s = b_scratch(b, ea_regs(mem), false); /* for the import only */
+	int s = tr_reg_scratch(b, ea_regs(mem), false); /* for the import only */
 	if (b->failed)
 		return;
-	b_clobber_flags(b, false);
+	tr_flags_clobber(b, false);
 	unsigned x = vec_scratch(b, &no, 0), y = d != m ? d : vec_scratch(b, &no, 1);
-	b_mark_body(b);
+	tr_mark_body(b);
 	cg_vex_rm(c, op, l, x, m, mem);
 	cg_vex_rm(c, op, l, y, m, shadow);
 	cg_vex_rr(c, VXORPS, l, x, x, y);
@@ -147,7 +147,7 @@ static void masked_load(struct build *b, const struct insn *in, const struct ea 
 	uint64_t resume = cg_va(c);
 	cg_vex_rr(cold, qwords ? VMOVMSKPD : VMOVMSKPS, l, (unsigned)s, 0, m);
 	cg_rm(cold, 4, 0x89, (unsigned)s, &bits, 0);
-	b_cold_import(b, (unsigned)s, mem, qwords ? 8 : 4, d == m ? resume : 0, rt_import_masked);
+	tr_mem_import(b, (unsigned)s, mem, qwords ? 8 : 4, d == m ? resume : 0, rt_import_masked);
 	if (d == m) {
 		vec_restore(b, y, 1);
 		cg_vex_rm(c, op, l, d, m, shadow);
@@ -160,7 +160,7 @@ static void masked_load(struct build *b, const struct insn *in, const struct ea 
 
 /* ---- gathers ----------------------------------------------------------------------------- */
 
-static void gather(struct build *b, const struct insn *in, const struct ea *mem,
+static void gather(struct tr_build *b, const struct insn *in, const struct ea *mem,
 		   const struct ea *shadow)
 {
 	struct cg *c = b->c, *cold = b->cold;
@@ -172,19 +172,19 @@ static void gather(struct build *b, const struct insn *in, const struct ea *mem,
 		b->failed = true;
 		return;
 	}
-	int mask = b_scratch(b, no, false), at = b_scratch(b, no | 1u << mask, false),
-	    v = b_scratch(b, no | 1u << mask | 1u << at, false);
+	int mask = tr_reg_scratch(b, no, false), at = tr_reg_scratch(b, no | 1u << mask, false),
+	    v = tr_reg_scratch(b, no | 1u << mask | 1u << at, false);
 	if (b->failed)
 		return;
 	struct ea element = *mem, sh = *shadow;
 	element.index = sh.index = (int8_t)at;
-	b_clobber_flags(b, false);
+	tr_flags_clobber(b, false);
 
 	/* the sign bit of `mask` becomes: something differs */
 	struct ea save = ea_gs(T_VEC(1));
 	cg_vex_rm(c, VMOVUPS_STORE, true, x, 0, &save);
 	cg_vex_rr(c, size == 8 ? VMOVMSKPD : VMOVMSKPS, in->vex_l, (unsigned)mask, 0, m);
-	b_mark_body(b);
+	tr_mark_body(b);
 	for (unsigned i = 0; i < n; i++) {
 		struct ea from = ea_gs(T_VEC(1) + (int32_t)(i * index));
 		cg_rr(c, 4, 0x0fba, 4, (unsigned)mask); /* bt mask, i */
@@ -232,31 +232,32 @@ static void gather(struct build *b, const struct insn *in, const struct ea *mem,
 	cg_jmp(cold, cg_va(c));
 }
 
-void b_masked(struct build *b, const struct insn *in, const struct ea *mem, const struct ea *shadow)
+void tr_vec_masked(struct tr_build *b, const struct insn *in, const struct ea *mem,
+		   const struct ea *shadow)
 {
-	if (b->tr->predict == 2) {
+	if (b->policy.import_all) {
 		b->failed = true;
 	} else if (in->opnd[1].kind == OPND_VSIB) {
 		gather(b, in, mem, shadow);
 	} else if (in->opnd[0].kind == OPND_MEM) {
-		b_mark_body(b);
+		tr_mark_body(b);
 		b->failed = !cg_reencode(b->c, in, mem) ||
-			    (b->tr->predict == 0 && !cg_reencode(b->c, in, shadow));
+			    (b->policy.mirror && !cg_reencode(b->c, in, shadow));
 	} else {
 		masked_load(b, in, mem, shadow);
 	}
 }
 
-void b_masked_bytes(struct build *b)
+void tr_vec_masked_bytes(struct tr_build *b)
 {
 	const struct insn *in = &b->insn[b->i];
 	if (in->seg || in->len + 2 > INSN_MAX) {
 		b->failed = true;
 		return;
 	}
-	b_mark_body(b);
+	tr_mark_body(b);
 	cg_bytes(b->c, in->bytes, in->len);
-	if (b->tr->predict == 0) {
+	if (b->policy.mirror) {
 		cg8(b->c, 0x65); /* gs:[edi] */
 		if (!in->addr32)
 			cg8(b->c, 0x67);

@@ -16,7 +16,7 @@
  *    what the fragment executed.
  *
  * For each program instruction the fragment keeps where its code starts and which
- * registers and flags are elsewhere there (struct finsn), so that the supervisor can rebuild the
+ * registers and flags are elsewhere there (struct tr_finsn), so that the supervisor can rebuild the
  * program's registers at any instruction boundary and at any faulting access.
  *
  * Main entry of a fragment: all program state in the registers, except that r11 is in its slot
@@ -39,28 +39,28 @@
 
 #define TR_HOME_BIT (1u << 11)
 
-enum flags_state {
-	FLAGS_HW,    /* in the processor (or dead) */
-	FLAGS_BOTH,  /* in the processor and in T_FLAGS */
-	FLAGS_SAVED, /* only in T_FLAGS */
+enum tr_flags_state {
+	TR_FLAGS_HW,	/* in the processor (or dead) */
+	TR_FLAGS_BOTH,	/* in the processor and in T_FLAGS */
+	TR_FLAGS_SAVED, /* only in T_FLAGS */
 };
 
 /* One program instruction in a fragment. Offsets are from the fragment's main entry. */
-struct finsn {
+struct tr_finsn {
 	uint32_t start;			      /* its code; the instruction boundary */
 	uint32_t body;			      /* first access that can fault */
 	uint32_t after_syscall;		      /* just behind the syscall instruction, or 0 */
 	uint16_t pc_off;		      /* its address minus the fragment's */
 	uint16_t spilled_start, spilled_body; /* registers in slots, by bit */
-	uint8_t flags_start, flags_body;      /* enum flags_state */
+	uint8_t flags_start, flags_body;      /* enum tr_flags_state */
 	uint8_t id_string;		      /* 1 for a string instruction (runtime routine) */
 };
 
-struct arena;
+struct tr_arena;
 
-struct frag {
-	struct frag *hash_next;
-	struct arena *arena;
+struct tr_frag {
+	struct tr_frag *hash_next;
+	struct tr_arena *arena;
 	uint64_t pc;	 /* of the program */
 	uint64_t entry;	 /* main entry */
 	uint64_t end;	 /* hot code is [entry, end) */
@@ -68,53 +68,77 @@ struct frag {
 	bool indirect;	 /* has stubs for indirect branches */
 	uint32_t pc_len; /* bytes of program code covered */
 	uint32_t n;
-	struct finsn insn[];
+	struct tr_finsn insn[];
 };
 
-enum stop_kind {
-	STOP_LINK,    /* `pc` is not translated yet; `site` jumps here */
-	STOP_SYSCALL, /* a system call at `pc` that the supervisor performs; state complete */
-	STOP_NATIVE,  /* the instruction at `pc` is to be executed natively */
-	STOP_CHANGED, /* code at `pc` (the fragment's entry) is not what was translated */
-	STOP_BRANCH,  /* no int3, only a name: the indirect branch at `pc` */
+enum tr_stop_kind {
+	TR_STOP_LINK,	 /* `pc` is not translated yet; `site` jumps here */
+	TR_STOP_SYSCALL, /* a system call at `pc` that the supervisor performs; state complete */
+	TR_STOP_NATIVE,	 /* the instruction at `pc` is to be executed natively */
+	TR_STOP_CHANGED, /* code at `pc` (the fragment's entry) is not what was translated */
+	TR_STOP_BRANCH,	 /* no int3, only a name: the indirect branch at `pc` */
 };
 
-struct stop {
-	enum stop_kind kind;
+struct tr_stop {
+	enum tr_stop_kind kind;
 	uint64_t pc;
-	uint8_t *site; /* STOP_LINK: the rel32 to patch */
-	uint8_t *stub; /* STOP_LINK: 16 bytes at the int3 that may become a far jump */
-	struct arena *arena;
-	uint32_t next; /* STOP_LINK: next stop waiting for the same pc, 0 ends */
+	uint8_t *site; /* TR_STOP_LINK: the rel32 to patch */
+	uint8_t *stub; /* TR_STOP_LINK: 16 bytes at the int3 that may become a far jump */
+	struct tr_arena *arena;
+	uint32_t next; /* TR_STOP_LINK: next stop waiting for the same pc, 0 ends */
 };
 
 struct translator;
 
-struct translator_ops {
+struct tr_ops {
 	void *ctx;
 	/* Copy up to len bytes of executable program memory; returns how many can be had.
 	 * `*changing` is set if the bytes may change without the supervisor hearing of it. */
 	size_t (*read_code)(void *ctx, uint64_t pc, uint8_t *buf, size_t len, bool *changing);
 	/* The code at [pc, pc+len) is about to become executable in translation. */
 	void (*translated)(void *ctx, uint64_t pc, size_t len);
-	/* A new arena near `pc`: maps `size` bytes in both; returns the program's address or 0. */
-	uint64_t (*new_arena)(void *ctx, uint64_t pc, size_t size, uint8_t **ours);
 };
 
-/* `control` is the supervisor's mapping of the control region, S at `s`. */
-struct translator *tr_new(const struct translator_ops *ops, uint8_t *control, uint64_t s,
-			  unsigned predict);
+/* What translated code does about memory. */
+struct tr_policy {
+	const char *name;
+	bool import_all; /* every load is imported; else those that differ from the shadow */
+	bool mirror;	 /* stores go to the shadow, too */
+};
+enum { TR_POLICY_SHADOW, TR_POLICY_LAST, TR_POLICY_NONE, TR_POLICIES };
+extern const struct tr_policy tr_policies[TR_POLICIES];
+
+struct tr_config {
+	uint8_t *tables; /* our mapping of the AREA_TABLES bytes below each thread's S; zero */
+	struct tr_policy policy;
+};
+
+struct translator *tr_new(const struct tr_ops *ops, const struct tr_config *config);
 void tr_free(struct translator *tr);
 
-/* The fragment for `pc`, translated now if need be. NULL if there is no code to be read at
- * pc or its first instruction cannot be translated (run it natively). */
-struct frag *tr_fragment(struct translator *tr, uint64_t pc);
+#define TR_ARENA_SIZE (256UL << 20) /* mapped sparsely */
+
+enum tr_found {
+	TR_FOUND,
+	TR_NATIVE,   /* there is no code at pc, or its first instruction is not to be translated */
+	TR_NO_ARENA, /* make an arena near pc or say that none can be had, and ask again */
+	TR_FULL,     /* everything was retired; ask again after tr_reclaim() */
+};
+
+/* The fragment for `pc`, translated now if need be. */
+enum tr_found tr_fragment(struct translator *tr, uint64_t pc, struct tr_frag **f);
+
+/* An arena of TR_ARENA_SIZE bytes, zero: the program has it at `va` (readable and executable, not
+ * writable), we at `ours`. */
+void tr_add_arena(struct translator *tr, uint64_t va, uint8_t *ours);
+/* There is no room for one near the pc that was last asked for: use what is there. */
+void tr_no_arena(struct translator *tr);
 
 /* Enter `pc` into the indirect-branch table. */
-void tr_add_indirect(struct translator *tr, struct frag *f);
+void tr_add_indirect(struct translator *tr, struct tr_frag *f);
 
 /* The stop whose int3 lies at `va`; runtime stops give *runtime != 0 and NULL. */
-struct stop *tr_stop_at(struct translator *tr, uint64_t va, uint32_t *runtime);
+struct tr_stop *tr_stop_at(struct translator *tr, uint64_t va, uint32_t *runtime);
 
 /* The program address of the indirect branch that was executed last, by its number in T_BRANCH; 0
  * if there is none. */
@@ -125,26 +149,34 @@ bool tr_in_cache(const struct translator *tr, uint64_t va);
 
 /* Where the program is when the processor is at `va` in the cache. */
 struct tr_where {
-	struct frag *frag;
+	struct tr_frag *frag;
 	uint32_t index;
 	bool boundary;	    /* exactly at the start of instruction `index` */
 	bool after_syscall; /* just behind a syscall instruction */
 	bool string_head;   /* at the top of an iteration in a string routine */
 	uint64_t pc;	    /* program address of the instruction */
 	uint32_t spilled;   /* registers to be found in slots */
-	enum flags_state flags;
+	enum tr_flags_state flags;
 };
 /* `rt_ret` is the thread's T_RT_RET, needed inside string routines. False if `va` is not in a
  * fragment's hot code or a string routine. */
 bool tr_locate(struct translator *tr, uint64_t va, uint64_t rt_ret, struct tr_where *w);
 
-/* Code somewhere changed, or mappings did: forget what was decoded (but not translations). */
-void tr_forget_decoded(struct translator *tr);
+/* Code or mappings at [addr, addr+len) changed: nothing enters what was translated from there any
+ * more. Threads that are inside leave by the next exit. */
+void tr_invalidate(struct translator *tr, uint64_t addr, uint64_t len);
 
-/* Throw all translations away. */
+/* The same for everything. */
 void tr_flush(struct translator *tr);
-/* Whether anything was translated from a page of [addr, addr+len). */
-bool tr_covers(const struct translator *tr, uint64_t addr, uint64_t len);
+
+/*
+ * What is retired stays as it is, code and everything that is known about it, as long as a thread
+ * may be inside. tr_epoch() is to be noted for a thread whenever it enters the cache. `oldest`:
+ * every thread has entered the cache anew since that epoch (or is out of it); what was retired
+ * before is given up.
+ */
+uint64_t tr_epoch(const struct translator *tr);
+void tr_reclaim(struct translator *tr, uint64_t oldest);
 
 /* Address of the runtime's syscall instruction. 0 before the first arena. */
 uint64_t tr_syscall_insn(const struct translator *tr);

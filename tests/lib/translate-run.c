@@ -160,24 +160,41 @@ static void translated(void *ctx, uint64_t pc, size_t len)
 	(void)ctx, (void)pc, (void)len;
 }
 
-static uint64_t new_arena(void *ctx, uint64_t pc, size_t size, uint8_t **ours)
+static void new_arena(uint64_t pc)
 {
 	static bool made[2];
 	bool high = pc >> 32 != 0;
 	uint64_t at = arena_at_[high];
 
-	(void)ctx;
-	if (made[high])
-		return 0; /* a wild jump */
+	if (made[high]) { /* a wild jump */
+		tr_no_arena(tr);
+		return;
+	}
 	made[high] = true;
 	int fd = memfd_create("arena", MFD_CLOEXEC);
-	DJ_ASSERT(fd >= 0 && !ftruncate(fd, (off_t)size), "no memory for an arena");
-	*ours = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-	void *va = mmap((void *)at, size, PROT_READ | PROT_EXEC,
+	DJ_ASSERT(fd >= 0 && !ftruncate(fd, TR_ARENA_SIZE), "no memory for an arena");
+	uint8_t *ours = mmap(NULL, TR_ARENA_SIZE, PROT_READ | PROT_WRITE,
+			     MAP_SHARED | MAP_NORESERVE, fd, 0);
+	void *va = mmap((void *)at, TR_ARENA_SIZE, PROT_READ | PROT_EXEC,
 			MAP_SHARED | MAP_NORESERVE | MAP_FIXED_NOREPLACE, fd, 0);
-	DJ_ASSERT(*ours != MAP_FAILED && va == (void *)at, "cannot map an arena");
+	DJ_ASSERT(ours != MAP_FAILED && va == (void *)at, "cannot map an arena");
 	close(fd);
-	return at;
+	tr_add_arena(tr, at, ours);
+}
+
+static struct tr_frag *fragment(uint64_t pc)
+{
+	struct tr_frag *f;
+
+	for (;;) {
+		enum tr_found found = tr_fragment(tr, pc, &f);
+		if (found == TR_FOUND || found == TR_NATIVE)
+			return found == TR_FOUND ? f : NULL;
+		if (found == TR_NO_ARENA)
+			new_arena(pc);
+		else
+			tr_reclaim(tr, tr_epoch(tr));
+	}
 }
 
 /* Take what is in the ring and let it begin again. */
@@ -209,7 +226,7 @@ static void rebuild(greg_t *g, const struct tr_where *w)
 	for (unsigned i = 0; i < 16; i++)
 		if (w->spilled & 1u << i)
 			g[greg[i]] = (greg_t)*tcb(T_SLOT((int)i));
-	if (w->flags == FLAGS_SAVED) {
+	if (w->flags == TR_FLAGS_SAVED) {
 		uint64_t f = *tcb(T_FLAGS);
 		g[REG_EFL] &= ~(greg_t)DJ_FLAGS_ARITH;
 		g[REG_EFL] |= (greg_t)((f >> 8 & 0xd5) | (f & 1 ? DJ_FLAG_OF : 0));
@@ -266,7 +283,7 @@ static void enter(ucontext_t *uc, uint64_t pc)
 		end_run(uc, 0, pc);
 		return;
 	}
-	struct frag *f = tr_fragment(tr, pc);
+	struct tr_frag *f = fragment(pc);
 	if (f) {
 		*tcb(T_SLOT(DJ_R11)) = (uint64_t)g[REG_R11];
 		g[REG_RIP] = (greg_t)f->entry;
@@ -280,9 +297,9 @@ static void enter(ucontext_t *uc, uint64_t pc)
 static void at_stop(ucontext_t *uc)
 {
 	greg_t *g = uc->uc_mcontext.gregs;
-	struct tr_where w = { .flags = FLAGS_HW, .spilled = TR_HOME_BIT };
+	struct tr_where w = { .flags = TR_FLAGS_HW, .spilled = TR_HOME_BIT };
 	uint32_t runtime;
-	struct stop *stop = tr_stop_at(tr, (uint64_t)g[REG_RIP] - 1, &runtime);
+	struct tr_stop *stop = tr_stop_at(tr, (uint64_t)g[REG_RIP] - 1, &runtime);
 
 	if (runtime == STOP_RING_FULL) {
 		drain();
@@ -293,22 +310,22 @@ static void at_stop(ucontext_t *uc)
 		run_counts.misses++;
 		w.pc = (uint64_t)g[REG_RCX];
 		w.spilled |= 3;
-		w.flags = FLAGS_SAVED;
+		w.flags = TR_FLAGS_SAVED;
 		take(g, &w);
-		struct frag *f = w.pc == prog->end ? NULL : tr_fragment(tr, w.pc);
+		struct tr_frag *f = w.pc == prog->end ? NULL : fragment(w.pc);
 		if (f)
 			tr_add_indirect(tr, f);
 		enter(uc, w.pc);
 		return;
 	}
-	if (!stop || stop->kind == STOP_SYSCALL || stop->kind == STOP_CHANGED) {
+	if (!stop || stop->kind == TR_STOP_SYSCALL || stop->kind == TR_STOP_CHANGED) {
 		complain("strange stop at %#llx", (unsigned long long)g[REG_RIP] - 1);
 		end_run(uc, SIGTRAP, 0);
 		return;
 	}
 	w.pc = stop->pc;
 	take(g, &w);
-	if (stop->kind == STOP_NATIVE) {
+	if (stop->kind == TR_STOP_NATIVE) {
 		*tcb(T_STEPS) = run.steps;
 		start_native(uc, stop->pc);
 		return;
@@ -744,7 +761,7 @@ static void start_control(void)
 /* The first instruction of the translated run is a stop. */
 static uint64_t entry_of(uint64_t pc, const struct dj_regs *r)
 {
-	struct frag *f = tr_fragment(tr, pc);
+	struct tr_frag *f = fragment(pc);
 
 	if (f) {
 		*tcb(T_SLOT(DJ_R11)) = r->gpr[DJ_R11];
@@ -854,14 +871,14 @@ uint64_t run_place(bool high)
 	if (place[high] == PLACES) {
 		place[high] = 0;
 		tr_flush(tr);
-		tr_forget_decoded(tr);
+		tr_reclaim(tr, tr_epoch(tr));
 	}
 	return code_at[high] + place[high]++ * (uint64_t)(GEN_CODE + 64);
 }
 
 int run_set_up(void)
 {
-	static const struct translator_ops ops = { NULL, read_code, translated, new_arena };
+	static const struct tr_ops ops = { NULL, read_code, translated };
 	static const int signals[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGALRM };
 	static uint8_t stack[256 << 10];
 	struct sigaction sa = { .sa_flags = SA_ONSTACK | SA_NODEFER | SA_SIGINFO };
@@ -904,7 +921,8 @@ int run_set_up(void)
 			return -1;
 	if (syscall(SYS_arch_prctl, ARCH_SET_GS, s))
 		return -1;
-	tr = tr_new(&ops, area, s, 0);
+	struct tr_config config = { .tables = area, .policy = tr_policies[TR_POLICY_SHADOW] };
+	tr = tr_new(&ops, &config);
 	sigaltstack(&ss, NULL);
 	sa.sa_sigaction = on_signal;
 	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)

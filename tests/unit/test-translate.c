@@ -379,8 +379,9 @@ static const struct {
 
 static void test_liveness(void)
 {
-	static const struct translator_ops ops = { .read_code = read_text };
-	struct translator *tr = tr_new(&ops, NULL, 0, 0);
+	static const struct tr_ops ops = { .read_code = read_text };
+	static const struct tr_config config = { 0 };
+	struct translator *tr = tr_new(&ops, &config);
 	for (size_t i = 0; i < sizeof(snippets) / sizeof(*snippets); i++) {
 		text = snippets[i].code;
 		text_len = snippets[i].len;
@@ -391,7 +392,7 @@ static void test_liveness(void)
 					snippets[i].live);
 			CU_ASSERT(live == snippets[i].live);
 		}
-		tr_forget_decoded(tr);
+		tr_invalidate(tr, 0, UINT64_MAX);
 	}
 	tr_free(tr);
 }
