@@ -13,7 +13,7 @@ typedef int cmd_fn(int argc, char **argv);
 /* Weak: a command whose file is not linked is a null pointer in the table. */
 #define CMD_ROWS(X)                                                                                \
 	X(record, "[OPTIONS] [--] PROGRAM [ARG...]", "run a program and record it")                \
-	X(replay, "[FILE] [-- GDB-OPTIONS]", "debug a recording in gdb, both ways")                \
+	X(replay, "[OPTIONS] [FILE] [-- GDB-OPTIONS]", "debug a recording in gdb, both ways")      \
 	X(serve, "[OPTIONS] [FILE]", "serve a recording to any gdb client")                        \
 	X(verify, "[FILE]", "replay everything and compare all digests")                           \
 	X(info, "[--json] [FILE]", "say what a recording contains")                                \
