@@ -129,7 +129,7 @@ void summary_free(struct summary *s)
 	free(s->effects);
 }
 
-void summary_status_text(int32_t status, char *buf, size_t size)
+static void status_text(int32_t status, char *buf, size_t size)
 {
 	if (WIFEXITED(status))
 		snprintf(buf, size, "exited with status %d", WEXITSTATUS(status));
@@ -150,7 +150,7 @@ void summary_end_text(const struct summary *s, const struct dj_trace *t, char *b
 		}
 	}
 	if (dj_trace_end(t)->present)
-		summary_status_text(dj_trace_end(t)->status, buf, size);
+		status_text(dj_trace_end(t)->status, buf, size);
 	else
 		snprintf(buf, size, "recording was cut off");
 }

@@ -35,9 +35,7 @@ struct summary {
 int summary_make(struct summary *s, struct dj_trace *t, struct dj_error *err);
 void summary_free(struct summary *s);
 
-/* How a process or thread ended, from its wait(2) status: "exited with status 3"... */
-void summary_status_text(int32_t status, char *buf, size_t size);
-/* How the whole recording ended. */
+/* How the whole recording ended: "exited with status 3"... */
 void summary_end_text(const struct summary *s, const struct dj_trace *t, char *buf, size_t size);
 
 /* The command line as a shell would take it; a new string. */

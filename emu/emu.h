@@ -104,7 +104,7 @@ enum emu_stop {
 	EMU_STOP_UNKNOWN,   /* the next instruction cannot be decoded or is not emulated */
 	EMU_STOP_FETCH,	    /* no code is known at rip */
 	EMU_STOP_FAULT,	    /* the next instruction would fault (divide error...) */
-	EMU_STOP_REQUEST,   /* a hook asked to stop (emu_request_stop) */
+	EMU_STOP_REQUEST,   /* a hook asked to stop (stop_requested) */
 	EMU_STOP_BREAK,	    /* stop_at() said yes at cpu.rip, instruction not executed */
 };
 

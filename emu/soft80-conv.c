@@ -104,8 +104,7 @@ static bool magnitude(const struct s80_num *x, unsigned rc, uint64_t *out, unsig
 		*fl = S80_PE;
 		if (s80_round_up(rc, x->sign, n & 1, rest)) {
 			*fl |= S80_C1;
-			if (++n == 0)
-				return false;
+			n++; /* no carry: what was shifted out leaves room */
 		}
 	}
 	*out = n;
