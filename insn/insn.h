@@ -141,8 +141,22 @@ int insn_decode_as(enum dj_cpu_kind cpu, struct insn *out, const uint8_t *code, 
 		   uint64_t addr);
 int insn_decode(struct insn *out, const uint8_t *code, size_t avail, uint64_t addr);
 
+/* How far from its memory operand a bit string's operand lies: as many operands as the index in a
+ * register, a signed number, leads away from it (SDM vol. 2A, BT). */
+static inline uint64_t insn_bit_offset(const struct insn *in, uint64_t index)
+{
+	switch (in->opsize) {
+	case 8:
+		return (uint64_t)((int64_t)index >> 6) * 8;
+	case 4:
+		return (uint64_t)(int64_t)((int32_t)index >> 5) * 4;
+	default:
+		return (uint64_t)(int64_t)((int16_t)index >> 4) * 2;
+	}
+}
+
 /* Where the memory operand (has_mem, no vector index) lies, given the general registers and segment
- * bases (of a bit string: the operand that the index leads to; SDM vol. 2A, BT). */
+ * bases. */
 static inline uint64_t insn_address(const struct insn *in, const uint64_t *gpr, uint64_t fs_base,
 				    uint64_t gs_base)
 {
@@ -152,17 +166,8 @@ static inline uint64_t insn_address(const struct insn *in, const uint64_t *gpr, 
 		a += gpr[in->base];
 	if (in->index < 16)
 		a += gpr[in->index] * in->scale;
-	if (in->attr &
-	    INSN_A_BITSTRING) { /* the operand that holds the bit, counted from the one named */
-		uint64_t bit = gpr[in->opnd[1].reg];
-		int64_t n = in->opsize == 8   ? (int64_t)bit
-			    : in->opsize == 4 ? (int32_t)bit
-					      : (int16_t)bit;
-		a += (uint64_t)((n >> (in->opsize == 8	 ? 6
-				       : in->opsize == 4 ? 5
-							 : 4)) *
-				in->opsize);
-	}
+	if (in->attr & INSN_A_BITSTRING)
+		a += insn_bit_offset(in, gpr[in->opnd[1].reg]);
 	if (in->addr32)
 		a = (uint32_t)a;
 	return a + (in->seg == 4 ? fs_base : in->seg == 5 ? gs_base : 0);
