@@ -12,8 +12,6 @@
 #include "emu/emu-core.h"
 #include "emu/emu-flags.h"
 
-#include "format/record.h"
-
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
