@@ -188,6 +188,10 @@ bool insn_lockable(const struct insn *in);
  * records.) Recorder and replayer count these, so they ask here. */
 bool insn_is_ordered(const struct insn *in);
 
+/* Whether this stores to memory and pops the x87 stack: it cannot be executed twice, and what a
+ * fault leaves half done must be put back. */
+bool insn_store_pops(const struct insn *in);
+
 /* One line of disassembly by Capstone, Intel or AT&T syntax as `att` says, into buf. */
 void insn_text(const struct insn *in, bool att, char *buf, size_t size);
 

@@ -253,24 +253,10 @@ void tr_mem_target(struct tr_build *b, const struct ea *mem, const struct ea *sh
 
 /* ---- the general case ------------------------------------------------------------------ */
 
-/* Stores that may not be executed twice: they pop the x87 stack. */
-static bool store_once(const struct insn *in)
-{
-	switch (in->id) {
-	case INSN_FSTP:
-	case INSN_FISTP:
-	case INSN_FISTTP:
-	case INSN_FBSTP:
-	case INSN_FNSTENV:
-	case INSN_FNSAVE:
-		return true;
-	}
-	return false;
-}
-
 /*
- * Such a store: on the shadow first, then copied. If it raises an exception that is not masked, it
- * neither stores nor pops (SDM vol. 1, 8.5), and nothing may be copied: the status word tells.
+ * A store that pops the x87 stack, which cannot be executed twice: on the shadow first, then
+ * copied. If it raises an exception that is not masked, it neither stores nor pops (SDM vol.
+ * 1, 8.5), and nothing may be copied: the status word tells.
  */
 static void pop_to_memory(struct tr_build *b, const struct insn *in, const struct ea *mem,
 			  const struct ea *shadow, unsigned size)
@@ -487,7 +473,7 @@ void tr_mem_insn(struct tr_build *b)
 	bool mirror = b->policy.mirror;
 	if (in->mem_access == INSN_W) {
 		tr_flags_for_op(b);
-		if (store_once(in)) {
+		if (insn_store_pops(in)) {
 			if (!mirror) {
 				tr_mark_body(b);
 				b->failed = !cg_reencode(b->c, in, &mem);

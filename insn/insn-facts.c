@@ -1,5 +1,6 @@
 /*
- * Instructions that other threads can see the order of. Relies on the decoder's attributes.
+ * Facts about instructions that follow from their names and attributes, and that more than one room
+ * asks for.
  */
 #include "insn/insn.h"
 
@@ -35,4 +36,16 @@ bool insn_lockable(const struct insn *in)
 bool insn_is_ordered(const struct insn *in)
 {
 	return in->attr & (INSN_A_ATOMIC | INSN_A_FENCE);
+}
+
+bool insn_store_pops(const struct insn *in)
+{
+	switch (in->id) {
+	case INSN_FSTP:
+	case INSN_FISTP:
+	case INSN_FISTTP:
+	case INSN_FBSTP:
+		return in->mem_access & INSN_W;
+	}
+	return false;
 }
