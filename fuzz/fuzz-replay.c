@@ -234,17 +234,103 @@ static bool poll_now(void *ctx)
 	return ++*(unsigned *)ctx > 3;
 }
 
-static void debug(struct replay *r, struct input *in)
+/* A step there and back again; false if the trace cannot be replayed further. */
+static bool there_and_back(struct replay *r, enum replay_dir dir)
 {
 	struct replay_stop stop;
 	struct replay_pos pos, again;
 	struct dj_regs before, after;
 	struct dj_error err;
-	uint8_t mem[100];
-	char text[64];
-	unsigned polls = 0;
-	const struct replay_mapping *maps;
+
+	if (replay_in_copy(r))
+		return true;
+	replay_pos(r, &pos);
+	replay_regs(r, &before);
+	replay_step(r, dir, &stop);
+	if (stop.reason == REPLAY_FAILED)
+		return false;
+	(void)replay_seek(r, &pos, &err);
+	replay_pos(r, &again);
+	replay_regs(r, &after);
+	if (!memcmp(&pos, &again, sizeof(pos)) && memcmp(&before, &after, sizeof(before)))
+		abort();
+	return true;
+}
+
+/* Conditions come and go. */
+static void condition(struct replay *r, struct input *in, uint8_t what)
+{
 	static const uint64_t all[1];
+
+	switch (what & 15) {
+	case 5:
+		replay_break_add(r, CODE_AT + take(in, 1));
+		break;
+	case 6:
+		replay_break_del(r, CODE_AT + take(in, 1));
+		break;
+	case 7: {
+		uint64_t at = take_address(in);
+		uint64_t len = take(in, 1);
+		replay_watch_add(r, at, len, 1 + take(in, 1) % 3);
+		break;
+	}
+	case 8:
+		replay_watch_del(r, (int)take(in, 1));
+		break;
+	default:
+		replay_catch_syscalls(r, what & 0x40, all, 0);
+		replay_report_signals(r, take(in, 8));
+		break;
+	}
+}
+
+/* What can be asked of memory. */
+static void look(struct replay *r, struct input *in, bool mappings)
+{
+	const struct replay_mapping *maps;
+	uint8_t mem[100];
+
+	if (!mappings) {
+		if (replay_read(r, take_address(in), mem, sizeof(mem)) > sizeof(mem))
+			abort();
+		return;
+	}
+	for (size_t n = replay_mappings(r, &maps), k = 0; k < n; k++)
+		if (maps[k].start > maps[k].end)
+			abort();
+}
+
+/* In a throw-away copy, change things. */
+static void change(struct replay *r, struct input *in)
+{
+	struct dj_regs regs;
+	uint8_t mem[16];
+
+	take_regs(in, &regs);
+	take_bytes(in, mem, sizeof(mem));
+	if (!replay_in_copy(r))
+		return;
+	(void)replay_set_regs(r, &regs, take(in, 8) & DJ_REG_ALL);
+	(void)replay_write(r, take_address(in), mem, sizeof(mem));
+}
+
+static void go_to(struct replay *r, struct input *in)
+{
+	struct dj_error err;
+	char text[64];
+	unsigned seq = (unsigned)take(in, 1), steps = (unsigned)take(in, 1);
+
+	snprintf(text, sizeof(text), "%u:%u", seq, steps);
+	if (!replay_in_copy(r))
+		(void)replay_goto_text(r, text, &err);
+}
+
+static void debug(struct replay *r, struct input *in)
+{
+	struct replay_stop stop;
+	struct dj_error err;
+	unsigned polls = 0;
 
 	replay_set_poll(r, poll_now, &polls);
 	for (unsigned i = 0; i < RUNS_MAX && in->p < in->end; i++) {
@@ -261,30 +347,11 @@ static void debug(struct replay *r, struct input *in)
 		case 4:
 			replay_continue(r, replay_in_copy(r) ? REPLAY_FORWARD : dir, &stop);
 			break;
-		case 5:
-			replay_break_add(r, CODE_AT + take(in, 1));
+		case 9:
+			look(r, in, false);
 			break;
-		case 6:
-			replay_break_del(r, CODE_AT + take(in, 1));
-			break;
-		case 7:
-			replay_watch_add(r, take_address(in), take(in, 1), 1 + take(in, 1) % 3);
-			break;
-		case 8:
-			replay_watch_del(r, (int)take(in, 1));
-			break;
-		case 9: {
-			uint64_t at = take_address(in);
-			size_t n = replay_read(r, at, mem, sizeof(mem));
-			if (n > sizeof(mem))
-				abort();
-			break;
-		}
 		case 10:
-			snprintf(text, sizeof(text), "%u:%u", (unsigned)take(in, 1),
-				 (unsigned)take(in, 1));
-			if (!replay_in_copy(r))
-				(void)replay_goto_text(r, text, &err);
+			go_to(r, in);
 			break;
 		case 11:
 			if (replay_in_copy(r))
@@ -293,37 +360,17 @@ static void debug(struct replay *r, struct input *in)
 				(void)replay_fork_copy(r, &err);
 			break;
 		case 12:
-			take_regs(in, &before);
-			take_bytes(in, mem, 16);
-			if (replay_in_copy(r)) {
-				(void)replay_set_regs(r, &before, take(in, 8) & DJ_REG_ALL);
-				(void)replay_write(r, take_address(in), mem, 16);
-			}
-			break;
-		case 13:
-			replay_catch_syscalls(r, what & 0x40, all, 0);
-			replay_report_signals(r, take(in, 8));
+			change(r, in);
 			break;
 		case 14:
-			for (size_t n = replay_mappings(r, &maps), k = 0; k < n; k++)
-				if (maps[k].start > maps[k].end)
-					abort();
+			look(r, in, true);
 			break;
-		case 15: /* there and back again */
-			if (replay_in_copy(r))
-				break;
-			replay_pos(r, &pos);
-			replay_regs(r, &before);
-			replay_step(r, dir, &stop);
-			if (stop.reason == REPLAY_FAILED)
+		case 15:
+			if (!there_and_back(r, dir))
 				return;
-			(void)replay_seek(r, &pos, &err);
-			replay_pos(r, &again);
-			replay_regs(r, &after);
-			if (!memcmp(&pos, &again, sizeof(pos)) &&
-			    memcmp(&before, &after, sizeof(before)))
-				abort();
 			break;
+		default:
+			condition(r, in, what);
 		}
 	}
 }

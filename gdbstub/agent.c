@@ -156,6 +156,31 @@ static bool reference(struct stub_session *s, uint64_t addr, unsigned size, uint
 	return true;
 }
 
+/* What only moves the stack's items; end: behind the topmost of `depth`. */
+static bool shuffle(enum op op, uint64_t operand, uint64_t *end, size_t depth)
+{
+	uint64_t top = end[-1];
+	switch (op) {
+	case OP_DUP:
+		*end = top;
+		return true;
+	case OP_PICK:
+		if (operand >= depth)
+			return false;
+		*end = end[-1 - (ptrdiff_t)operand];
+		return true;
+	case OP_SWAP:
+		end[-1] = end[-2];
+		end[-2] = top;
+		return true;
+	default: /* OP_ROT: a b c becomes c a b */
+		end[-1] = end[-2];
+		end[-2] = end[-3];
+		end[-3] = top;
+		return true;
+	}
+}
+
 bool stub_agent_eval(struct stub_session *s, const uint8_t *code, size_t len, uint64_t *value)
 {
 	uint64_t stack[STACK_SIZE + 1];
@@ -209,26 +234,12 @@ bool stub_agent_eval(struct stub_session *s, const uint8_t *code, size_t len, ui
 			at = operand;
 			break;
 		case OP_DUP:
-			*end = *top;
-			break;
 		case OP_PICK:
-			if (operand >= depth)
+		case OP_SWAP:
+		case OP_ROT:
+			if (!shuffle(op, operand, end, depth))
 				return false;
-			*end = end[-1 - (ptrdiff_t)operand];
 			break;
-		case OP_SWAP: {
-			uint64_t x = end[-1];
-			end[-1] = end[-2];
-			end[-2] = x;
-			break;
-		}
-		case OP_ROT: { /* a b c becomes c a b */
-			uint64_t c = end[-1];
-			end[-1] = end[-2];
-			end[-2] = end[-3];
-			end[-3] = c;
-			break;
-		}
 		case OP_POP:
 			break;
 		case OP_END:

@@ -4,11 +4,9 @@
  * A write watch is about values: the bytes an access is about to change are remembered and
  * compared afterwards. A store to bytes nobody knew before counts as a change; so does an
  * import that differs from what the shadow held for a stale byte. Nothing is looked
- * at unless the page of the access is watched (memview.c keeps such pages off its fast path).
+ * at unless the page of the access is watched (rp_page_get() keeps such pages off its fast path).
  */
-#include "replayer/memview-watch.h"
-#include "replayer/replay.h"
-#include "replayer/thread.h"
+#include "replayer/memview-page.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,18 +1,12 @@
 /*
- * Memory as a debugger sees it: see memview.h.
- *
- * Accesses are cut into pieces that lie within one 64-byte line, so that a piece is a mask in
- * one word of a page's bitmaps.
+ * Memory as a debugger sees it: see memview.h. Here are its pages, undoing, and reading.
  */
-#include "replayer/memview.h"
-#include "replayer/memview-watch.h"
-#include "replayer/thread.h"
+#include "replayer/memview-page.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define SHADOW_PAGES (1u << 20)
-#define STACK_ROOM   (8u << 20) /* how far a stack grows, by the usual limit */
+#define STACK_ROOM (8u << 20) /* how far a stack grows, by the usual limit */
 
 /* An owner[] entry: two pages met here, so that nobody's data are in the shadow any more. */
 static struct rp_memview_page contested;
@@ -128,8 +122,7 @@ static void hash_grow(struct rp_memview *mv)
 	free(old);
 }
 
-/* Note a page's state in the log, unless it has been. */
-static void note(struct rp_memview *mv, struct rp_memview_page *p)
+void rp_page_note(struct rp_memview *mv, struct rp_memview_page *p)
 {
 	if (p->epoch == mv->epoch)
 		return;
@@ -138,7 +131,7 @@ static void note(struct rp_memview *mv, struct rp_memview_page *p)
 	p->epoch = mv->epoch;
 }
 
-static void note_shadow(struct rp_memview *mv, uint64_t idx)
+void rp_page_note_shadow(struct rp_memview *mv, uint64_t idx)
 {
 	if (mv->shadow_epoch[idx] == mv->epoch)
 		return;
@@ -147,8 +140,7 @@ static void note_shadow(struct rp_memview *mv, uint64_t idx)
 	mv->shadow_epoch[idx] = mv->epoch;
 }
 
-/* Give a page data of its own, from the shadow. Its state must have been noted. */
-static void make_own(struct rp_memview *mv, struct rp_memview_page *p)
+void rp_page_make_own(struct rp_memview *mv, struct rp_memview_page *p)
 {
 	uint64_t idx = p->num % SHADOW_PAGES;
 
@@ -174,8 +166,7 @@ static struct rp_memview_page *insert_page(struct rp_memview *mv, uint64_t num)
 	return p;
 }
 
-/* The page, made if need be; with a place for its data. */
-static struct rp_memview_page *get_page(struct rp_memview *mv, uint64_t num)
+struct rp_memview_page *rp_page_get(struct rp_memview *mv, uint64_t num)
 {
 	uint64_t idx = num % SHADOW_PAGES;
 	struct rp_memview_page *p = rp_memview_page(mv, num);
@@ -187,11 +178,11 @@ static struct rp_memview_page *get_page(struct rp_memview *mv, uint64_t num)
 		p->epoch = mv->epoch;
 		struct rp_memview_page *other = mv->owner[idx];
 		if (other && other != &contested) {
-			note(mv, other);
-			make_own(mv, other);
+			rp_page_note(mv, other);
+			rp_page_make_own(mv, other);
 		}
 		if (mv->all_own || mv->owner[idx])
-			make_own(mv, p);
+			rp_page_make_own(mv, p);
 		else
 			mv->owner[idx] = p;
 	}
@@ -201,7 +192,7 @@ static struct rp_memview_page *get_page(struct rp_memview *mv, uint64_t num)
 	return p;
 }
 
-static void remove_page(struct rp_memview *mv, struct rp_memview_page *p)
+void rp_page_remove(struct rp_memview *mv, struct rp_memview_page *p)
 {
 	struct rp_memview_page **at = slot(mv, p->num);
 
@@ -231,7 +222,7 @@ void rp_memview_undo(struct rp_memview *mv, const struct rp_undo *log)
 	for (size_t i = 0; i < log->nview; i++) {
 		struct rp_memview_page *p = rp_memview_page(mv, log->view[i].num);
 		if (p && !log->view[i].existed)
-			remove_page(mv, p);
+			rp_page_remove(mv, p);
 	}
 	for (size_t i = 0; i < log->nview; i++) {
 		const struct rp_undo_view *v = &log->view[i];
@@ -253,7 +244,7 @@ void rp_memview_undo(struct rp_memview *mv, const struct rp_undo *log)
 		}
 		if (v->own) {
 			if (!p->own)
-				make_own(mv, p);
+				rp_page_make_own(mv, p);
 			memcpy(p->own, v->own, UNDO_PAGE);
 			if (mv->owner[p->num % SHADOW_PAGES] == NULL)
 				mv->owner[p->num % SHADOW_PAGES] = &contested;
@@ -263,236 +254,6 @@ void rp_memview_undo(struct rp_memview *mv, const struct rp_undo *log)
 			mv->owner[p->num % SHADOW_PAGES] = p;
 		}
 		p->epoch = p->store_epoch = 0;
-	}
-}
-
-/* ---- accesses ------------------------------------------------------------------------ */
-
-/* A piece of an access within one line; from: its data in the shadow. */
-struct piece {
-	uint64_t addr, mask;
-	unsigned size, line;
-	uint32_t index; /* in the shadow */
-};
-
-static bool next_piece(struct piece *pc, uint64_t addr, unsigned size, unsigned *done)
-{
-	if (*done >= size)
-		return false;
-	pc->addr = addr + *done;
-	pc->size = 64 - (pc->addr & 63);
-	if (pc->size > size - *done)
-		pc->size = size - *done;
-	pc->mask = rp_memview_mask(pc->addr, pc->size);
-	pc->line = pc->addr >> 6 & 63;
-	pc->index = (uint32_t)pc->addr;
-	*done += pc->size;
-	return true;
-}
-
-/* Mark a piece known; note() first. `found`: it was read, not written. */
-static void mark_known(struct rp_memview *mv, struct rp_memview_page *p, const struct piece *pc,
-		       bool found)
-{
-	if (mv->look) {
-		uint8_t line[64];
-		memcpy(line + (pc->addr & 63), mv->th->e->shadow + pc->index, pc->size);
-		rp_lookahead_meet(mv->look, pc->addr & ~63ULL, pc->mask & ~p->known[pc->line],
-				  found ? line : NULL);
-	}
-	p->known[pc->line] |= pc->mask;
-	if (p->stale)
-		p->stale[pc->line] &= ~pc->mask;
-}
-
-void rp_memview_load_slow(struct rp_memview *mv, uint64_t addr, unsigned size)
-{
-	struct piece pc;
-
-	for (unsigned done = 0; next_piece(&pc, addr, size, &done);) {
-		struct rp_memview_page *p = get_page(mv, pc.addr >> 12);
-		const uint8_t *now = mv->th->e->shadow + pc.index;
-		if ((p->known[pc.line] & pc.mask) != pc.mask) {
-			note(mv, p);
-			mark_known(mv, p, &pc, true);
-		}
-		if (p->own && memcmp(p->own + pc.addr % UNDO_PAGE, now, pc.size)) {
-			note(mv, p);
-			memcpy(p->own + pc.addr % UNDO_PAGE, now, pc.size);
-		}
-	}
-	if (mv->nwatches)
-		rp_watch_read(mv, addr, size);
-}
-
-void rp_memview_before_store_slow(struct rp_memview *mv, uint64_t addr, unsigned size)
-{
-	struct piece pc;
-
-	mv->slow_store = false;
-	if (mv->nwatches)
-		mv->slow_store = rp_watch_before(mv, addr, size);
-	for (unsigned done = 0; next_piece(&pc, addr, size, &done);) {
-		struct rp_memview_page *p = get_page(mv, pc.addr >> 12);
-		if (p->own || (p->known[pc.line] & pc.mask) != pc.mask) {
-			note(mv, p);
-			mark_known(mv, p, &pc, false);
-		}
-		if (!mv->all_own)
-			note_shadow(mv, pc.index / UNDO_PAGE);
-		if (p->own) {
-			mv->slow_store = true;
-		} else {
-			note(mv, p);
-			p->store_epoch = mv->epoch;
-		}
-	}
-}
-
-/* Bytes came to [addr, addr+size): keep pages' own data in step. */
-static void write_own(struct rp_memview *mv, uint64_t addr, unsigned size, const uint8_t *bytes)
-{
-	struct piece pc;
-
-	for (unsigned done = 0; next_piece(&pc, addr, size, &done);) {
-		struct rp_memview_page *p = get_page(mv, pc.addr >> 12);
-		if (p->own)
-			memcpy(p->own + pc.addr % UNDO_PAGE, bytes + (pc.addr - addr), pc.size);
-	}
-}
-
-void rp_memview_after_store_slow(struct rp_memview *mv, uint64_t addr, unsigned size,
-				 const uint8_t *bytes)
-{
-	mv->slow_store = false;
-	write_own(mv, addr, size, bytes);
-	if (mv->nwatches)
-		rp_watch_after(mv, addr, size, false);
-}
-
-/* The line's bytes, known from now on, also in the shadow. */
-static void put(struct rp_memview *mv, uint64_t addr, const uint8_t *bytes, unsigned size)
-{
-	struct piece pc;
-
-	for (unsigned done = 0; next_piece(&pc, addr, size, &done);) {
-		struct rp_memview_page *p = get_page(mv, pc.addr >> 12);
-		note(mv, p);
-		note_shadow(mv, pc.index / UNDO_PAGE);
-		memcpy(mv->th->e->shadow + pc.index, bytes + (pc.addr - addr), pc.size);
-		mark_known(mv, p, &pc, true);
-		if (p->own)
-			memcpy(p->own + pc.addr % UNDO_PAGE, bytes + (pc.addr - addr), pc.size);
-	}
-}
-
-void rp_memview_import(struct rp_memview *mv, uint64_t addr, const uint8_t *line)
-{
-	bool watched = mv->nwatches && rp_watch_before(mv, addr, DJ_LINE);
-
-	put(mv, addr, line, DJ_LINE);
-	if (watched)
-		rp_watch_after(mv, addr, DJ_LINE, true);
-}
-
-/* ---- what others do to memory ----------------------------------------------------------- */
-
-static void forget_page(struct rp_memview *mv, struct rp_memview_page *p)
-{
-	note(mv, p);
-	remove_page(mv, p);
-}
-
-/* Call fn for each existing page in the range; fn may remove it. */
-static void each_page(struct rp_memview *mv, uint64_t first, uint64_t last,
-		      void (*fn)(struct rp_memview *mv, struct rp_memview_page *p))
-{
-	if (last - first < mv->npages) {
-		for (uint64_t n = first;; n++) {
-			struct rp_memview_page *p = rp_memview_page(mv, n);
-			if (p)
-				fn(mv, p);
-			if (n == last)
-				return;
-		}
-	}
-	for (size_t i = 0; i < mv->hash_size; i++) {
-		for (struct rp_memview_page *p = mv->hash[i], *next; p; p = next) {
-			next = p->hash_next;
-			if (p->num >= first && p->num <= last)
-				fn(mv, p);
-		}
-	}
-}
-
-void rp_memview_forget(struct rp_memview *mv, uint64_t addr, uint64_t length)
-{
-	if (length && mv->npages)
-		each_page(mv, addr >> 12, (addr + length - 1) >> 12, forget_page);
-}
-
-void rp_memview_forget_all(struct rp_memview *mv)
-{
-	each_page(mv, 0, UINT64_MAX, forget_page);
-	for (uint64_t i = 0; i < SHADOW_PAGES; i++)
-		if (mv->shadow_epoch[i])
-			note_shadow(mv, i);
-}
-
-void rp_memview_stale(struct rp_memview *mv, uint64_t addr, uint64_t length)
-{
-	struct piece pc;
-
-	/* beyond this nobody looks: a system call that writes more is cut short */
-	if (length > 64u << 20)
-		length = 64u << 20;
-	for (unsigned done = 0; next_piece(&pc, addr, (unsigned)length, &done);) {
-		struct rp_memview_page *p = get_page(mv, pc.addr >> 12);
-		note(mv, p);
-		if (!p->stale) {
-			p->stale = calloc(UNDO_WORDS, sizeof(*p->stale));
-			DJ_ASSERT(p->stale, "out of memory");
-		}
-		if (mv->look)
-			rp_lookahead_meet(mv->look, pc.addr & ~63ULL, pc.mask, NULL);
-		p->known[pc.line] &= ~pc.mask;
-		p->stale[pc.line] |= pc.mask;
-	}
-}
-
-void rp_memview_learn(struct rp_memview *mv, uint64_t addr, const uint8_t *bytes, uint64_t length)
-{
-	struct piece pc;
-
-	for (unsigned done = 0; next_piece(&pc, addr, (unsigned)length, &done);) {
-		struct rp_memview_page *p = get_page(mv, pc.addr >> 12);
-		const uint8_t *from = bytes + (pc.addr - addr);
-		note(mv, p);
-		if (!p->own && memcmp(mv->th->e->shadow + pc.index, from, pc.size))
-			make_own(mv, p);
-		mark_known(mv, p, &pc, false);
-		if (p->own)
-			memcpy(p->own + pc.addr % UNDO_PAGE, from, pc.size);
-	}
-}
-
-void rp_memview_move(struct rp_memview *mv, uint64_t from, uint64_t to, uint64_t length)
-{
-	uint64_t n = length >> 12;
-
-	rp_memview_forget(mv, to, length);
-	if (n > 1u << 20)
-		n = 1u << 20;
-	for (uint64_t i = 0; i < n; i++) {
-		struct rp_memview_page *old = rp_memview_page(mv, (from >> 12) + i), *p;
-		if (!old)
-			continue;
-		p = get_page(mv, (to >> 12) + i);
-		note(mv, p);
-		if (!p->own)
-			make_own(mv, p);
-		memcpy(p->own, rp_memview_data(mv, old), UNDO_PAGE);
-		memcpy(p->known, old->known, sizeof(p->known));
 	}
 }
 
@@ -600,36 +361,4 @@ size_t rp_memview_read(struct rp_memview *mv, uint64_t addr, void *buf, size_t l
 			break;
 	}
 	return done;
-}
-
-/* ---- in a throw-away copy ------------------------------------------------------------------ */
-
-void rp_memview_fill(struct rp_memview *mv, uint64_t addr, unsigned size)
-{
-	struct piece pc;
-	uint8_t bytes[64];
-
-	for (unsigned done = 0; next_piece(&pc, addr, size, &done);) {
-		struct rp_memview_page *p = rp_memview_page(mv, pc.addr >> 12);
-		if (p && !p->own && (p->known[pc.line] & pc.mask) == pc.mask)
-			continue;
-		if (rp_memview_read(mv, pc.addr, bytes, pc.size) != pc.size)
-			emu_raise(mv->th->e, EMU_STOP_FAULT, "memory at 0x%llx is not in the trace",
-				  (unsigned long long)pc.addr);
-		note_shadow(mv, pc.index / UNDO_PAGE);
-		memcpy(mv->th->e->shadow + pc.index, bytes, pc.size);
-	}
-}
-
-void rp_memview_write(struct rp_memview *mv, uint64_t addr, const uint8_t *bytes, size_t len)
-{
-	while (len) {
-		unsigned n = 64 - (addr & 63);
-		if (n > len)
-			n = (unsigned)len;
-		put(mv, addr, bytes, n);
-		addr += n;
-		bytes += n;
-		len -= n;
-	}
 }

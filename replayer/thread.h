@@ -16,7 +16,7 @@
 #define DEJA_REPLAYER_THREAD_H
 
 #include "format/trace.h"
-#include "replayer/code.h"
+#include "replayer/space.h"
 #include "emu/emu.h"
 #include "replayer/replay.h"
 

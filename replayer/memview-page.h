@@ -1,10 +1,13 @@
 /*
- * Between the memory view and the watched ranges: memview.c calls these around accesses.
+ * Between the files that make the memory view: memview.c (pages, undoing, reading),
+ * memview-access.c (what happens to memory) and memview-watch.c (watched ranges).
  */
-#ifndef DEJA_REPLAYER_MEMVIEW_WATCH_H
-#define DEJA_REPLAYER_MEMVIEW_WATCH_H
+#ifndef DEJA_REPLAYER_MEMVIEW_PAGE_H
+#define DEJA_REPLAYER_MEMVIEW_PAGE_H
 
 #include "replayer/memview.h"
+
+#define SHADOW_PAGES (1u << 20)
 
 enum rp_memview_byte { VIEW_UNTOUCHED, VIEW_KNOWN, VIEW_STALE };
 
@@ -18,6 +21,14 @@ struct rp_memview_watch {
 struct rp_memview_page *rp_memview_page(const struct rp_memview *mv, uint64_t num);
 enum rp_memview_byte rp_memview_state(const struct rp_memview_page *p, unsigned off);
 const uint8_t *rp_memview_data(const struct rp_memview *mv, const struct rp_memview_page *p);
+/* The page, made if need be; with a place for its data. */
+struct rp_memview_page *rp_page_get(struct rp_memview *mv, uint64_t num);
+void rp_page_remove(struct rp_memview *mv, struct rp_memview_page *p);
+/* Note a page's state in the log, unless it has been; the same for a page of the shadow. */
+void rp_page_note(struct rp_memview *mv, struct rp_memview_page *p);
+void rp_page_note_shadow(struct rp_memview *mv, uint64_t idx);
+/* Give a page data of its own, from the shadow. Its state must have been noted. */
+void rp_page_make_own(struct rp_memview *mv, struct rp_memview_page *p);
 
 /* memview-watch.c */
 bool rp_watch_on_page(const struct rp_memview *mv, uint64_t num);

@@ -5,8 +5,8 @@
  * A space is shared by reference and copied when it is changed while shared, so that a
  * checkpoint keeps the one that was current for the price of a pointer.
  */
-#ifndef DEJA_REPLAYER_CODE_H
-#define DEJA_REPLAYER_CODE_H
+#ifndef DEJA_REPLAYER_SPACE_H
+#define DEJA_REPLAYER_SPACE_H
 
 #include "format/trace.h"
 
@@ -68,6 +68,9 @@ int rp_space_code(struct rp_space **s, uint64_t addr, const uint8_t *bytes, size
 		  struct dj_error *err);
 /* exec at `steps`: nothing is mapped. */
 int rp_space_clear(struct rp_space **s, uint64_t steps, struct dj_error *err);
+
+/* Index of the first page of code at or after `page`. */
+size_t rp_space_code_at(const struct rp_space *s, uint64_t page);
 
 /* The mapping that holds addr, or NULL. */
 const struct rp_space_map *rp_space_find(const struct rp_space *s, uint64_t addr);

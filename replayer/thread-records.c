@@ -1,0 +1,250 @@
+/*
+ * A thread's stream: reading it, and applying the records that take no step.
+ *
+ * The stream is read one record ahead. What takes no step is applied as soon as its
+ * position is reached (rp_thread_settle); an instruction's imports are gathered there, so that
+ * the record behind them shows whether the instruction was executed at all: a fault's
+ * SIGNAL may follow at the same position. What a stream says is never trusted: a record out of
+ * order is damage.
+ */
+#include "replayer/thread-internal.h"
+#include "replayer/memview.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define IMPORTS_MAX 1024u /* 256 loads of an instruction, each straddling, with room */
+
+/* System call numbers of x86-64 Linux (arch/x86/entry/syscalls/syscall_64.tbl). */
+#define X_SYS_MREMAP 25
+
+/* ---- reading the stream --------------------------------------------------------------- */
+
+void rp_thread_advance(struct rp_thread *th)
+{
+	if (th->mem)
+		dj_cursor_mark(th->cur, &th->next_mark);
+	th->err.text[0] = 0;
+	th->next = dj_cursor_next(th->cur, &th->err);
+	if (!th->next && th->err.text[0]) {
+		/* without its records the thread's history is not known any further */
+		th->damaged = true;
+		th->end_steps = th->e->steps;
+	}
+}
+
+uint64_t rp_thread_count_reg(const struct rp_thread *th, uint64_t like)
+{
+	uint64_t rcx = th->e->cpu.gpr[DJ_RCX];
+
+	/* with an address-size prefix ecx counts, and only its first iteration can find
+	 * anything above it */
+	return (uint32_t)rcx == like ? like : rcx;
+}
+
+void rp_thread_flush_imports(struct rp_thread *th)
+{
+	for (size_t i = 0; i < th->nimports; i++)
+		rp_thread_import_line(th, &th->imports[i]);
+	th->nimports = 0;
+}
+
+static enum rp_thread_stop gather(struct rp_thread *th, const struct dj_record *r)
+{
+	if (th->nimports == IMPORTS_MAX)
+		return rp_thread_damaged(th, "more than %u imports by one instruction at %" PRIu64,
+					 IMPORTS_MAX, r->steps);
+	if (th->nimports == th->imports_cap) {
+		size_t cap = th->imports_cap ? th->imports_cap * 2 : 16;
+		struct rp_thread_import *grown = realloc(th->imports, cap * sizeof(*grown));
+		if (!grown) {
+			dj_fail(&th->err, 1, "out of memory");
+			return THREAD_FAILED;
+		}
+		th->imports = grown;
+		th->imports_cap = cap;
+	}
+	if (!th->nimports)
+		th->imports_mark = th->next_mark;
+	struct rp_thread_import *imp = &th->imports[th->nimports++];
+	imp->ordinal = r->ordinal;
+	imp->addr = r->addr;
+	memcpy(imp->line, r->bytes, DJ_LINE);
+	th->imports_rep = r->rep;
+	return THREAD_LIMIT;
+}
+
+/* ---- records that take no step ---------------------------------------------------------- */
+
+static enum rp_thread_stop rec_regs(struct rp_thread *th, const struct dj_record *r)
+{
+	emu_set_regs(th->e, &r->regs, r->mask);
+	return THREAD_LIMIT;
+}
+
+static enum rp_thread_stop rec_map(struct rp_thread *th, const struct dj_record *r)
+{
+	struct rp_space_map m = { .start = r->addr,
+				  .end = r->addr + r->length,
+				  .offset = r->offset,
+				  .prot = r->prot,
+				  .flags = r->flags,
+				  .module = r->module };
+
+	m.name = rp_space_intern(th->names, r->name);
+	m.initial = th->e->steps == th->space->image_steps;
+	/* mremap: growth in place begins elsewhere, and is fresh memory */
+	m.moved = th->last_sysno == X_SYS_MREMAP && th->e->steps == th->event_steps &&
+		  th->last_result == r->addr;
+	if (rp_space_map(&th->space, &m, &th->err))
+		return rp_thread_damaged(th, "%s", th->err.text);
+	emu_forget_code(th->e, r->addr, r->length);
+	if (th->mem && !m.moved)
+		rp_memview_forget(th->mem, r->addr, r->length);
+	return THREAD_LIMIT;
+}
+
+static enum rp_thread_stop rec_unmap(struct rp_thread *th, const struct dj_record *r)
+{
+	if (rp_space_unmap(&th->space, r->addr, r->length, &th->err))
+		return rp_thread_damaged(th, "%s", th->err.text);
+	emu_forget_code(th->e, r->addr, r->length);
+	if (th->mem)
+		rp_memview_forget(th->mem, r->addr, r->length);
+	return THREAD_LIMIT;
+}
+
+static enum rp_thread_stop rec_protect(struct rp_thread *th, const struct dj_record *r)
+{
+	if (rp_space_protect(&th->space, r->addr, r->length, r->prot, &th->err))
+		return rp_thread_damaged(th, "%s", th->err.text);
+	return THREAD_LIMIT;
+}
+
+static enum rp_thread_stop rec_code(struct rp_thread *th, const struct dj_record *r)
+{
+	if (rp_space_code(&th->space, r->addr, r->bytes, r->length, &th->err))
+		return rp_thread_damaged(th, "%s", th->err.text);
+	emu_forget_code(th->e, r->addr, r->length);
+	return THREAD_LIMIT;
+}
+
+/* One part of the registers in hexadecimal, most significant byte first. */
+static void part_text(char *out, const struct dj_regs *regs, uint64_t part)
+{
+	uint8_t packed[DJ_REGS_PACKED_MAX];
+	size_t n = dj_regs_pack(regs, part, packed);
+
+	for (size_t i = n; i-- > 8;) /* behind the mask */
+		out += sprintf(out, "%02x", packed[i]);
+}
+
+static enum rp_thread_stop rec_digest(struct rp_thread *th, const struct dj_record *r)
+{
+	struct dj_regs regs;
+
+	emu_get_regs(th->e, &regs);
+	th->count_digests++;
+	uint64_t digest = dj_regs_digest(&regs), seq, within;
+	rp_thread_seq(th, &seq, &within);
+	if (digest == r->digest && (seq == r->seq || r->seq == DJ_SEQ_UNKNOWN))
+		return THREAD_LIMIT;
+	if (digest == r->digest)
+		return rp_thread_diverged(
+			th, "%" PRIu64 " ordered events have been passed, expected %" PRIu64, seq,
+			r->seq);
+	uint64_t differ = dj_regs_diff(&regs, &r->regs) & r->mask;
+	if (!differ)
+		return rp_thread_diverged(th,
+					  "the registers' digest is %016" PRIx64
+					  ", expected %016" PRIx64
+					  " (which of them differ is not recorded)",
+					  digest, r->digest);
+	if (differ & ~DJ_REG_X87)
+		differ &= ~DJ_REG_X87; /* say that only if nothing smaller differs */
+	differ &= -differ;
+	char found[2 * DJ_REGS_PACKED_MAX + 1], expected[2 * DJ_REGS_PACKED_MAX + 1];
+	part_text(found, &regs, differ);
+	part_text(expected, &r->regs, differ);
+	snprintf(th->div.part, sizeof(th->div.part), "%s", dj_regs_part_name(differ));
+	return rp_thread_diverged(th, "%s is %s, expected %s", th->div.part, found, expected);
+}
+
+static enum rp_thread_stop rec_exec(struct rp_thread *th, const struct dj_record *r)
+{
+	if (rp_space_clear(&th->space, th->e->steps, &th->err))
+		return THREAD_FAILED;
+	th->space->image = r->image;
+	if (th->mem)
+		rp_memview_forget_all(th->mem);
+	emu_reset_memory(th->e);
+	th->exec_passed = true;
+	return THREAD_LIMIT;
+}
+
+static enum rp_thread_stop rec_exit(struct rp_thread *th, const struct dj_record *r)
+{
+	th->exited = true;
+	th->status = r->status;
+	return THREAD_LIMIT;
+}
+
+static enum rp_thread_stop rec_child(struct rp_thread *th, const struct dj_record *r)
+{
+	th->fork_passed = true;
+	th->fork_pid = r->pid;
+	return THREAD_LIMIT;
+}
+
+static enum rp_thread_stop rec_nothing(struct rp_thread *th, const struct dj_record *r)
+{
+	(void)th;
+	(void)r;
+	return THREAD_LIMIT;
+}
+
+/* What takes no step, by kind; NULL: the record waits for its step. */
+static enum rp_thread_stop (*const apply[DJ_REC_KINDS])(struct rp_thread *,
+							const struct dj_record *) = {
+	[DJ_REC_REGS] = rec_regs,      [DJ_REC_MAP] = rec_map,
+	[DJ_REC_UNMAP] = rec_unmap,    [DJ_REC_PROTECT] = rec_protect,
+	[DJ_REC_CODE] = rec_code,      [DJ_REC_DIGEST] = rec_digest,
+	[DJ_REC_CHILD] = rec_child,    [DJ_REC_EXEC] = rec_exec,
+	[DJ_REC_EXIT] = rec_exit,      [DJ_REC_END] = rec_nothing,
+	[DJ_REC_SEQ] = rec_nothing,    [DJ_REC_KEYFRAME] = rec_nothing,
+	[DJ_REC_GAP] = rec_nothing,    [DJ_REC_MARK] = rec_nothing,
+	[DJ_REC_THREAD] = rec_nothing, [DJ_REC_SYSDATA] = rec_nothing,
+};
+
+enum rp_thread_stop rp_thread_settle(struct rp_thread *th)
+{
+	const struct dj_record *r;
+
+	while ((r = th->next) && r->steps <= th->e->steps) {
+		enum rp_thread_stop res;
+
+		if (r->steps < th->e->steps)
+			return rp_thread_damaged(
+				th, "a record for instruction %" PRIu64 " comes after %" PRIu64,
+				r->steps, th->e->steps);
+		if ((unsigned)r->kind >= DJ_REC_KINDS)
+			return rp_thread_damaged(th, "strange record at %" PRIu64, r->steps);
+		if (r->kind == DJ_REC_IMPORT) {
+			if (r->rep && rp_thread_count_reg(th, r->rep) != r->rep)
+				break;
+			if (th->nimports && th->imports_rep != r->rep)
+				break;
+			res = gather(th, r);
+		} else if (apply[r->kind]) {
+			rp_thread_flush_imports(th);
+			res = apply[r->kind](th, r);
+		} else {
+			break;
+		}
+		if (res == THREAD_FAILED)
+			return res;
+		rp_thread_advance(th);
+	}
+	return THREAD_LIMIT;
+}
