@@ -51,29 +51,33 @@ static void make_auxv(struct stub_session *s, struct stub_textbuf *out)
 	stub_textbuf_bytes(out, image->auxv, image->auxv_len);
 }
 
-static void make_comm(struct stub_session *s, struct stub_textbuf *out)
+static void make_comm(const struct replay_thread *t, struct stub_textbuf *out)
 {
-	stub_textbuf_printf(out, "%s\n", stub_session_thread_name(s, replay_thread(s->r)));
+	stub_textbuf_printf(out, "%s\n", t->name);
 }
 
-static void make_status(struct stub_session *s, struct stub_textbuf *out)
+static void make_status(const struct replay_thread *t, struct stub_textbuf *out)
 {
 	stub_textbuf_printf(out, "Name:\t%s\nState:\tt (tracing stop)\nTgid:\t%d\nPid:\t%d\n",
-			    stub_session_thread_name(s, replay_thread(s->r)), s->pid,
-			    replay_thread(s->r));
+			    t->name, t->pid, t->tid);
 }
 
+/* About the process, or about one of its threads. */
 static const struct {
 	const char *name;
 	void (*make)(struct stub_session *s, struct stub_textbuf *out);
+	void (*make_of)(const struct replay_thread *t, struct stub_textbuf *out);
 } files[] = {
-	{ "maps", stub_put_mappings }, { "cmdline", make_cmdline }, { "environ", make_environ },
-	{ "auxv", make_auxv },	       { "comm", make_comm },	    { "status", make_status },
+	{ "maps", stub_put_mappings, NULL }, { "cmdline", make_cmdline, NULL },
+	{ "environ", make_environ, NULL },   { "auxv", make_auxv, NULL },
+	{ "comm", NULL, make_comm },	     { "status", NULL, make_status },
 };
 
-/* The part after /proc/PID/ or /proc/PID/task/TID/, or NULL if that is not our process. */
-static const char *own_part(struct stub_session *s, const char *path)
+/* The part after /proc/PID/ or /proc/PID/task/TID/, or NULL if that is not our process; and the
+ * thread it is about, the selected one if it does not say. */
+static const char *own_part(struct stub_session *s, const char *path, struct replay_thread *t)
 {
+	replay_thread(s->r, t);
 	char prefix[64];
 	int n = snprintf(prefix, sizeof(prefix), "/proc/%d/", s->pid);
 	if (strncmp(path, prefix, (size_t)n) != 0)
@@ -83,7 +87,7 @@ static const char *own_part(struct stub_session *s, const char *path)
 		char *end;
 		long tid = strtol(path + 5, &end, 10);
 		if (*end != '/' || tid <= 0 || tid > INT32_MAX ||
-		    !stub_session_has_thread(s, (int32_t)tid))
+		    !replay_thread_find(s->r, s->pid, (int32_t)tid, t))
 			return NULL;
 		path = end + 1;
 	}
@@ -92,10 +96,14 @@ static const char *own_part(struct stub_session *s, const char *path)
 
 bool stub_procfs_read(struct stub_session *s, const char *path, struct stub_textbuf *out)
 {
-	const char *name = own_part(s, path);
+	struct replay_thread t;
+	const char *name = own_part(s, path, &t);
 	for (size_t i = 0; name && i < sizeof(files) / sizeof(*files); i++)
 		if (strcmp(files[i].name, name) == 0) {
-			files[i].make(s, out);
+			if (files[i].make)
+				files[i].make(s, out);
+			else
+				files[i].make_of(&t, out);
 			return true;
 		}
 	return false;
@@ -103,7 +111,8 @@ bool stub_procfs_read(struct stub_session *s, const char *path, struct stub_text
 
 bool stub_procfs_readlink(struct stub_session *s, const char *path, struct stub_textbuf *out)
 {
-	const char *name = own_part(s, path), *target = NULL;
+	struct replay_thread t;
+	const char *name = own_part(s, path, &t), *target = NULL;
 	if (name && strcmp(name, "exe") == 0)
 		target = stub_session_exe(s);
 	else if (name && strcmp(name, "cwd") == 0)

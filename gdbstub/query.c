@@ -111,21 +111,21 @@ static bool handle_current_thread(struct stub_session *s, struct stub_scan *a)
 		return stub_reply_empty(s);
 	if (s->no_process)
 		return stub_reply_error(s, 3);
+	struct replay_thread t;
+	replay_thread(s->r, &t);
 	stub_textbuf_str(&s->reply, "QC");
-	stub_put_thread_id(s, replay_thread(s->r));
+	stub_put_thread_id(s, &t);
 	return true;
 }
 
-#define LISTED_THREADS 4096
-
 static bool handle_threads_first(struct stub_session *s, struct stub_scan *a)
 {
-	static int32_t tids[LISTED_THREADS];
+	static struct replay_thread threads[SESSION_THREADS];
 	(void)a;
-	size_t n = s->no_process ? 0 : replay_threads(s->r, tids, LISTED_THREADS);
-	for (size_t i = 0; i < n && i < LISTED_THREADS; i++) {
+	size_t n = s->no_process ? 0 : replay_threads(s->r, REPLAY_ALL, threads, SESSION_THREADS);
+	for (size_t i = 0; i < n && i < SESSION_THREADS; i++) {
 		stub_textbuf_char(&s->reply, i ? ',' : 'm');
-		stub_put_thread_id(s, tids[i]);
+		stub_put_thread_id(s, &threads[i]);
 	}
 	if (n == 0)
 		stub_textbuf_char(&s->reply, 'l');
@@ -142,10 +142,11 @@ static bool handle_threads_next(struct stub_session *s, struct stub_scan *a)
 static bool handle_thread_info(struct stub_session *s, struct stub_scan *a)
 {
 	int32_t pid, tid;
-	if (!stub_scan_thread_id(a, &pid, &tid) || !stub_session_has_thread(s, tid))
+	struct replay_thread t;
+	if (!stub_scan_thread_id(a, &pid, &tid) || tid <= 0 ||
+	    !stub_session_thread(s, pid, tid, &t))
 		return stub_reply_error(s, 3);
-	const char *name = stub_session_thread_name(s, tid);
-	stub_textbuf_hex(&s->reply, name, strlen(name));
+	stub_textbuf_hex(&s->reply, t.name, strlen(t.name));
 	return true;
 }
 

@@ -7,6 +7,9 @@
  * nothing. At the end of history the program does not exit for gdb: the reply is replaylog:end,
  * so that one can go back, and the console says how the program ended.
  *
+ * One thread moves: the one that the request names, else the one whose position the moment is. What
+ * the others do up to there follows from the order of history.
+ *
  * A stopped program stands at the breakpoint's own address (swbreak and hwbreak are announced, so
  * gdb corrects nothing).
  */
@@ -23,6 +26,7 @@ struct motion {
 	enum how how;
 	enum replay_dir dir;
 	uint64_t lo, hi;
+	uint32_t thread; /* to be moved, or REPLAY_ALL */
 };
 
 /* ---- breakpoints and watchpoints ----------------------------------------------------- */
@@ -136,11 +140,13 @@ bool stub_session_breakpoint_at(struct stub_session *s, uint64_t addr)
 
 static void put_stop(struct stub_session *s, int signal)
 {
+	struct replay_thread t;
+	replay_thread(s->r, &t);
 	stub_textbuf_reset(&s->reply);
 	stub_textbuf_printf(&s->reply, "T%02x", signal & 0xff);
 	stub_put_expedited_regs(s);
 	stub_textbuf_str(&s->reply, "thread:");
-	stub_put_thread_id(s, replay_thread(s->r));
+	stub_put_thread_id(s, &t);
 	stub_textbuf_char(&s->reply, ';');
 }
 
@@ -236,10 +242,10 @@ static bool reply_stop(struct stub_session *s, const struct replay_stop *stop, e
 		put_stop(s, stub_gdbsignal_from_linux(stop->signo));
 		break;
 	case REPLAY_FORKED:
-		s->child = stop->pid;
+		s->child = stop->child;
 		put_stop(s, GDB_SIGTRAP);
-		stub_textbuf_printf(&s->reply, "fork:p%x.%x;", (unsigned)stop->pid,
-				    (unsigned)stop->pid);
+		stub_textbuf_printf(&s->reply, "fork:p%x.%x;", (unsigned)stop->child,
+				    (unsigned)stop->child);
 		break;
 	case REPLAY_EXECED: {
 		if (dir == REPLAY_FORWARD)
@@ -340,17 +346,20 @@ static bool resume(struct stub_session *s, const struct motion *m)
 {
 	struct replay_stop stop;
 	struct replay_pos before, after;
+	struct dj_error err;
 	s->in_child = false;
 	stub_scratch_before_resume(s, m->dir);
 	stub_xfer_forget(s);
 	replay_pos(s->r, &before);
+	if (s->scratch == SCRATCH_NONE &&
+	    replay_select(s->r, m->thread == REPLAY_ALL ? before.thread : m->thread, &err) != 0)
+		return stub_reply_error_text(s, "%s", err.text);
 	for (;;) {
 		move(s, m, &stop);
 		if (wanted(s, &stop, m->dir))
 			break;
 		replay_pos(s->r, &after);
-		bool moved = before.tid != after.tid || before.steps != after.steps ||
-			     before.signals != after.signals || before.rep != after.rep;
+		bool moved = replay_pos_cmp(&before, &after) != 0;
 		before = after;
 		if (stop.reason == REPLAY_BREAK)
 			moved = true; /* for certain: the one at the start does not count */
@@ -377,7 +386,7 @@ bool stub_handle_vcont_query(struct stub_session *s, struct stub_scan *a)
 static bool scan_action(struct stub_scan *a, struct motion *m, bool *stops)
 {
 	uint64_t signal;
-	*m = (struct motion){ .dir = REPLAY_FORWARD };
+	*m = (struct motion){ .dir = REPLAY_FORWARD, .thread = REPLAY_ALL };
 	*stops = false;
 	if (a->p == a->end)
 		return false;
@@ -405,11 +414,29 @@ static bool scan_action(struct stub_scan *a, struct motion *m, bool *stops)
 	return false;
 }
 
+/* Which of the actions in a vCont packet counts, for of all threads one moves: a step of a thread
+ * that is named, else what the thread at the moment is to do, else what another one is. */
+enum rank { RANK_NONE, RANK_OTHER, RANK_MOMENT, RANK_STEP };
+
+static enum rank rank_action(struct stub_session *s, struct motion *m, int32_t pid, int32_t tid)
+{
+	struct replay_thread t;
+	struct replay_pos moment;
+	replay_pos(s->r, &moment);
+	if (tid <= 0)
+		return pid > 0 && pid != s->pid ? RANK_NONE : RANK_MOMENT;
+	if (!stub_session_thread(s, pid, tid, &t))
+		return RANK_NONE;
+	m->thread = t.number;
+	if (m->how != HOW_CONTINUE)
+		return RANK_STEP;
+	return t.number == moment.thread ? RANK_MOMENT : RANK_OTHER;
+}
+
 bool stub_handle_vcont(struct stub_session *s, struct stub_scan *a)
 {
-	int32_t current = replay_thread(s->r);
-	bool found = false;
-	struct motion chosen = { .how = HOW_CONTINUE, .dir = REPLAY_FORWARD };
+	enum rank best = RANK_NONE;
+	struct motion chosen = { .how = HOW_CONTINUE };
 	while (a->p < a->end) {
 		struct stub_scan part = stub_scan_until(a, ';');
 		struct motion m;
@@ -421,13 +448,14 @@ bool stub_handle_vcont(struct stub_session *s, struct stub_scan *a)
 			return stub_reply_error(s, 1);
 		if (part.p != part.end)
 			return stub_reply_error(s, 1);
-		/* the leftmost action that names the thread is the one that counts */
-		if (!found && !stops && (tid <= 0 || tid == current)) {
+		enum rank rank = stops ? RANK_NONE : rank_action(s, &m, pid, tid);
+		/* of the actions that name a thread the leftmost counts */
+		if (rank > best) {
+			best = rank;
 			chosen = m;
-			found = true;
 		}
 	}
-	if (!found)
+	if (best == RANK_NONE)
 		return stub_reply_error(s, 1);
 	/* a range that does not hold the program counter is one plain step */
 	if (chosen.how == HOW_RANGE && chosen.lo >= chosen.hi)
@@ -443,7 +471,7 @@ static bool old_style(struct stub_session *s, struct stub_scan *a, bool with_sig
 		return stub_reply_error(s, 1);
 	if (a->p != a->end)
 		return stub_reply_error_text(s, "history cannot be left by a jump");
-	struct motion m = { .how = how, .dir = REPLAY_FORWARD };
+	struct motion m = { .how = how, .dir = REPLAY_FORWARD, .thread = s->moves };
 	return resume(s, &m);
 }
 
@@ -470,13 +498,13 @@ bool stub_handle_step_signal(struct stub_session *s, struct stub_scan *a)
 bool stub_handle_back_step(struct stub_session *s, struct stub_scan *a)
 {
 	(void)a;
-	struct motion m = { .how = HOW_STEP, .dir = REPLAY_BACKWARD };
+	struct motion m = { .how = HOW_STEP, .dir = REPLAY_BACKWARD, .thread = s->moves };
 	return resume(s, &m);
 }
 
 bool stub_handle_back_continue(struct stub_session *s, struct stub_scan *a)
 {
 	(void)a;
-	struct motion m = { .how = HOW_CONTINUE, .dir = REPLAY_BACKWARD };
+	struct motion m = { .how = HOW_CONTINUE, .dir = REPLAY_BACKWARD, .thread = s->moves };
 	return resume(s, &m);
 }

@@ -81,12 +81,12 @@ static void copy_output(void *ctx, const void *bytes, size_t len)
 
 /* ---- threads ---------------------------------------------------------------------- */
 
-void stub_put_thread_id(struct stub_session *s, int32_t tid)
+void stub_put_thread_id(struct stub_session *s, const struct replay_thread *t)
 {
 	if (s->multiprocess)
-		stub_textbuf_printf(&s->reply, "p%x.%x", (unsigned)s->pid, (unsigned)tid);
+		stub_textbuf_printf(&s->reply, "p%x.%x", (unsigned)t->pid, (unsigned)t->tid);
 	else
-		stub_textbuf_printf(&s->reply, "%x", (unsigned)tid);
+		stub_textbuf_printf(&s->reply, "%x", (unsigned)t->tid);
 }
 
 static bool scan_id(struct stub_scan *a, int32_t *out)
@@ -113,34 +113,36 @@ bool stub_scan_thread_id(struct stub_scan *a, int32_t *pid, int32_t *tid)
 	return !stub_scan_char(a, '.') || scan_id(a, tid);
 }
 
-#define MAX_THREADS 4096
-
-bool stub_session_has_thread(struct stub_session *s, int32_t tid)
+bool stub_session_thread(struct stub_session *s, int32_t pid, int32_t tid,
+			 struct replay_thread *out)
 {
-	static int32_t tids[MAX_THREADS];
-	size_t n = replay_threads(s->r, tids, MAX_THREADS);
-	for (size_t i = 0; i < n && i < MAX_THREADS; i++)
-		if (tids[i] == tid)
-			return true;
-	return false;
+	if (s->no_process)
+		return false;
+	if (tid > 0)
+		return replay_thread_find(s->r, pid > 0 ? pid : 0, tid, out);
+	replay_thread(s->r, out);
+	return pid <= 0 || pid == out->pid;
 }
 
-const char *stub_session_thread_name(struct stub_session *s, int32_t tid)
+/* Select the thread that registers and memory are asked of; the debugger's changes belong to one
+ * thread, and go when it looks at another. */
+static bool select_general(struct stub_session *s, uint32_t thread)
 {
-	struct dj_trace *t = replay_trace(s->r);
-	for (size_t i = 0; i < dj_trace_threads(t); i++) {
-		const struct dj_thread_info *info = dj_trace_thread(t, i);
-		if (info->tid == tid)
-			return info->name ? info->name : "";
-	}
-	return "";
+	struct replay_thread now;
+	struct dj_error err;
+	replay_thread(s->r, &now);
+	if (now.number == thread)
+		return true;
+	stub_scratch_leave(s, true);
+	return replay_select(s->r, thread, &err) == 0;
 }
 
-/* Registers and memory are those of the current thread: the others can be listed only. gdb selects
- * a forked child to take its breakpoints out, and then detaches from it. */
+/* Hg: the thread that is looked at; Hc: the one that s, c, bs and bc move. gdb selects a forked
+ * child to take its breakpoints out, and then detaches from it. */
 static bool handle_select(struct stub_session *s, struct stub_scan *a)
 {
 	int32_t pid, tid;
+	struct replay_thread t;
 	if (a->p == a->end)
 		return stub_reply_error(s, 1);
 	bool general = *a->p++ == 'g';
@@ -150,17 +152,19 @@ static bool handle_select(struct stub_session *s, struct stub_scan *a)
 		s->in_child = pid > 0 && pid == s->child;
 	if (general && s->in_child)
 		return stub_reply_ok(s);
-	if (s->no_process || (pid > 0 && pid != s->pid) ||
-	    (tid > 0 && !stub_session_has_thread(s, tid)))
+	if (!stub_session_thread(s, pid, tid, &t) || (general && !select_general(s, t.number)))
 		return stub_reply_error(s, 3);
+	if (!general)
+		s->moves = tid > 0 ? t.number : REPLAY_ALL;
 	return stub_reply_ok(s);
 }
 
 static bool handle_alive(struct stub_session *s, struct stub_scan *a)
 {
 	int32_t pid, tid;
-	if (!stub_scan_thread_id(a, &pid, &tid) || s->no_process || (pid > 0 && pid != s->pid) ||
-	    !stub_session_has_thread(s, tid))
+	struct replay_thread t;
+	if (!stub_scan_thread_id(a, &pid, &tid) || tid <= 0 ||
+	    !stub_session_thread(s, pid, tid, &t))
 		return stub_reply_error(s, 3);
 	return stub_reply_ok(s);
 }
@@ -341,12 +345,13 @@ static bool poll_client(void *ctx)
 int stub_session_init(struct stub_session *s, struct replay *r, struct stub_link *link,
 		      struct dj_error *err)
 {
-	*s = (struct stub_session){ .r = r, .link = link, .sysno = -1 };
+	struct replay_thread first;
+	*s = (struct stub_session){ .r = r, .link = link, .sysno = -1, .moves = REPLAY_ALL };
 	s->points = calloc(SESSION_POINTS, sizeof(*s->points));
 	if (!s->points)
 		return dj_fail(err, 1, "out of memory");
-	const struct dj_trace_meta *meta = dj_trace_meta(replay_trace(r));
-	s->pid = meta && meta->pid > 0 ? meta->pid : replay_thread(r);
+	replay_thread(r, &first);
+	s->pid = first.pid;
 	stub_session_image_new(s);
 	if (!s->images) {
 		free(s->points);

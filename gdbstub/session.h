@@ -9,9 +9,10 @@
 #include "gdbstub/packet.h"
 #include "replayer/replay.h"
 
-#define SESSION_FILES  32
-#define SESSION_POINTS 4096
-#define SESSION_CHUNK  0x10000 /* bytes of memory or file handed out in one reply */
+#define SESSION_FILES	32
+#define SESSION_POINTS	4096
+#define SESSION_THREADS 4096	/* listed at a time */
+#define SESSION_CHUNK	0x10000 /* bytes of memory or file handed out in one reply */
 
 /* A breakpoint or watchpoint, as inserted by Z packets. */
 struct stub_session_point {
@@ -49,7 +50,8 @@ struct stub_session {
 	struct stub_textbuf doc; /* the qXfer document being read */
 	char *doc_key;		 /* which one that is, object and annex */
 
-	int32_t pid;
+	int32_t pid;	/* the process that is debugged */
+	uint32_t moves; /* the thread that Hc chose, or REPLAY_ALL */
 	bool multiprocess, fork_events, exec_events;
 	int32_t child;	 /* the last one a fork stop told of, or 0 */
 	bool in_child;	 /* packets speak of that child, which was not recorded */
@@ -91,11 +93,12 @@ bool stub_reply_empty(struct stub_session *s);
 /* Text on the debugger's console while it waits for a stop. */
 void stub_session_console(struct stub_session *s, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
-void stub_put_thread_id(struct stub_session *s, int32_t tid);
+void stub_put_thread_id(struct stub_session *s, const struct replay_thread *t);
 /* Parse a thread id; *tid becomes -1 for "all", 0 for "any". */
 bool stub_scan_thread_id(struct stub_scan *a, int32_t *pid, int32_t *tid);
-bool stub_session_has_thread(struct stub_session *s, int32_t tid);
-const char *stub_session_thread_name(struct stub_session *s, int32_t tid);
+/* The thread that such an id means, if it is alive: the selected one for "all" and "any". */
+bool stub_session_thread(struct stub_session *s, int32_t pid, int32_t tid,
+			 struct replay_thread *out);
 
 /* resume.c */
 bool stub_handle_vcont_query(struct stub_session *s, struct stub_scan *a);

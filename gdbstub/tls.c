@@ -63,22 +63,37 @@ static uint64_t module_number(struct stub_session *s, uint64_t link_map)
 	return number;
 }
 
+/* Where the selected thread's block of the module with this link map is; 0 if it has none. */
+static uint64_t block_of(struct stub_session *s, uint64_t link_map)
+{
+	uint64_t number = module_number(s, link_map), dtv, block;
+	struct dj_regs regs;
+
+	replay_regs(s->r, &regs);
+	if (!number || !regs.fs_base || !read_word(s, regs.fs_base + DTV_POINTER, 8, &dtv) ||
+	    !dtv || !read_word(s, dtv + DTV_ENTRY * number, 8, &block) || block == DTV_UNALLOCATED)
+		return 0;
+	return block;
+}
+
 /* THREAD,OFFSET,LINKMAP */
 bool stub_handle_tls_address(struct stub_session *s, struct stub_scan *a)
 {
-	uint64_t offset, link_map, number, dtv, block;
+	uint64_t offset, link_map, block;
 	int32_t pid, tid;
-	struct dj_regs regs;
+	struct replay_thread t, selected;
+	struct dj_error err;
 
 	if (!stub_scan_thread_id(a, &pid, &tid) || !stub_scan_char(a, ',') ||
 	    !stub_scan_hex(a, &offset) || !stub_scan_char(a, ',') || !stub_scan_hex(a, &link_map) ||
-	    !stub_session_has_thread(s, tid))
+	    tid <= 0 || !stub_session_thread(s, pid, tid, &t))
 		return stub_reply_error(s, 1);
-	number = module_number(s, link_map);
-	replay_regs(s->r, &regs);
-	if (!number || !regs.fs_base || !read_word(s, regs.fs_base + DTV_POINTER, 8, &dtv) ||
-	    !dtv || !read_word(s, dtv + DTV_ENTRY * number, 8, &block) || !block ||
-	    block == DTV_UNALLOCATED)
+	replay_thread(s->r, &selected);
+	if (replay_select(s->r, t.number, &err))
+		return stub_reply_error_text(s, "%s", err.text);
+	block = block_of(s, link_map);
+	replay_select(s->r, selected.number, &err);
+	if (!block)
 		return stub_reply_error_text(s, "the thread has no such variable yet");
 	stub_textbuf_printf(&s->reply, "%llx", (unsigned long long)(block + offset));
 	return true;

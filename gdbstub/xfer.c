@@ -50,20 +50,18 @@ static bool make_siginfo(struct stub_session *s, struct stub_scan annex, struct 
 	return true;
 }
 
-#define LISTED_THREADS 4096
-
 static bool make_threads(struct stub_session *s, struct stub_scan annex, struct stub_textbuf *b)
 {
-	static int32_t tids[LISTED_THREADS];
+	static struct replay_thread threads[SESSION_THREADS];
 	(void)annex;
-	size_t n = s->no_process ? 0 : replay_threads(s->r, tids, LISTED_THREADS);
+	size_t n = s->no_process ? 0 : replay_threads(s->r, REPLAY_ALL, threads, SESSION_THREADS);
 	stub_textbuf_str(b, "<?xml version=\"1.0\"?>\n<threads>\n");
-	for (size_t i = 0; i < n && i < LISTED_THREADS; i++) {
+	for (size_t i = 0; i < n && i < SESSION_THREADS; i++) {
 		stub_textbuf_str(b, s->multiprocess ? "<thread id=\"p" : "<thread id=\"");
 		if (s->multiprocess)
-			stub_textbuf_printf(b, "%x.", (unsigned)s->pid);
-		stub_textbuf_printf(b, "%x\" name=\"", (unsigned)tids[i]);
-		stub_textbuf_xml(b, stub_session_thread_name(s, tids[i]));
+			stub_textbuf_printf(b, "%x.", (unsigned)threads[i].pid);
+		stub_textbuf_printf(b, "%x\" name=\"", (unsigned)threads[i].tid);
+		stub_textbuf_xml(b, threads[i].name);
 		stub_textbuf_str(b, "\"/>\n");
 	}
 	stub_textbuf_str(b, "</threads>\n");

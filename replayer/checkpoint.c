@@ -96,6 +96,7 @@ void rp_checkpoint_take(struct rp_checkpoints *cs)
 	struct rp_thread *th = cs->th;
 	struct rp_checkpoint *c = rp_checkpoint_newest(cs);
 	struct rp_thread_pos pos;
+	uint64_t within;
 
 	rp_thread_pos(th, &pos);
 	if (c && !rp_thread_pos_cmp(&c->pos, &pos))
@@ -123,6 +124,8 @@ void rp_checkpoint_take(struct rp_checkpoints *cs)
 	c->status = th->status;
 	c->events = th->events;
 	c->event_steps = th->event_steps;
+	rp_thread_seq(th, &c->seq, &within);
+	c->numbers = th->numbers;
 	c->signals_total = th->signals_total;
 	c->last_sysno = th->last_sysno;
 	c->last_result = th->last_result;
@@ -182,6 +185,7 @@ int rp_checkpoint_back(struct rp_checkpoints *cs, const struct rp_thread_pos *po
 	th->signals = c->pos.signals;
 	th->events = c->events;
 	th->event_steps = c->event_steps;
+	th->numbers = c->numbers;
 	th->signals_total = c->signals_total;
 	th->last_sysno = c->last_sysno;
 	th->last_result = c->last_result;

@@ -21,6 +21,8 @@ struct rp_checkpoint {
 	bool in_rep, exited;
 	int32_t status;
 	uint64_t events, event_steps, signals_total, last_sysno, last_result;
+	uint64_t seq; /* number of the last ordered event */
+	struct rp_numbers numbers;
 	struct dj_mark mark;
 	struct rp_space *space;
 	struct rp_undo log;

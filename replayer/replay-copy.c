@@ -14,6 +14,7 @@ int replay_fork_copy(struct replay *r, struct dj_error *err)
 
 	if (r->in_copy)
 		return 0;
+	replay_threads(r, REPLAY_ALL, NULL, 0); /* who is alive, as long as the copy lives */
 	rp_checkpoint_take(r->cs);
 	struct rp_checkpoint *c = rp_checkpoint_newest(r->cs);
 	rp_thread_pos(th, &r->copy_origin);

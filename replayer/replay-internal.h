@@ -1,6 +1,7 @@
 /*
- * Inside the replay interface (replay.h): shared by replay.c (opening, state), replay-move.c
- * (positions), replay-run.c (running to a condition) and replay-copy.c.
+ * Inside the replay interface (replay.h): shared by replay.c (opening, state), replay-thread.c
+ * (threads, the moment), replay-move.c (positions), replay-seq.c and replay-text.c (event numbers,
+ * positions as text), replay-run.c (running to a condition) and replay-copy.c.
  */
 #ifndef DEJA_REPLAYER_REPLAY_INTERNAL_H
 #define DEJA_REPLAYER_REPLAY_INTERNAL_H
@@ -15,10 +16,14 @@
 
 #define BLOOM_BITS 65536u
 
-struct replay_thread_state {
+/* One thread's history, opened when it is needed. */
+struct rp_timeline {
 	struct rp_thread *th;
 	struct rp_memview *mv;
 	struct rp_checkpoints cs;
+	bool alive;  /* when last asked */
+	bool placed; /* it stands at its last position with an event number up to `upto` */
+	uint64_t upto;
 };
 
 struct replay_watch {
@@ -30,10 +35,12 @@ struct replay_watch {
 struct replay {
 	struct dj_trace *t;
 	struct rp_space_names names;
-	struct replay_thread_state *threads; /* as the trace numbers them; opened when needed */
-	size_t nthreads, current;
+	struct rp_timeline *threads; /* by number */
+	size_t nthreads;
+	struct replay_pos moment; /* as replay_pos() has it, except while its thread is selected */
+	uint32_t selected;
 
-	/* the current thread's */
+	/* the selected thread's */
 	struct rp_thread *th;
 	struct rp_memview *mv;
 	struct rp_checkpoints *cs;
@@ -74,7 +81,7 @@ struct replay {
 	size_t maps_cap;
 };
 
-/* For tests: checkpoints of the current thread. */
+/* For tests: checkpoints of the selected thread. */
 void replay_limits(struct replay *r, uint64_t spacing, size_t max, size_t budget);
 
 /* How running on went: rp_thread_run()'s answers, or interrupted. */
@@ -92,7 +99,26 @@ int replay_move_back(struct replay *r, struct dj_error *err);
 bool replay_interrupted(struct replay *r);
 /* replay-copycall.c; ctx is the replay */
 bool rp_copycall_answer(void *ctx, uint64_t *result);
-void replay_to_pos(const struct replay *r, const struct rp_thread_pos *p, struct replay_pos *pos);
-int replay_select(struct replay *r, size_t index, struct dj_error *err);
+
+/* ---- replay.c, replay-thread.c --------------------------------------------------------- */
+
+/* Point th, mv and cs at a thread, opened if need be, wherever it stands. */
+int rp_switch(struct replay *r, uint32_t thread, struct dj_error *err);
+/* Stand where history begins. */
+int rp_open_first(struct replay *r, struct dj_error *err);
+/* The selected thread is about to move: its position will be the moment. */
+void rp_begin_move(struct replay *r);
+/* A move failed: everything as r->moment says, this thread selected. */
+void rp_put_back(struct replay *r, uint32_t selected);
+/* Where the selected thread stands. */
+void rp_here(const struct replay *r, struct replay_pos *pos);
+
+/* ---- replay-seq.c ------------------------------------------------------------------------ */
+
+/* Move to the selected thread's first position with event number `seq` or a higher one. 1: there is
+ * none, the thread stands at its end. */
+int rp_find_seq(struct replay *r, uint64_t seq, struct dj_error *err);
+/* Move to its last position with event number `seq` or a lower one (the first has one). */
+int rp_last_upto(struct replay *r, uint64_t seq, struct dj_error *err);
 
 #endif

@@ -12,38 +12,6 @@
 #define SLICE 200000u /* instructions between two looks at interrupts: a few milliseconds */
 #define CLOSE 64u     /* instructions from a checkpoint that need no further one between */
 
-void replay_to_pos(const struct replay *r, const struct rp_thread_pos *p, struct replay_pos *pos)
-{
-	memset(pos, 0, sizeof(*pos));
-	pos->tid = r->th->info->tid;
-	pos->steps = p->steps;
-	pos->signals = p->signals;
-	pos->rep = p->rep;
-}
-
-void replay_pos(struct replay *r, struct replay_pos *pos)
-{
-	struct rp_thread_pos p;
-
-	rp_thread_pos(r->th, &p);
-	replay_to_pos(r, &p, pos);
-}
-
-void replay_begin_pos(struct replay *r, struct replay_pos *pos)
-{
-	replay_to_pos(r, &(struct rp_thread_pos){ .steps = r->th->info->first_steps }, pos);
-}
-
-void replay_end_pos(struct replay *r, struct replay_pos *pos)
-{
-	/* the last records may still be a system call or signals */
-	replay_to_pos(r, &(struct rp_thread_pos){ .steps = r->th->end_steps + 1 }, pos);
-	struct rp_thread_pos p;
-	rp_thread_pos(r->th, &p);
-	if (rp_thread_at_end(r->th))
-		replay_to_pos(r, &p, pos);
-}
-
 /* How far to run before the next checkpoint or look around. */
 static uint64_t slice(struct replay *r, uint64_t left, bool dense)
 {
@@ -179,17 +147,22 @@ int replay_move_back(struct replay *r, struct dj_error *err)
 int replay_seek(struct replay *r, const struct replay_pos *pos, struct dj_error *err)
 {
 	struct rp_thread_pos to = { .steps = pos->steps, .signals = pos->signals, .rep = pos->rep };
-	size_t i = 0;
+	uint32_t from = r->selected;
 
 	if (r->in_copy)
 		return dj_fail(err, 1, "this is a throw-away copy: it has no history to move in");
-	while (i < r->nthreads && dj_trace_thread(r->t, i)->tid != pos->tid)
-		i++;
-	if (i == r->nthreads)
-		return dj_fail(err, 1, "no thread %d in this trace", pos->tid);
-	if (i != r->current && replay_select(r, i, err))
+	if (pos->thread >= r->nthreads)
+		return dj_fail(err, 1, "no thread %u in this trace", pos->thread);
+	replay_pos(r, &r->moment);
+	if (pos->thread != from && rp_switch(r, pos->thread, err))
 		return -1;
+	r->threads[pos->thread].placed = false;
 	if (to.steps < r->th->info->first_steps)
 		to = (struct rp_thread_pos){ .steps = r->th->info->first_steps };
-	return replay_move(r, &to, err);
+	if (replay_move(r, &to, err)) {
+		rp_put_back(r, from);
+		return -1;
+	}
+	rp_begin_move(r);
+	return 0;
 }

@@ -79,8 +79,13 @@ static void conditions(struct replay *r, bool on)
 
 static void fill(struct replay *r, struct replay_stop *stop, enum replay_reason reason)
 {
+	struct replay_thread who;
+
 	stop->reason = reason;
 	replay_pos(r, &stop->pos);
+	replay_thread(r, &who);
+	stop->pid = who.pid;
+	stop->tid = who.tid;
 	stop->exited = r->th->exited;
 	stop->status = r->th->status;
 	if (reason == REPLAY_FAILED)
@@ -161,7 +166,7 @@ static bool reason_of(struct replay *r, int res, struct replay_stop *stop)
 		return true;
 	default:
 		fill(r, stop, REPLAY_FORKED);
-		stop->pid = th->fork_pid;
+		stop->child = th->fork_pid;
 		return true;
 	}
 }
@@ -237,6 +242,7 @@ void replay_step_range(struct replay *r, uint64_t lo, uint64_t hi, struct replay
 	uint64_t n = 0;
 
 	memset(stop, 0, sizeof(*stop));
+	rp_begin_move(r);
 	if (!r->signal_told && reported(r, rp_thread_signal_here(r->th))) {
 		position_condition(r, stop, false);
 		return;
@@ -479,6 +485,7 @@ static bool copy_cannot(struct replay *r, enum replay_dir dir, struct replay_sto
 void replay_step(struct replay *r, enum replay_dir dir, struct replay_stop *stop)
 {
 	memset(stop, 0, sizeof(*stop));
+	rp_begin_move(r);
 	if (copy_cannot(r, dir, stop))
 		return;
 	if (dir == REPLAY_FORWARD)
@@ -490,6 +497,7 @@ void replay_step(struct replay *r, enum replay_dir dir, struct replay_stop *stop
 void replay_continue(struct replay *r, enum replay_dir dir, struct replay_stop *stop)
 {
 	memset(stop, 0, sizeof(*stop));
+	rp_begin_move(r);
 	if (copy_cannot(r, dir, stop))
 		return;
 	if (dir == REPLAY_FORWARD)

@@ -11,7 +11,7 @@
 
 static int open_thread(struct replay *r, size_t i, struct dj_error *err)
 {
-	struct replay_thread_state *s = &r->threads[i];
+	struct rp_timeline *s = &r->threads[i];
 
 	s->th = rp_thread_new(r->t, i, &r->names, err);
 	if (!s->th)
@@ -31,26 +31,25 @@ static int open_thread(struct replay *r, size_t i, struct dj_error *err)
 	return 0;
 }
 
-static void close_thread(struct replay_thread_state *s)
+static void close_thread(struct rp_timeline *s)
 {
 	if (s->mv)
 		rp_checkpoints_free(&s->cs);
 	rp_memview_free(s->mv);
 	rp_thread_free(s->th);
-	*s = (struct replay_thread_state){ 0 };
+	*s = (struct rp_timeline){ 0 };
 }
 
-int replay_select(struct replay *r, size_t index, struct dj_error *err)
+int rp_switch(struct replay *r, uint32_t thread, struct dj_error *err)
 {
-	if (!r->threads[index].th && open_thread(r, index, err)) {
-		close_thread(&r->threads[index]);
+	if (!r->threads[thread].th && open_thread(r, thread, err)) {
+		close_thread(&r->threads[thread]);
 		return -1;
 	}
-	r->current = index;
-	r->th = r->threads[index].th;
-	r->mv = r->threads[index].mv;
-	r->cs = &r->threads[index].cs;
-	r->signal_told = false;
+	r->selected = thread;
+	r->th = r->threads[thread].th;
+	r->mv = r->threads[thread].mv;
+	r->cs = &r->threads[thread].cs;
 	r->looked = false;
 	return 0;
 }
@@ -76,7 +75,7 @@ struct replay *replay_open(const char *path, struct dj_error *err)
 		dj_fail(err, 1, "out of memory");
 	else if (!r->nthreads)
 		dj_fail(err, 2, "%s: the trace holds no thread", path);
-	else if (!replay_select(r, 0, err))
+	else if (!rp_open_first(r, err))
 		return r;
 	replay_close(r);
 	return NULL;
@@ -289,16 +288,4 @@ size_t replay_mappings(struct replay *r, const struct replay_mapping **maps)
 	}
 	*maps = r->maps;
 	return s->nmaps;
-}
-
-size_t replay_threads(struct replay *r, int32_t *tids, size_t max)
-{
-	for (size_t i = 0; i < r->nthreads && i < max; i++)
-		tids[i] = dj_trace_thread(r->t, i)->tid;
-	return r->nthreads < max ? r->nthreads : max;
-}
-
-int32_t replay_thread(struct replay *r)
-{
-	return r->th->info->tid;
 }

@@ -2,15 +2,25 @@
  * The replay interface: everything above the replayer (gdb stub, commands, profiles) uses
  * this and nothing below it.
  *
- * A replay has one current position. Moving it is exact and deterministic; going back
- * uses checkpoints made on the way. Memory and registers are those of the current thread
- * at the current position.
+ * A recording has processes and threads, each with a number of its own (its index in the trace):
+ * unlike a tid it means one thread in all of history. Ordered events (system calls, signals; with
+ * the `fence` memory model also locked and fence instructions) are numbered over all threads.
  *
- * Positions: `steps` counts the instructions the thread has executed, `rep` the iterations
- * done of a REP string instruction that is under way at this position (0 otherwise). What a
- * user sees is SEQ:STEPS[+REP]: the number of the last ordered event (system call,
- * signal; with the `fence` memory model also locked and fence instructions) and the
- * instructions after it.
+ * A position belongs to a thread. What a user sees is SEQ:STEPS[+REP]: the number of the last
+ * ordered event that the thread has passed, the instructions it has executed since, and the
+ * iterations done of a REP instruction under way. All positions of a recording have one total
+ * order: by SEQ; where two threads have the same (before a thread's first event, or where nothing
+ * numbers events across threads) by the thread's number; then by steps. So between two events of
+ * its own a thread does all it does at once, as far as the order is concerned: what really
+ * happened at the same time needs some order, and this one contradicts no ordered event.
+ *
+ * A replay has one current position, the moment. Moving it is exact and deterministic; going back
+ * uses checkpoints made on the way. At the moment every other thread stands at its last position
+ * that sorts before. One thread is selected: registers, memory and mappings are as it sees
+ * them, and it is the one that steps and continues go on with. Selecting another thread leaves
+ * the moment where it is; moving makes the selected thread's position the moment, and the
+ * other threads are then where that order has them. After a move the selected thread is the
+ * one that moved.
  */
 #ifndef DEJA_REPLAYER_REPLAY_H
 #define DEJA_REPLAYER_REPLAY_H
@@ -26,11 +36,15 @@
 struct replay;
 
 struct replay_pos {
-	int32_t tid;
-	uint32_t signals; /* delivered after `steps` instructions; positions order by steps,
-			   * then this, then rep */
-	uint64_t steps, rep;
+	uint32_t thread;      /* number */
+	uint32_t signals;     /* delivered after `steps` instructions; positions of a thread order
+			       * by steps, then this, then rep */
+	uint64_t steps, rep;  /* executed by the thread; iterations of a REP instruction */
+	uint64_t seq, within; /* SEQ:STEPS. replay_seek() does not look at them */
 };
+
+/* Negative, 0 or positive as `a` sorts before, is, or sorts after `b`. */
+int replay_pos_cmp(const struct replay_pos *a, const struct replay_pos *b);
 
 enum replay_dir { REPLAY_FORWARD, REPLAY_BACKWARD };
 
@@ -42,7 +56,7 @@ enum replay_reason {
 	REPLAY_SYSCALL_RETURN, /* after it */
 	REPLAY_SIGNAL, /* a signal is about to be delivered: `signo` (only if signals are reported)
 			*/
-	REPLAY_FORKED, /* a child was made: `pid` */
+	REPLAY_FORKED, /* a child was made: `child` */
 	REPLAY_EXECED, /* the image was replaced */
 	REPLAY_BEGIN,  /* the beginning of history */
 	REPLAY_END,    /* the end of history; `exited`/`status` if the program ended there */
@@ -53,11 +67,12 @@ enum replay_reason {
 struct replay_stop {
 	enum replay_reason reason;
 	struct replay_pos pos;
+	int32_t pid, tid;    /* of the process and the thread that stopped, which is selected */
 	int watch;	     /* REPLAY_WATCH: the id given to replay_watch_add */
 	uint64_t watch_addr; /* an address inside the watched range that was accessed */
 	uint64_t sysno;
 	int signo;
-	int32_t pid;
+	int32_t child;	/* REPLAY_FORKED: its pid */
 	bool exited;	/* REPLAY_END: the program ended (else recording just stops) */
 	int32_t status; /* wait(2) status when exited */
 	struct dj_error err;
@@ -76,15 +91,21 @@ struct replay *replay_open(const char *path, struct dj_error *err);
 void replay_close(struct replay *r);
 struct dj_trace *replay_trace(struct replay *r);
 
+/* The moment. */
 void replay_pos(struct replay *r, struct replay_pos *pos);
-/* The ends of history of the current thread. */
+/* The ends of history. */
 void replay_begin_pos(struct replay *r, struct replay_pos *pos);
 void replay_end_pos(struct replay *r, struct replay_pos *pos);
-/* "SEQ:STEPS[+REP]" of the current position. */
+/* The ends of a thread's history. */
+void replay_thread_begin(struct replay *r, uint32_t thread, struct replay_pos *pos);
+void replay_thread_end(struct replay *r, uint32_t thread, struct replay_pos *pos);
+/* "SEQ:STEPS[+REP]" of the moment, with "@TID" behind it if the recording has several threads. */
 void replay_pos_text(struct replay *r, char *buf, size_t size);
-/* Move to a position given as text ("12:345", "12:345+6", "begin", "end", or a plain
- * instruction count). Stays put on error. */
+/* Move to a position given as text: "12:345", "12:345+6", either with "@TID" (without, the
+ * selected thread's if it has one, else that of the first thread that has); "begin", "end"; or a
+ * plain instruction count of the selected thread. Stays put on error. */
 int replay_goto_text(struct replay *r, const char *text, struct dj_error *err);
+/* Move to a position of any thread. */
 int replay_seek(struct replay *r, const struct replay_pos *pos, struct dj_error *err);
 
 /* One instruction (one iteration of a REP instruction) either way. Breakpoints are not looked
@@ -116,9 +137,9 @@ void replay_catch_syscalls(struct replay *r, bool on, const uint64_t *numbers, s
 /* Report signals (REPLAY_SIGNAL) as a debugger wants; bit signo of mask. */
 void replay_report_signals(struct replay *r, uint64_t mask);
 
-/* ---- state ---------------------------------------------------------------------- */
+/* ---- state, as the selected thread sees it ----------------------------------------- */
 void replay_regs(struct replay *r, struct dj_regs *regs);
-/* Copy memory as seen at the position; returns how many bytes from addr on are known. */
+/* Copy memory as the thread sees it; returns how many bytes from addr on are known. */
 size_t replay_read(struct replay *r, uint64_t addr, void *buf, size_t len);
 /* siginfo of the signal that arrives at this position; false if there is none. */
 bool replay_siginfo(struct replay *r, uint8_t out[128]);
@@ -133,8 +154,44 @@ struct replay_mapping {
 /* The mappings at the current position, by address. Valid until the position changes. */
 size_t replay_mappings(struct replay *r, const struct replay_mapping **maps);
 
-size_t replay_threads(struct replay *r, int32_t *tids, size_t max);
-int32_t replay_thread(struct replay *r);
+/* ---- processes and threads ----------------------------------------------------------- */
+#define REPLAY_ALL UINT32_MAX
+
+struct replay_process {
+	uint32_t number;
+	int32_t pid;
+};
+struct replay_thread {
+	uint32_t number, process; /* numbers */
+	int32_t pid, tid;
+	const char *name; /* "" if not known */
+};
+/* Those that are alive at the moment, by number; of one process, or REPLAY_ALL. A thread is alive
+ * from the first position of its history to the last; one whose recording stops before it
+ * ended, ever after. Returns how many there are, of which at most `max` are in `out`. */
+size_t replay_processes(struct replay *r, struct replay_process *out, size_t max);
+size_t replay_threads(struct replay *r, uint32_t process, struct replay_thread *out, size_t max);
+/* The thread of these ids (pid 0: in any process) that is alive at the moment; false if there is
+ * none. */
+bool replay_thread_find(struct replay *r, int32_t pid, int32_t tid, struct replay_thread *out);
+/* The selected thread. */
+void replay_thread(struct replay *r, struct replay_thread *out);
+/* Select a thread that is alive at the moment. Not in a throw-away copy. */
+int replay_select(struct replay *r, uint32_t thread, struct dj_error *err);
+
+enum replay_doing {
+	REPLAY_RUNS,	/* the next step is an instruction or a signal's delivery */
+	REPLAY_CALLS,	/* the next step is a system call: `sysno` */
+	REPLAY_FINISHED /* there is no next step */
+};
+/* Where a thread stands at the moment, and what it does next. */
+struct replay_doings {
+	struct replay_pos pos;
+	enum replay_doing doing;
+	uint64_t sysno;
+};
+int replay_thread_doings(struct replay *r, uint32_t thread, struct replay_doings *out,
+			 struct dj_error *err);
 
 /* ---- a throw-away copy ------------------------------------------------------------- */
 /* Fork the state at the current position into a copy in which registers and memory can be

@@ -32,9 +32,12 @@ enum rp_thread_stop rp_thread_diverged(struct rp_thread *th, const char *fmt, ..
 	rp_thread_pos(th, &pos);
 	rp_thread_seq(th, &seq, &within);
 	th->div.found = true;
-	th->div.pos = (struct replay_pos){
-		.tid = th->info->tid, .steps = pos.steps, .rep = pos.rep, .signals = pos.signals
-	};
+	th->div.pos = (struct replay_pos){ .thread = (uint32_t)th->index,
+					   .signals = pos.signals,
+					   .steps = pos.steps,
+					   .rep = pos.rep,
+					   .seq = seq,
+					   .within = within };
 	snprintf(th->div.text, sizeof(th->div.text),
 		 "thread %" PRId32 " at %" PRIu64 ":%" PRIu64 " (instruction %" PRIu64
 		 "), rip 0x%" PRIx64 " (%s): %s",

@@ -197,6 +197,14 @@ static enum rp_thread_stop rec_child(struct rp_thread *th, const struct dj_recor
 	return THREAD_LIMIT;
 }
 
+static enum rp_thread_stop rec_seq(struct rp_thread *th, const struct dj_record *r)
+{
+	if (!rp_thread_renumber(th, r->seq))
+		return rp_thread_damaged(th, "event number %" PRIu64 " at %" PRIu64 " is too low",
+					 r->seq, r->steps);
+	return THREAD_LIMIT;
+}
+
 static enum rp_thread_stop rec_nothing(struct rp_thread *th, const struct dj_record *r)
 {
 	(void)th;
@@ -212,7 +220,7 @@ static enum rp_thread_stop (*const apply[DJ_REC_KINDS])(struct rp_thread *,
 	[DJ_REC_CODE] = rec_code,      [DJ_REC_DIGEST] = rec_digest,
 	[DJ_REC_CHILD] = rec_child,    [DJ_REC_EXEC] = rec_exec,
 	[DJ_REC_EXIT] = rec_exit,      [DJ_REC_END] = rec_nothing,
-	[DJ_REC_SEQ] = rec_nothing,    [DJ_REC_KEYFRAME] = rec_nothing,
+	[DJ_REC_SEQ] = rec_seq,	       [DJ_REC_KEYFRAME] = rec_nothing,
 	[DJ_REC_GAP] = rec_nothing,    [DJ_REC_MARK] = rec_nothing,
 	[DJ_REC_THREAD] = rec_nothing, [DJ_REC_SYSDATA] = rec_nothing,
 };

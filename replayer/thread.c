@@ -74,17 +74,36 @@ void rp_thread_pos(const struct rp_thread *th, struct rp_thread_pos *pos)
 	pos->rep = th->e->in_rep ? th->e->rep_iter : 0;
 }
 
+/* Ordered events that the thread has passed. */
+static uint64_t counted(const struct rp_thread *th)
+{
+	return th->events + (th->ordered_fences ? th->e->fences : 0);
+}
+
 void rp_thread_seq(const struct rp_thread *th, uint64_t *seq, uint64_t *within)
 {
-	*seq = rp_thread_seq_at(th, th->events, th->e->fences);
+	uint64_t past = counted(th) - th->numbers.from;
+
+	*seq = past ? th->numbers.next + past - 1 : th->numbers.last;
 	*within = th->e->steps - th->event_steps;
 	if (th->ordered_fences && th->e->fences && th->e->fence_steps > th->event_steps)
 		*within = th->e->steps - th->e->fence_steps;
 }
 
-uint64_t rp_thread_seq_at(const struct rp_thread *th, uint64_t events, uint64_t fences)
+bool rp_thread_renumber(struct rp_thread *th, uint64_t next)
 {
-	return events + (th->ordered_fences ? fences : 0);
+	uint64_t last, within;
+
+	rp_thread_seq(th, &last, &within);
+	if (next <= last)
+		return false;
+	th->numbers = (struct rp_numbers){ .from = counted(th), .last = last, .next = next };
+	return true;
+}
+
+uint64_t rp_thread_first_seq(const struct dj_thread_info *info)
+{
+	return info->first_seq == DJ_SEQ_UNKNOWN ? 0 : info->first_seq;
 }
 
 /* ---- beginning, ending --------------------------------------------------------------------- */
@@ -150,6 +169,8 @@ enum rp_thread_stop rp_thread_begin(struct rp_thread *th)
 	th->e->steps = th->info->first_steps;
 	th->space->image_steps = th->e->steps;
 	th->event_steps = th->e->steps;
+	th->numbers = (struct rp_numbers){ .last = rp_thread_first_seq(th->info) };
+	th->numbers.next = th->numbers.last + 1;
 	rp_thread_advance(th);
 	return rp_thread_settle(th);
 }

@@ -47,6 +47,13 @@ enum {
 	THREAD_EV_FORK = 16,   /* after a child was made: th->fork_pid */
 };
 
+/* From ordered events counted in the thread to their numbers. Each is the last plus one, but where
+ * a record says otherwise: then the events up to the count `from` end with number `last`, and the
+ * next has the number `next`. */
+struct rp_numbers {
+	uint64_t from, last, next;
+};
+
 struct rp_thread {
 	struct dj_trace *trace;
 	size_t index;
@@ -66,8 +73,9 @@ struct rp_thread {
 	size_t nimports, imports_cap, used;
 	uint64_t imports_rep;
 
-	uint64_t events, event_steps; /* ordered events so far; e->steps after the last */
-	uint32_t signals;	      /* delivered at e->steps */
+	uint64_t events, event_steps; /* system calls and signals so far; e->steps after the last */
+	struct rp_numbers numbers;
+	uint32_t signals; /* delivered at e->steps */
 	uint64_t signals_total;
 	uint64_t end_steps;  /* history reaches here */
 	bool ordered_fences; /* memory model 2: they are ordered events */
@@ -114,10 +122,12 @@ enum rp_thread_stop rp_thread_begin(struct rp_thread *th);
 enum rp_thread_stop rp_thread_restart(struct rp_thread *th);
 
 void rp_thread_pos(const struct rp_thread *th, struct rp_thread_pos *pos);
-/* The position as people see it: ordered events so far, instructions since the last. */
+/* The position as people see it: number of the last ordered event, instructions since. */
 void rp_thread_seq(const struct rp_thread *th, uint64_t *seq, uint64_t *within);
-/* Ordered events when there were so many system calls and signals, and fences. */
-uint64_t rp_thread_seq_at(const struct rp_thread *th, uint64_t events, uint64_t fences);
+/* The next ordered event has the number `next`; false if that does not go up. */
+bool rp_thread_renumber(struct rp_thread *th, uint64_t next);
+/* Its number at its first position. */
+uint64_t rp_thread_first_seq(const struct dj_thread_info *info);
 
 /*
  * Run forward to `to` (not before the current position), stopping earlier at the events in

@@ -142,7 +142,6 @@ static struct state *choose(unsigned n, const struct dj_thread_info *info)
 		if (i % 50 == 0)
 			base = info->first_steps +
 			       rnd() % (info->last_steps - info->first_steps + 1);
-		pos->tid = info->tid;
 		pos->steps = base + rnd() % 20000;
 		if (pos->steps > info->last_steps)
 			pos->steps = info->last_steps;

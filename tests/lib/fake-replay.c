@@ -21,6 +21,7 @@ struct point {
 
 struct replay {
 	uint64_t n;
+	uint32_t selected, moved; /* 1: the second thread */
 	struct dj_trace trace;
 	struct point points[MAX_POINTS];
 	size_t n_points;
@@ -55,7 +56,10 @@ static const struct dj_trace_meta fake_meta = {
 	.auxv = fake_auxv,
 	.auxv_len = sizeof(fake_auxv),
 };
-static const struct dj_thread_info fake_thread = { FAKE_PID, "fake<thread>", 0, FAKE_STEPS, 1 };
+static const struct dj_thread_info fake_threads[2] = {
+	{ .tid = FAKE_PID, .name = "fake<thread>", .last_steps = FAKE_STEPS, .records = 1 },
+	{ .tid = FAKE_TID2, .name = "second", .last_steps = FAKE_STEPS, .records = 1 },
+};
 static const struct dj_module_info fake_modules[] = {
 	{ .path = FAKE_EXE, .size = 6 },
 	{ .path = FAKE_LIB, .size = 70000 },
@@ -70,13 +74,12 @@ const struct dj_trace_meta *dj_trace_meta(const struct dj_trace *t)
 size_t dj_trace_threads(const struct dj_trace *t)
 {
 	(void)t;
-	return 1;
+	return 2;
 }
 const struct dj_thread_info *dj_trace_thread(const struct dj_trace *t, size_t i)
 {
 	(void)t;
-	(void)i;
-	return &fake_thread;
+	return &fake_threads[i];
 }
 size_t dj_trace_modules(const struct dj_trace *t)
 {
@@ -201,6 +204,11 @@ void replay_regs(struct replay *r, struct dj_regs *regs)
 		*regs = r->copy_regs;
 	else
 		history_regs(r->n, regs);
+	if (r->copy || !r->selected)
+		return;
+	for (unsigned i = 0; i < 16; i++)
+		regs->gpr[i] = 500000 + r->n + i;
+	regs->rip = FAKE_CODE2;
 }
 
 size_t replay_read(struct replay *r, uint64_t addr, void *buf, size_t len)
@@ -239,34 +247,87 @@ size_t replay_mappings(struct replay *r, const struct replay_mapping **maps)
 	return 3;
 }
 
-size_t replay_threads(struct replay *r, int32_t *tids, size_t max)
+static bool alive(const struct replay *r, uint32_t thread)
+{
+	return thread == 0 || (r->n >= FAKE_BEGIN2 && r->n < FAKE_END2);
+}
+
+static void describe(uint32_t thread, struct replay_thread *out)
+{
+	*out = (struct replay_thread){ .number = thread,
+				       .pid = FAKE_PID,
+				       .tid = fake_threads[thread].tid,
+				       .name = fake_threads[thread].name };
+}
+
+size_t replay_threads(struct replay *r, uint32_t process, struct replay_thread *out, size_t max)
+{
+	size_t n = 0;
+
+	(void)process;
+	for (uint32_t i = 0; i < 2; i++) {
+		if (!alive(r, i))
+			continue;
+		if (n < max)
+			describe(i, &out[n]);
+		n++;
+	}
+	return n;
+}
+size_t replay_processes(struct replay *r, struct replay_process *out, size_t max)
 {
 	(void)r;
 	if (max)
-		tids[0] = FAKE_PID;
+		out[0] = (struct replay_process){ .number = 0, .pid = FAKE_PID };
 	return 1;
 }
-int32_t replay_thread(struct replay *r)
+bool replay_thread_find(struct replay *r, int32_t pid, int32_t tid, struct replay_thread *out)
 {
-	(void)r;
-	return FAKE_PID;
+	for (uint32_t i = 0; i < 2; i++) {
+		describe(i, out);
+		if ((!pid || pid == FAKE_PID) && tid == out->tid && alive(r, i))
+			return true;
+	}
+	return false;
+}
+void replay_thread(struct replay *r, struct replay_thread *out)
+{
+	describe(r->selected, out);
+}
+int replay_select(struct replay *r, uint32_t thread, struct dj_error *err)
+{
+	if (thread > 1 || !alive(r, thread) || (r->copy && thread != r->selected))
+		return dj_fail(err, 1, "no such thread");
+	r->selected = thread;
+	return 0;
+}
+int replay_thread_doings(struct replay *r, uint32_t thread, struct replay_doings *out,
+			 struct dj_error *err)
+{
+	(void)err;
+	*out = (struct replay_doings){ .pos = { .thread = thread, .steps = r->n } };
+	return 0;
 }
 
 /* ---- positions ------------------------------------------------------------------------------ */
 
 void replay_pos(struct replay *r, struct replay_pos *pos)
 {
-	*pos = (struct replay_pos){ .tid = FAKE_PID, .steps = r->n };
+	*pos = (struct replay_pos){ .thread = r->moved, .steps = r->n };
+}
+int replay_pos_cmp(const struct replay_pos *a, const struct replay_pos *b)
+{
+	return a->steps < b->steps ? -1 : a->steps > b->steps;
 }
 void replay_begin_pos(struct replay *r, struct replay_pos *pos)
 {
 	(void)r;
-	*pos = (struct replay_pos){ .tid = FAKE_PID, .steps = 0 };
+	*pos = (struct replay_pos){ .steps = 0 };
 }
 void replay_end_pos(struct replay *r, struct replay_pos *pos)
 {
 	(void)r;
-	*pos = (struct replay_pos){ .tid = FAKE_PID, .steps = FAKE_STEPS };
+	*pos = (struct replay_pos){ .steps = FAKE_STEPS };
 }
 void replay_pos_text(struct replay *r, char *buf, size_t size)
 {
@@ -277,11 +338,12 @@ int replay_seek(struct replay *r, const struct replay_pos *pos, struct dj_error 
 	if (pos->steps > FAKE_STEPS)
 		return dj_fail(err, 1, "no such position");
 	r->n = pos->steps;
+	r->moved = r->selected = 0;
 	return 0;
 }
 int replay_goto_text(struct replay *r, const char *text, struct dj_error *err)
 {
-	struct replay_pos pos = { .tid = FAKE_PID };
+	struct replay_pos pos = { 0 };
 	if (strcmp(text, "end") == 0)
 		pos.steps = FAKE_STEPS;
 	else if (strcmp(text, "begin") != 0 && sscanf(text, "%" SCNu64, &pos.steps) != 1)
@@ -295,7 +357,12 @@ int replay_goto_text(struct replay *r, const char *text, struct dj_error *err)
 static void stop_here(struct replay *r, struct replay_stop *stop, enum replay_reason reason)
 {
 	stop->reason = reason;
+	if (!alive(r, r->selected))
+		r->selected = 0;
+	r->moved = r->selected;
 	replay_pos(r, &stop->pos);
+	stop->pid = FAKE_PID;
+	stop->tid = fake_threads[r->selected].tid;
 }
 
 static bool overlaps(const struct point *p, uint64_t addr)
@@ -360,7 +427,7 @@ static bool history_step(struct replay *r, enum replay_dir dir, struct replay_st
 	}
 	if (r->n == FAKE_FORK_AT) {
 		stop_here(r, stop, REPLAY_FORKED);
-		stop->pid = FAKE_PID + 1;
+		stop->child = FAKE_PID + 1;
 		return true;
 	}
 	return false;

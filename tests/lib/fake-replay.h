@@ -9,6 +9,9 @@
  *   n % 100 == 50                 a system call, number (n / 100) % 4
  *   FAKE_SIGNAL_AT, FAKE_FORK_AT  SIGUSR1 arrives, a child is made
  *   the end                       exit status 3
+ *   FAKE_TID2                     a second thread, from position FAKE_BEGIN2 until before
+ * FAKE_END2; its general register r holds 500000 + n + r, its rip stays FAKE_CODE2, and whichever
+ * thread moves, it moves along n
  *
  * In the throw-away copy an instruction adds 4 to rip; at FAKE_RET it returns instead, and
  * at FAKE_SYSCALL it fails.
@@ -19,8 +22,12 @@
 #include "replayer/replay.h"
 
 #define FAKE_PID       4242
+#define FAKE_TID2      4243
+#define FAKE_BEGIN2    200
+#define FAKE_END2      800
 #define FAKE_STEPS     1000
 #define FAKE_CODE      0x401000ULL
+#define FAKE_CODE2     0x402800ULL
 #define FAKE_LOOP      50
 #define FAKE_RET       0x402010ULL
 #define FAKE_SYSCALL   0x403010ULL

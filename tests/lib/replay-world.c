@@ -210,9 +210,20 @@ static void after_store(void *ctx, struct emu *e, uint64_t addr, unsigned size,
 static void put_record(struct world *w, struct dj_record *r)
 {
 	r->steps = w->e->steps;
-	r->seq = w->events;
+	if (r->kind != DJ_REC_SEQ)
+		r->seq = w->seq;
 	if (dj_stream_record(w->thread, r, NULL))
 		abort();
+}
+
+/* The record that follows is, or the instruction that follows has, an ordered event. */
+static void number_event(struct world *w)
+{
+	struct dj_record r = { .kind = DJ_REC_SEQ, .seq = ++*w->last };
+
+	if (r.seq != w->seq + 1)
+		put_record(w, &r);
+	w->events++;
 }
 
 static struct world_pos *note(struct world *w)
@@ -231,7 +242,7 @@ static struct world_pos *note(struct world *w)
 				 .rip = regs.rip,
 				 .digest = dj_regs_digest(&regs),
 				 .rflags = regs.rflags,
-				 .seq = w->events,
+				 .seq = w->seq,
 				 .within = w->e->steps - w->event_steps };
 	if (w->n % w->seen_every == 0)
 		for (size_t i = 1; i < 4; i++)
@@ -278,12 +289,13 @@ static void do_signal(struct world *w, struct world_pos *p, bool in_rep)
 		*byte(w, r.addr + i) = frame[i] = (uint8_t)rnd(w);
 		see(w, r.addr + i, frame[i], false);
 	}
+	number_event(w);
 	put_record(w, &r);
+	w->seq = *w->last;
 	emu_set_regs(w->e, &r.regs, r.mask);
 	w->e->in_rep = false;
 	w->e->rep_iter = 0;
 	w->signals++;
-	w->events++;
 	w->event_steps = w->e->steps;
 	w->in_handler = true;
 }
@@ -299,14 +311,15 @@ static bool do_syscall(struct world *w, struct world_pos *p)
 	if (nr == 60)
 		return false;
 	p->syscall = true;
+	number_event(w);
 	put_record(w, &r);
+	w->seq = *w->last;
 	e->cpu.rip += 2;
 	e->cpu.gpr[DJ_RAX] = r.result;
 	e->cpu.gpr[DJ_RCX] = e->cpu.rip;
 	e->cpu.gpr[DJ_R11] = r.r11;
 	e->steps++;
 	w->signals = 0;
-	w->events++;
 	w->event_steps = e->steps;
 	if (nr == 15) {
 		struct dj_record g = { .kind = DJ_REC_REGS, .mask = DJ_REG_ALL, .regs = w->saved };
@@ -354,7 +367,7 @@ static bool step(struct world *w)
 	struct world_pos *p = note(w);
 	struct emu *e = w->e;
 	struct insn in;
-	uint64_t before = e->steps, fences = e->fences;
+	uint64_t before = e->steps;
 	bool more = true;
 
 	if (!emu_peek(e, &in))
@@ -370,28 +383,30 @@ static bool step(struct world *w)
 	} else if (in.attr & INSN_A_NONDET) {
 		do_rdtsc(w);
 	} else {
+		/* with memory model 2 fences are ordered events */
+		bool ordered = (in.attr & (INSN_A_ATOMIC | INSN_A_FENCE)) && w->seen_every & 1;
 		w->rep_now = in.attr & INSN_A_REP ? e->cpu.gpr[DJ_RCX] : 0;
+		if (ordered)
+			number_event(w);
 		if (emu_step(e) != EMU_STOP_STEPS)
 			abort();
+		if (ordered) {
+			w->seq = *w->last;
+			w->event_steps = e->steps;
+		}
 	}
 	p->watch = w->watch;
 	p->watch2 = w->watch2;
 	p->reads = w->reads;
 	if (e->steps != before)
 		w->signals = 0;
-	if (e->fences != fences && w->event_steps != UINT64_MAX && w->predict != 99) {
-		/* with memory model 2 fences are ordered events */
-		if (w->seen_every & 1) {
-			w->events++;
-			w->event_steps = e->steps;
-		}
-	}
 	if (more && !e->in_rep && e->steps >= w->digest_at && e->steps != before)
 		digest(w);
 	return more;
 }
 
-static void begin(struct world *w, unsigned rounds, int module)
+/* The first records: registers, and mappings unless the thread finds them there. */
+static void begin(struct world *w, unsigned rounds, int module, bool found)
 {
 	struct dj_record r = { .kind = DJ_REC_REGS, .mask = DJ_REG_ALL };
 
@@ -413,15 +428,18 @@ static void begin(struct world *w, unsigned rounds, int module)
 				       .name = i ? NULL : "program" };
 		if (!i)
 			m.length = 4096;
-		put_record(w, &m);
+		if (!found)
+			put_record(w, &m);
 	}
+	if (found && dj_stream_facts(w->thread, 0, 4, NULL))
+		abort();
 	for (size_t i = 1; i < 4; i++)
 		for (size_t k = 0; k < REGION; k++)
 			w->region[i].mem[k] = rnd(w) % 3 ? 0 : (uint8_t)rnd(w);
 }
 
-struct world *world_record(const char *path, uint64_t seed, unsigned rounds, int predict,
-			   unsigned memory_model)
+static struct dj_writer *create(const char *path, uint64_t seed, int predict, unsigned memory_model,
+				int *module)
 {
 	static const char *const argv[] = { "program", NULL }, *const envp[] = { NULL };
 	struct dj_trace_meta meta = { .predict = (uint32_t)predict,
@@ -438,10 +456,24 @@ struct world *world_record(const char *path, uint64_t seed, unsigned rounds, int
 				      .cwd = "/",
 				      .argv = argv,
 				      .envp = envp };
+	struct dj_error err = { 0 };
+	struct dj_writer *w = dj_writer_create(path, &meta, &err);
+
+	if (w)
+		*module = dj_writer_module(w, "/program", world_code,
+					   (size_t)(world_code_end - world_code), &err);
+	if (w && *module >= 0)
+		return w;
+	fprintf(stderr, "%s\n", err.text);
+	abort();
+}
+
+/* A run before its first record. */
+static struct world *start(struct dj_writer *writer, struct dj_stream *process, int32_t tid,
+			   uint64_t seed, int predict, unsigned memory_model)
+{
 	struct world *w = calloc(1, sizeof(*w));
 	struct dj_error err = { 0 };
-	struct dj_stream *process;
-	int module;
 
 	if (!w)
 		abort();
@@ -452,17 +484,16 @@ struct world *world_record(const char *path, uint64_t seed, unsigned rounds, int
 	w->region[1].start = DATA_AT;
 	w->region[2].start = ALIAS_AT;
 	w->region[3].start = STACK_AT;
+	w->w = writer;
+	w->tid = tid;
+	w->last = &w->seq;
 	w->e = emu_new(&err);
-	w->w = dj_writer_create(path, &meta, &err);
-	if (!w->e || !w->w ||
-	    (module = dj_writer_module(w->w, "/program", world_code,
-				       (size_t)(world_code_end - world_code), &err)) < 0 ||
-	    !(process = dj_writer_process(w->w, 1, NULL, &err)) ||
-	    !(w->thread = dj_writer_thread(w->w, process, 1, "program", &err))) {
+	if (!w->e || !process ||
+	    !(w->thread = dj_writer_thread(w->w, process, tid, "program", &err))) {
 		fprintf(stderr, "%s\n", err.text);
 		abort();
 	}
-	w->e->kind = dj_cpu_kind_of(meta.cpu);
+	w->e->kind = seed & 1 ? DJ_CPU_AMD : DJ_CPU_INTEL;
 	w->e->ctx = w;
 	w->e->fetch = fetch;
 	w->e->before_load = before_load;
@@ -471,17 +502,74 @@ struct world *world_record(const char *path, uint64_t seed, unsigned rounds, int
 	w->e->after_store = after_store;
 	w->e->hooks = EMU_HOOK_IMPORT | EMU_HOOK_TRACK;
 	w->e->mirror_stores = predict == DJ_PREDICT_SHADOW;
-	begin(w, rounds, module);
+	return w;
+}
+
+static void finish(struct world *w)
+{
+	struct dj_record end = { .kind = DJ_REC_EXIT, .status = 0x300 };
+
+	put_record(w, &end);
+	if (dj_stream_flush(w->thread, w->e->steps, w->seq, NULL))
+		abort();
+}
+
+static void close_trace(struct dj_writer *writer, uint64_t steps)
+{
+	if (dj_writer_close(writer, &(struct dj_trace_end){ .status = 0x300, .steps = steps },
+			    NULL))
+		abort();
+}
+
+struct world *world_record(const char *path, uint64_t seed, unsigned rounds, int predict,
+			   unsigned memory_model)
+{
+	int module;
+	struct dj_writer *writer = create(path, seed, predict, memory_model, &module);
+	struct world *w = start(writer, dj_writer_process(writer, 1, NULL, NULL), 1, seed, predict,
+				memory_model);
+	uint64_t last = 0;
+
+	w->last = &last;
+	begin(w, rounds, module, false);
 	while (step(w))
 		;
-	struct dj_record end = { .kind = DJ_REC_EXIT, .status = 0x300 };
-	struct dj_trace_end fin = { .status = 0x300, .steps = w->e->steps };
-	put_record(w, &end);
-	if (dj_stream_flush(w->thread, w->e->steps, w->events, &err) ||
-	    dj_writer_close(w->w, &fin, &err))
-		abort();
-	w->w = NULL;
+	finish(w);
+	close_trace(writer, w->e->steps);
 	return w;
+}
+
+void world_record_two(const char *path, uint64_t seed, const unsigned rounds[2],
+		      unsigned memory_model, unsigned processes, struct world *out[2])
+{
+	bool more[2] = { true, true };
+	int module;
+	struct dj_writer *writer = create(path, seed, DJ_PREDICT_SHADOW, memory_model, &module);
+	struct dj_stream *process = dj_writer_process(writer, 1, NULL, NULL);
+	uint64_t last = 0;
+
+	out[0] = start(writer, process, 1, seed, DJ_PREDICT_SHADOW, memory_model);
+	out[0]->last = &last;
+	begin(out[0], rounds[0], module, false);
+	while (last < 5)
+		step(out[0]);
+	if (processes > 1)
+		process = dj_writer_process(writer, 2, process, NULL);
+	out[1] = start(writer, process, 2, seed + 2, DJ_PREDICT_SHADOW, memory_model);
+	out[1]->last = &last;
+	out[1]->seq = last;
+	if (dj_stream_flush(out[1]->thread, 0, last, NULL))
+		abort();
+	begin(out[1], rounds[1], module, processes == 1);
+	while (more[0] || more[1]) {
+		int i = rnd(out[0]) & 1;
+		for (uint64_t n = rnd(out[0]) % 200; more[i] && n; n--) {
+			more[i] = step(out[i]);
+			if (!more[i])
+				finish(out[i]);
+		}
+	}
+	close_trace(writer, out[0]->e->steps + out[1]->e->steps);
 }
 
 void world_free(struct world *w)

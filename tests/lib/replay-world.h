@@ -43,6 +43,8 @@ struct world {
 	struct world_region region[4];
 	struct world_pos *pos;
 	size_t n, cap;
+	int32_t tid;
+	uint64_t *last, seq; /* numbers of the last ordered event of all threads, of this one */
 	uint64_t random, events, event_steps, rep_now, digest_at;
 	uint32_t signals;
 	struct dj_regs saved; /* interrupted by the signal handler under way */
@@ -56,6 +58,11 @@ struct world {
 /* Record a run of the built-in program into `path`; `rounds` times through its loop. */
 struct world *world_record(const char *path, uint64_t seed, unsigned rounds, int predict,
 			   unsigned memory_model);
+/* Record two runs into one trace, as the threads 1 and 2 of as many processes; each as if it were
+ * alone, but for the numbers of its ordered events. The second begins when the first has passed
+ * some. */
+void world_record_two(const char *path, uint64_t seed, const unsigned rounds[2],
+		      unsigned memory_model, unsigned processes, struct world *out[2]);
 void world_free(struct world *w);
 uint64_t world_hash(uint64_t h, uint64_t x);
 /* The address of a label of the program. */

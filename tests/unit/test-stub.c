@@ -554,6 +554,87 @@ static void test_steps(void)
 	finish();
 }
 
+/* The thread of a stop reply. */
+static const char *thread_of(const char *reply)
+{
+	static char out[64];
+	const char *thread = strstr(reply, "thread:");
+	out[0] = '\0';
+	if (thread)
+		sscanf(thread, "thread:%63[^;]", out);
+	return out;
+}
+
+static uint64_t rax_now(void)
+{
+	const char *regs = ask("g");
+	uint64_t x = 0;
+	for (int i = 7; i >= 0; i--) {
+		unsigned byte = 0;
+		sscanf(regs + 2 * i, "%2x", &byte);
+		x = x << 8 | byte;
+	}
+	return x;
+}
+
+static void test_thread_list(void)
+{
+	begin();
+	session.multiprocess = true;
+	EXPECT("qfThreadInfo", "mp1092.1092");
+	EXPECT("Tp1092.1093", "E03");
+	EXPECT("Hgp1092.1093", "E03");
+	EXPECT("qThreadExtraInfo,p1092.1093", "E03");
+	ask("qRcmd,676f746f20333030"); /* goto 300 */
+	EXPECT("qfThreadInfo", "mp1092.1092,p1092.1093");
+	EXPECT("qsThreadInfo", "l");
+	CU_ASSERT_PTR_NOT_NULL(strstr(read_object("threads", "", 400),
+				      "<thread id=\"p1092.1093\" name=\"second\"/>"));
+	EXPECT("qThreadExtraInfo,p1092.1093", hex_of("second"));
+	EXPECT("Tp1092.1093", "OK");
+	EXPECT("Tp1093.1093", "E03");
+	EXPECT("T1094", "E03");
+	EXPECT("Hgp1092.1093", "OK");
+	ask("qRcmd,676f746f20383030"); /* goto 800: it has ended */
+	EXPECT("qfThreadInfo", "mp1092.1092");
+	EXPECT("Tp1092.1093", "E03");
+	CU_ASSERT_EQUAL(rax_now(), 800000);
+	finish();
+}
+
+/* A second thread is looked at without moving, and moves when it is named. */
+static void test_thread_moves(void)
+{
+	begin();
+	session.multiprocess = true;
+	ask("qRcmd,676f746f20333030"); /* goto 300 */
+	CU_ASSERT_EQUAL(rax_now(), 300000);
+	EXPECT("Hgp1092.1093", "OK");
+	EXPECT("qC", "QCp1092.1093");
+	CU_ASSERT_EQUAL(rax_now(), 500300);
+	CU_ASSERT_EQUAL(position(), 300);
+	CU_ASSERT_STRING_EQUAL(thread_of(ask("vCont;s")), "p1092.1092");
+	CU_ASSERT_EQUAL(rax_now(), 301000);
+	CU_ASSERT_STRING_EQUAL(thread_of(ask("vCont;s:p1092.1093;c")), "p1092.1093");
+	CU_ASSERT_EQUAL(rax_now(), 500302);
+	CU_ASSERT_STRING_EQUAL(thread_of(ask("vCont;c:p1092.1093;s:p1092.1092")), "p1092.1092");
+	CU_ASSERT_EQUAL(position(), 303);
+	CU_ASSERT_STRING_EQUAL(thread_of(ask("vCont;s:p1092.-1")), "p1092.1092");
+	EXPECT("vCont;s:p1092.1094", "E01");
+	EXPECT("Hcp1092.1093", "OK");
+	CU_ASSERT_STRING_EQUAL(thread_of(ask("bs")), "p1092.1093");
+	CU_ASSERT_STRING_EQUAL(thread_of(ask("s")), "p1092.1093");
+	EXPECT("Hc0", "OK");
+	EXPECT("Hgp1092.1092", "OK");
+	CU_ASSERT_STRING_EQUAL(thread_of(ask("bs")), "p1092.1093"); /* the moment is its */
+	/* what is changed by hand belongs to one thread */
+	EXPECT("P0=0100000000000000", "OK");
+	CU_ASSERT_EQUAL(session.scratch, SCRATCH_EDITS);
+	EXPECT("Hgp1092.1092", "OK");
+	CU_ASSERT_EQUAL(session.scratch, SCRATCH_NONE);
+	finish();
+}
+
 static void test_breakpoints(void)
 {
 	begin();
@@ -1075,6 +1156,8 @@ int main(void)
 					 { "registers", test_registers },
 					 { "objects", test_objects },
 					 { "steps", test_steps },
+					 { "list of threads", test_thread_list },
+					 { "moves of threads", test_thread_moves },
 					 { "breakpoints", test_breakpoints },
 					 { "conditions", test_conditions },
 					 { "watchpoints", test_watchpoints },
