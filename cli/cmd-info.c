@@ -70,10 +70,10 @@ static void print_line(const char *label, const char *text)
 static void print_recording(const struct dj_trace *t, const struct summary *s)
 {
 	const struct dj_trace_meta *m = dj_trace_meta(t);
-	char when[64], end[700], *command = summary_command(t);
+	char when[64], end[700], *command = s->nprocesses ? summary_command(s, t, 0) : NULL;
 
 	time_text(m->start_time_ns, "%Y-%m-%d %H:%M:%S %z", false, when, sizeof(when));
-	summary_end_text(s, t, end, sizeof(end));
+	summary_end_text(s, t, 0, end, sizeof(end));
 	print_line("command", command ? command : "");
 	free(command);
 	print_line("program", m->exe);
@@ -96,6 +96,25 @@ static void print_recording(const struct dj_trace *t, const struct summary *s)
 		printf("no digests\n");
 }
 
+static void print_processes(const struct dj_trace *t, const struct summary *s)
+{
+	if (s->nprocesses < 2) /* the line `process` says it all */
+		return;
+	printf(LABEL "%zu\n", "processes", s->nprocesses);
+	for (size_t i = 0; i < s->nprocesses; i++) {
+		char end[700], *command = summary_command(s, t, i);
+
+		summary_end_text(s, t, i, end, sizeof(end));
+		printf("  %-12d", s->processes[i].info->pid);
+		cli_put(command ? command : "");
+		printf(": %zu threads, %s facts; ", s->processes[i].threads,
+		       grouped(s->processes[i].info->facts));
+		cli_put(end);
+		putchar('\n');
+		free(command);
+	}
+}
+
 static void print_threads(const struct summary *s)
 {
 	printf(LABEL "%zu\n", "threads", s->nthreads);
@@ -104,6 +123,8 @@ static void print_threads(const struct summary *s)
 
 		printf("  %-12d", th->info->tid);
 		cli_put(th->info->name);
+		if (s->nprocesses > 1)
+			printf(" of %d", s->processes[th->info->process].info->pid);
 		printf(": %s instructions, %s records\n", grouped(th->steps),
 		       grouped(th->info->records));
 	}
@@ -141,6 +162,7 @@ static void print_text(const struct dj_trace *t, const struct summary *s)
 	if (dj_trace_damage(t))
 		printf(LABEL "%s\n", "damage", dj_trace_damage(t));
 	print_recording(t, s);
+	print_processes(t, s);
 	print_threads(s);
 	print_sizes(t, s);
 	print_effects(s);
@@ -178,13 +200,35 @@ static void json_recording(struct json *j, const struct dj_trace *t, const struc
 	json_string(j, "started", text);
 	json_i64(j, "start_time_ns", m->start_time_ns);
 	json_bool(j, "complete", end->present);
-	summary_end_text(s, t, text, sizeof(text));
+	summary_end_text(s, t, 0, text, sizeof(text));
 	json_string(j, "end", text);
 	if (end->present) {
 		json_i64(j, "end_time_ns", end->end_time_ns);
 		json_double(j, "seconds", duration(t));
 		json_i64(j, "wait_status", end->status);
 	}
+}
+
+static void json_processes(struct json *j, const struct dj_trace *t, const struct summary *s)
+{
+	json_open(j, "processes", '[');
+	for (size_t i = 0; i < s->nprocesses; i++) {
+		const struct summary_process *p = &s->processes[i];
+		char end[700], *command = summary_command(s, t, i);
+
+		summary_end_text(s, t, i, end, sizeof(end));
+		json_open(j, NULL, '{');
+		json_i64(j, "pid", p->info->pid);
+		if (p->info->parent >= 0)
+			json_i64(j, "parent", p->info->parent);
+		json_string(j, "command", command);
+		json_u64(j, "threads", p->threads);
+		json_u64(j, "facts", p->info->facts);
+		json_string(j, "end", end);
+		json_close(j, '}');
+		free(command);
+	}
+	json_close(j, ']');
 }
 
 static void json_threads(struct json *j, const struct summary *s)
@@ -195,6 +239,7 @@ static void json_threads(struct json *j, const struct summary *s)
 
 		json_open(j, NULL, '{');
 		json_i64(j, "tid", th->info->tid);
+		json_u64(j, "process", th->info->process);
 		json_string(j, "name", th->info->name);
 		json_u64(j, "first", th->info->first_steps);
 		json_u64(j, "last", th->info->last_steps);
@@ -265,6 +310,7 @@ static void print_json(const struct dj_trace *t, const struct summary *s)
 	json_string(&j, "trace", dj_trace_path(t));
 	json_string(&j, "damage", dj_trace_damage(t));
 	json_recording(&j, t, s);
+	json_processes(&j, t, s);
 	json_threads(&j, s);
 	json_modules(&j, t);
 	json_sizes(&j, t, s);

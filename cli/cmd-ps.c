@@ -8,13 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void print_process(const struct dj_trace *t, const struct summary *s)
+static void print_process(const struct dj_trace *t, const struct summary *s, size_t i)
 {
-	char end[700], *command = summary_command(t);
+	char end[700], *command = summary_command(s, t, i);
 
-	summary_end_text(s, t, end, sizeof(end));
-	printf("%8s %7s  %-32s %s\n", "PID", "THREADS", "COMMAND", "END");
-	printf("%8d %7zu  ", dj_trace_meta(t)->pid, s->nthreads);
+	summary_end_text(s, t, i, end, sizeof(end));
+	printf("%8d %7zu  ", s->processes[i].info->pid, s->processes[i].threads);
 	cli_put(command && *command ? command : dj_trace_meta(t)->exe);
 	printf("%*s ", command && strlen(command) < 32 ? 32 - (int)strlen(command) : 0, "");
 	cli_put(end);
@@ -44,7 +43,11 @@ int cmd_ps(int argc, char **argv)
 		return status;
 	if (summary_make(&s, t, &err))
 		status = cli_error(&err);
-	print_process(t, &s);
+	printf("%8s %7s  %-32s %s\n", "PID", "THREADS", "COMMAND", "END");
+	if (!s.nprocesses) /* cut off before its first thread */
+		printf("%8d %7d  %-32s recording was cut off\n", dj_trace_meta(t)->pid, 0, "?");
+	for (size_t i = 0; i < s.nprocesses; i++)
+		print_process(t, &s, i);
 	summary_free(&s);
 	dj_trace_close(t);
 	return cli_finish(status);

@@ -57,9 +57,18 @@ static int count_effect(struct summary *s, enum dj_cpu_kind cpu, const struct dj
 	return 0;
 }
 
+/* Keep a copy of a text that a record has. */
+static int keep(char **text, const char *name, struct dj_error *err)
+{
+	free(*text);
+	*text = strdup(name ? name : "");
+	return *text ? 0 : no_memory(err);
+}
+
 static int add_thread(struct summary *s, enum dj_cpu_kind cpu, struct summary_thread *th,
 		      struct dj_cursor *c, struct dj_error *err)
 {
+	struct summary_process *p = &s->processes[th->info->process];
 	const struct dj_record *rec;
 
 	while ((rec = dj_cursor_next(c, err))) {
@@ -73,14 +82,23 @@ static int add_thread(struct summary *s, enum dj_cpu_kind cpu, struct summary_th
 			return -1;
 		if (rec->kind == DJ_REC_EXIT)
 			th->status = rec->status;
-		if (rec->kind == DJ_REC_END) {
-			free(th->stopped);
-			th->stopped = strdup(rec->name ? rec->name : "");
-			if (!th->stopped)
-				return no_memory(err);
-		}
+		if (rec->kind == DJ_REC_END && keep(&th->stopped, rec->name, err))
+			return -1;
+		if (rec->kind == DJ_REC_EXEC && keep(&p->image, rec->name, err))
+			return -1;
 	}
 	return err->text[0] ? -1 : 0;
+}
+
+static void add_to_process(struct summary *s, const struct summary_thread *th)
+{
+	struct summary_process *p = &s->processes[th->info->process];
+
+	p->threads++;
+	if (!p->first && th->info->tid == p->info->pid)
+		p->first = th;
+	if (!p->stopped && th->stopped)
+		p->stopped = th;
 }
 
 static int by_count(const void *a, const void *b)
@@ -99,11 +117,15 @@ int summary_make(struct summary *s, struct dj_trace *t, struct dj_error *err)
 
 	*s = (struct summary){ 0 };
 	s->nthreads = dj_trace_threads(t);
+	s->nprocesses = dj_trace_processes(t);
 	s->threads = calloc(s->nthreads ? s->nthreads : 1, sizeof(*s->threads));
-	if (!s->threads) {
-		s->nthreads = 0;
+	s->processes = calloc(s->nprocesses ? s->nprocesses : 1, sizeof(*s->processes));
+	if (!s->threads || !s->processes) {
+		s->nthreads = s->nprocesses = 0;
 		return no_memory(err);
 	}
+	for (size_t i = 0; i < s->nprocesses; i++)
+		s->processes[i].info = dj_trace_process(t, i);
 	for (size_t i = 0; i < s->nthreads; i++) {
 		struct summary_thread *th = &s->threads[i];
 		struct dj_cursor *c;
@@ -115,6 +137,7 @@ int summary_make(struct summary *s, struct dj_trace *t, struct dj_error *err)
 		if (c ? add_thread(s, cpu, th, c, err) : !r)
 			r = -1;
 		dj_cursor_free(c);
+		add_to_process(s, th);
 	}
 	if (s->neffects)
 		qsort(s->effects, s->neffects, sizeof(*s->effects), by_count);
@@ -125,7 +148,10 @@ void summary_free(struct summary *s)
 {
 	for (size_t i = 0; i < s->nthreads; i++)
 		free(s->threads[i].stopped);
+	for (size_t i = 0; i < s->nprocesses; i++)
+		free(s->processes[i].image);
 	free(s->threads);
+	free(s->processes);
 	free(s->effects);
 }
 
@@ -140,22 +166,23 @@ static void status_text(int32_t status, char *buf, size_t size)
 		snprintf(buf, size, "ended with wait status %#x", (unsigned)status);
 }
 
-void summary_end_text(const struct summary *s, const struct dj_trace *t, char *buf, size_t size)
+void summary_end_text(const struct summary *s, const struct dj_trace *t, size_t process, char *buf,
+		      size_t size)
 {
-	for (size_t i = 0; i < s->nthreads; i++) {
-		if (s->threads[i].stopped) {
-			snprintf(buf, size, "recording stopped before it ended: %s",
-				 s->threads[i].stopped);
-			return;
-		}
-	}
-	if (dj_trace_end(t)->present)
+	const struct summary_process *p = process < s->nprocesses ? &s->processes[process] : NULL;
+
+	if (p && p->stopped)
+		snprintf(buf, size, "recording stopped before it ended: %s", p->stopped->stopped);
+	else if (!process && dj_trace_end(t)->present)
 		status_text(dj_trace_end(t)->status, buf, size);
+	else if (process && p && p->first && p->first->exited)
+		status_text(p->first->status, buf, size);
 	else
 		snprintf(buf, size, "recording was cut off");
 }
 
-char *summary_command(const struct dj_trace *t)
+/* The arguments that the recording began with. */
+static char *first_command(const struct dj_trace *t)
 {
 	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 				    "0123456789%+,-./:=@_^";
@@ -188,4 +215,19 @@ char *summary_command(const struct dj_trace *t)
 		return NULL;
 	}
 	return text;
+}
+
+char *summary_command(const struct summary *s, const struct dj_trace *t, size_t process)
+{
+	const struct summary_process *p = &s->processes[process];
+	unsigned depth = 0;
+
+	/* of a process that was made while recording only the program is known, and that only
+	 * if it executed one */
+	while (process && !p->image && p->info->parent >= 0 && p->info->parent < (int32_t)process &&
+	       depth++ < 100) {
+		process = (size_t)p->info->parent;
+		p = &s->processes[process];
+	}
+	return process ? strdup(p->image ? p->image : "?") : first_command(t);
 }

@@ -22,11 +22,21 @@ struct summary_thread {
 	char *stopped; /* the reason if its last record is END, else NULL */
 };
 
+struct summary_process {
+	const struct dj_process_info *info;
+	size_t threads;
+	const struct summary_thread *first;   /* the one with the process's number, or NULL */
+	const struct summary_thread *stopped; /* one whose recording ended before it, or NULL */
+	char *image;			      /* what it executed last, or NULL: what it began as */
+};
+
 struct summary {
 	uint64_t steps, records;
 	uint64_t by_kind[DJ_REC_KINDS];
 	struct summary_thread *threads;
 	size_t nthreads;
+	struct summary_process *processes;
+	size_t nprocesses;
 	struct summary_effect *effects; /* most frequent first */
 	size_t neffects;
 };
@@ -35,10 +45,13 @@ struct summary {
 int summary_make(struct summary *s, struct dj_trace *t, struct dj_error *err);
 void summary_free(struct summary *s);
 
-/* How the whole recording ended: "exited with status 3"... */
-void summary_end_text(const struct summary *s, const struct dj_trace *t, char *buf, size_t size);
+/* How a process ended ("exited with status 3"...), or its recording. The first is what the whole
+ * recording is about. */
+void summary_end_text(const struct summary *s, const struct dj_trace *t, size_t process, char *buf,
+		      size_t size);
 
-/* The command line as a shell would take it; a new string. */
-char *summary_command(const struct dj_trace *t);
+/* The command line of a process as a shell would take it, or as much as is known of it; a new
+ * string. */
+char *summary_command(const struct summary *s, const struct dj_trace *t, size_t process);
 
 #endif

@@ -28,8 +28,9 @@
 
 /* No chunk is larger than this when unpacked; a header that says so is not valid. */
 #define CHUNK_RAW_MAX (16u << 20)
-/* META is parsed as a whole; a module is unpacked as a whole. */
-#define META_TOTAL_MAX	(64u << 20)
+/* META is parsed as a whole; a module is unpacked as a whole. Linux lets arguments and environment
+ * have 6 MiB (fs/exec.c, bprm_stack_limits), pointers to them included. */
+#define META_TOTAL_MAX	(16u << 20)
 #define MODULE_SIZE_MAX (4ull << 30)
 /* Of a thread, in bytes. */
 #define THREAD_NAME_MAX 256

@@ -121,9 +121,14 @@ static char *copy_string(const uint8_t *bytes, size_t len)
 	return s;
 }
 
+/* More than fit into the memory that Linux has for them: each takes nine bytes there. */
+#define STRINGS_MAX (META_TOTAL_MAX / 16)
+
 /* Append a string, keeping the array NULL-terminated. */
 static int add_string(char ***array, size_t *n, const uint8_t *bytes, size_t len)
 {
+	if (*n == STRINGS_MAX)
+		return -1;
 	/* grow when the count (with terminator) reaches a power of two */
 	if ((*n & (*n + 1)) == 0) {
 		char **grown = realloc(*array, 2 * (*n + 1) * sizeof(char *));

@@ -52,6 +52,11 @@ struct dj_reader_module {
 
 #define SNAPSHOT_SLOTS 16
 
+/* Of modules so many bytes are unpacked from any file, and beyond that so many for each of its
+ * bytes. What is not zeros packs at most a tenth as well. */
+#define UNPACKED_FREE  (256u << 20)
+#define UNPACKED_RATIO 1000
+
 struct dj_trace {
 	char *path;
 	const uint8_t *bytes;
@@ -71,6 +76,7 @@ struct dj_trace {
 	size_t nprocesses;
 	struct dj_reader_module *modules; /* by number */
 	size_t nmodules;
+	uint64_t unpacked;		/* bytes of modules, pages of zeros not counted */
 	struct dj_reader_chunks memory; /* SNAPSHOT chunks, by process and image at the end */
 
 	/* what is wrong */

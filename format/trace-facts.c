@@ -420,6 +420,34 @@ const struct dj_module_info *dj_trace_module(const struct dj_trace *t, size_t i)
 	return i < t->nmodules ? &t->modules[i].info : NULL;
 }
 
+/*
+ * Unpack a piece of a module into memory that is zero. Pages of zeros are left alone, so that they
+ * take no memory; what is left must be in proportion to the file, or a small file could claim any
+ * amount. -1: malformed, or more than that.
+ */
+static int load_piece(struct dj_trace *t, struct dj_reader_module *m,
+		      const struct dj_reader_chunk *c)
+{
+	enum { PAGE = 4096 };
+	static const uint8_t zeros[PAGE];
+	uint8_t *raw = c->h.last <= m->info.size ? dj_reader_unpack(t, c) : NULL;
+	int r = raw ? 0 : -1;
+
+	for (uint32_t at = 0; at < c->h.raw_len && !r; at += PAGE) {
+		size_t n = c->h.raw_len - at < PAGE ? c->h.raw_len - at : PAGE;
+
+		if (!memcmp(raw + at, zeros, n))
+			continue;
+		t->unpacked += n;
+		if (t->unpacked > UNPACKED_FREE && t->unpacked / UNPACKED_RATIO > t->size)
+			r = -1;
+		else
+			memcpy(m->bytes + c->h.first + at, raw + at, n);
+	}
+	free(raw);
+	return r;
+}
+
 /* Put a module together. Its pieces must follow each other without gap and amount to its
  * size before any memory is taken for it. */
 static int load_module(struct dj_trace *t, struct dj_reader_module *m, struct dj_error *err)
@@ -431,23 +459,20 @@ static int load_module(struct dj_trace *t, struct dj_reader_module *m, struct dj
 	if (!m->known || at != m->info.size)
 		return dj_fail(err, 2, "%s: contents of module %s are lost", t->path,
 			       m->known ? m->path : "(unknown)");
-	m->bytes = malloc(m->info.size ? m->info.size : 1);
+	m->bytes = calloc(1, m->info.size ? m->info.size : 1);
 	if (!m->bytes)
 		return dj_fail(err, 1, "%s: no memory for module %s", t->path, m->path);
-	for (size_t i = 0; i < m->chunks.n; i++) {
-		const struct dj_reader_chunk *c = &m->chunks.v[i];
-
-		if (c->h.last > m->info.size ||
-		    dj_chunk_unpack(&c->h, t->bytes + c->at, m->bytes + c->h.first))
+	for (size_t i = 0; i < m->chunks.n; i++)
+		if (load_piece(t, m, &m->chunks.v[i]))
 			goto malformed;
-	}
 	if (dj_chunk_sum(t->id, m->bytes, m->info.size) == m->sum)
 		return 0;
 malformed:
 	free(m->bytes);
 	m->bytes = NULL;
-	return dj_fail(err, 2, "%s: contents of module %s do not have their checksum", t->path,
-		       m->path);
+	return dj_fail(err, 2,
+		       "%s: contents of module %s do not have their checksum or make no sense",
+		       t->path, m->path);
 }
 
 const uint8_t *dj_trace_module_bytes(struct dj_trace *t, size_t i, size_t *size,

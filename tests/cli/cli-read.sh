@@ -72,6 +72,21 @@ for tid in 1000 1001 1002 1003; do
 	[ "$(grep -c "^$tid " out)" -eq 12 ] || { echo "FAIL: dump: thread $tid"; failed=1; }
 done
 
+run 0 ps "$corpus/sample3"
+says '^ *1000  *2  prog ' out
+says '^ *1001  *2  ' out
+[ "$(wc -l <out)" -eq 3 ] || { echo "FAIL: ps: $(cat out)"; failed=1; }
+run 0 info "$corpus/sample3"
+says '^processes  *2$' out
+says '^  1003  *thread of 1001: ' out
+run 0 info --json "$corpus/sample3"
+if command -v python3 >/dev/null; then
+	python3 -c 'import json; t = json.load(open("out"))
+assert [p["pid"] for p in t["processes"]] == [1000, 1001] and t["processes"][1]["parent"] == 0
+assert [th["process"] for th in t["threads"]] == [0, 1, 0, 1]' ||
+		{ echo "FAIL: info --json: processes"; failed=1; }
+fi
+
 # the latest trace
 mkdir -p data/deja
 ln -s "$corpus/sample0" data/deja/latest
