@@ -159,7 +159,7 @@ int cmd_record(int argc, char **argv)
 						 { "verbose", no_argument, NULL, 'v' },
 						 { "help", no_argument, NULL, 'h' },
 						 { NULL, 0, NULL, 0 } };
-	struct record_options opt = { .predict = DJ_PREDICT_SHADOW };
+	struct rec_options opt = { .predict = DJ_PREDICT_SHADOW };
 	struct dj_error err = { 0 };
 	int c;
 	opterr = 0;
@@ -217,7 +217,7 @@ int cmd_record(int argc, char **argv)
 		opt.output = output;
 	int status = 0;
 	bool cut = false;
-	int rc = record_program(file, args, environ, &opt, &status, &cut, &err);
+	int rc = rec_program(file, args, environ, &opt, &status, &cut, &err);
 	free(output);
 	free(file);
 	if (rc || cut)

@@ -5,14 +5,14 @@
 #include "format/error.h"
 #include "format/trace.h"
 
-struct record_options {
+struct rec_options {
 	const char *output; /* path of the trace file */
 	enum dj_predict predict;
 	uint64_t digest_interval; /* instructions; 0 takes the default */
 	bool verbose;		  /* statistics on stderr at the end */
 };
 
-#define RECORD_DIGEST_INTERVAL 10000000u
+#define REC_DIGEST_INTERVAL 10000000u
 
 /*
  * Run `file` (a path, already looked up) with the arguments and environment given, recording it.
@@ -20,7 +20,7 @@ struct record_options {
  * is left running. If recording had to end before the program did, `*cut` is set, `err` says why,
  * and the trace is intact up to there.
  */
-int record_program(const char *file, char *const argv[], char *const envp[],
-		   const struct record_options *opt, int *status, bool *cut, struct dj_error *err);
+int rec_program(const char *file, char *const argv[], char *const envp[],
+		const struct rec_options *opt, int *status, bool *cut, struct dj_error *err);
 
 #endif

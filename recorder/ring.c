@@ -5,132 +5,184 @@
  * The recorded thread appends at T_HEAD and calls the supervisor when it reaches T_LIMIT. Only
  * then, or at another stop, when it does not run, does the supervisor hand the filled part to the
  * writing thread and give the recorded thread the other half, waiting until that has been written.
- * So there is no moment at which two parties touch one half. Records of the supervisor's own
- * (signals, mappings...) go into the same half, as pointers, and so stay in order.
+ * So there is no moment at which two parties touch one half.
+ *
+ * Records of the supervisor's own (signals, mappings...) never lie in the ring, which the program
+ * can write to: they wait in a list beside the half, each with the offset in the half at which it
+ * belongs, and are written when the half's records up to there are.
+ *
+ * What lies in the ring and T_HEAD itself are input, to be checked like any other. If they do not
+ * make sense the program has written over them: the recording ends with the last record that does.
  */
-#include "recorder/supervisor.h"
+#include "recorder/recorder.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-struct ring {
-	struct tracee *t;
-	uint8_t *half[2];
-	uint64_t half_va[2];
-	uint8_t *start; /* of the part of the current half not handed over */
-	unsigned current;
-	pthread_t thread;
-	pthread_mutex_t lock;
-	pthread_cond_t work, done;
-	struct {
-		uint8_t *from, *to;
-		uint64_t steps;
-	} job[2];
-	bool busy[2]; /* job[i] is waiting or being written */
-	bool quit;
-	bool failed;
-	uint64_t reached; /* the latest position the records written imply */
-	struct dj_error err;
-};
+/* So many own records at most wait beside a half. */
+#define OWN_MAX 4096
 
-struct own_record {
+struct own {
+	struct own *next;
+	uint64_t at; /* offset in the half */
 	struct dj_record rec;
 	uint8_t bytes[];
 };
 
-static int write_part(struct ring *g, uint8_t *p, const uint8_t *end, uint64_t steps)
+struct half {
+	uint8_t *ours;
+	uint64_t va;
+	struct own *own, **own_end;
+	unsigned n_own;
+	/* the job: */
+	bool busy; /* it is waiting or being written */
+	uint64_t used, steps;
+};
+
+struct rec_ring {
+	struct rec_thread *t;
+	struct half half[2];
+	unsigned current;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t work, done;
+	bool quit;
+	bool failed;
+	uint64_t last;	  /* position of the last record written */
+	uint64_t reached; /* the latest position the records written imply */
+	struct dj_error err;
+};
+
+/* ---- the writing thread --------------------------------------------------------------- */
+
+static int overwritten(struct dj_error *err, uint64_t va)
 {
-	struct tracee *t = g->t;
-	int rc = 0;
-	while (p < end) {
-		uint64_t w[6];
-		memcpy(w, p, 32);
-		uint64_t at = w[0] & 0xffffffffffffULL;
-		uint64_t after = at;
-		unsigned type = (unsigned)(w[0] >> 56), ordinal = (unsigned)(w[0] >> 48) & 0xff;
-		switch (type) {
-		case RING_IMPORT:
-			if (!rc)
-				rc = dj_stream_import(t->stream, at, w[2], ordinal, w[1], p + 24,
-						      &g->err);
-			p += RING_IMPORT_SIZE;
-			break;
-		case RING_SYSCALL: {
-			struct dj_record r = {
-				.kind = DJ_REC_SYSCALL, .steps = at, .result = w[1], .r11 = w[2]
-			};
-			if (!rc)
-				rc = dj_stream_record(t->stream, &r, &g->err);
-			after = at + 1;
-			p += RING_SMALL_SIZE;
-			break;
-		}
-		case RING_TSC: {
-			memcpy(w, p, RING_TSC_SIZE);
-			struct dj_record r = { .kind = DJ_REC_EFFECTS,
-					       .steps = at,
-					       .why = DJ_WHY_TSC };
-			r.mask = DJ_REG_GPR(DJ_RAX) | DJ_REG_GPR(DJ_RDX) | DJ_REG_RIP;
-			r.regs.gpr[DJ_RAX] = w[1];
-			r.regs.gpr[DJ_RDX] = w[2];
-			r.regs.rip = w[4];
-			memcpy(r.insn, "\x0f\x31", 2);
-			r.insn_len = 2;
-			if (ordinal == 3) {
-				r.mask |= DJ_REG_GPR(DJ_RCX);
-				r.regs.gpr[DJ_RCX] = w[3];
-				memcpy(r.insn, "\x0f\x01\xf9", 3);
-				r.insn_len = 3;
-			}
-			if (!rc)
-				rc = dj_stream_record(t->stream, &r, &g->err);
-			after = at + 1;
-			p += RING_TSC_SIZE;
-			break;
-		}
-		case RING_RECORD: {
-			struct own_record *o = (struct own_record *)(uintptr_t)w[1];
-			if (!rc)
-				rc = dj_stream_record(t->stream, &o->rec, &g->err);
-			if (o->rec.kind == DJ_REC_SYSCALL || o->rec.kind == DJ_REC_EFFECTS)
-				after = at + 1;
-			free(o);
-			p += RING_SMALL_SIZE;
-			break;
-		}
-		default:
-			dj_broken(__FILE__, __LINE__, "ring record of type %u at offset %zu", type,
-				  (size_t)(p - g->half[0]));
-		}
-		if (after > g->reached)
-			g->reached = after;
+	return dj_fail(err, 1,
+		       "the program overwrote deja's memory at %#llx; the recording ends there",
+		       (unsigned long long)va);
+}
+
+static void advanced(struct rec_ring *g, uint64_t at, uint64_t after)
+{
+	g->last = at;
+	if (after > g->reached)
+		g->reached = after;
+}
+
+static int write_record(struct rec_ring *g, const struct dj_record *r)
+{
+	bool step = r->kind == DJ_REC_SYSCALL || r->kind == DJ_REC_EFFECTS;
+	advanced(g, r->steps, r->steps + step);
+	return dj_stream_record(g->t->stream, r, &g->err);
+}
+
+static int write_tsc(struct rec_ring *g, const uint64_t w[6], unsigned len)
+{
+	struct dj_record r = { .kind = DJ_REC_EFFECTS,
+			       .steps = w[0] & 0xffffffffffffULL,
+			       .why = DJ_WHY_TSC };
+	r.mask = DJ_REG_GPR(DJ_RAX) | DJ_REG_GPR(DJ_RDX) | DJ_REG_RIP;
+	r.regs.gpr[DJ_RAX] = w[1];
+	r.regs.gpr[DJ_RDX] = w[2];
+	r.regs.rip = w[4];
+	memcpy(r.insn, "\x0f\x31", 2);
+	r.insn_len = 2;
+	if (len == 3) {
+		r.mask |= DJ_REG_GPR(DJ_RCX);
+		r.regs.gpr[DJ_RCX] = w[3];
+		memcpy(r.insn, "\x0f\x01\xf9", 3);
+		r.insn_len = 3;
 	}
-	if (!rc)
-		rc = dj_stream_flush(t->stream, steps, DJ_SEQ_UNKNOWN, &g->err);
-	return rc;
+	return write_record(g, &r);
+}
+
+/* Write the record at `at`; returns its size, or 0 if it is none or could not be written. */
+static unsigned write_from_ring(struct rec_ring *g, const struct half *h, uint64_t at)
+{
+	const uint8_t *p = h->ours + at;
+	uint64_t w[6] = { 0 }, left = h->used - at;
+	memcpy(w, p, left < sizeof(w) ? left : sizeof(w));
+	uint64_t steps = w[0] & 0xffffffffffffULL;
+	unsigned type = (unsigned)(w[0] >> 56), ordinal = (unsigned)(w[0] >> 48) & 0xff, size = 0;
+	int rc = 0;
+	switch (type) {
+	case RING_IMPORT:
+		size = RING_IMPORT_SIZE;
+		break;
+	case RING_SYSCALL:
+		size = RING_SMALL_SIZE;
+		break;
+	case RING_TSC:
+		size = RING_TSC_SIZE;
+		break;
+	}
+	if (!size || size > left || steps < g->last ||
+	    (type == RING_IMPORT && w[1] % DJ_LINE != 0)) {
+		overwritten(&g->err, h->va + at);
+		return 0;
+	}
+	if (type == RING_IMPORT) {
+		rc = dj_stream_import(g->t->stream, steps, w[2], ordinal, w[1], p + 24, &g->err);
+		advanced(g, steps, steps);
+	} else if (type == RING_SYSCALL) {
+		struct dj_record r = {
+			.kind = DJ_REC_SYSCALL, .steps = steps, .result = w[1], .r11 = w[2]
+		};
+		rc = write_record(g, &r);
+	} else {
+		rc = write_tsc(g, w, ordinal);
+	}
+	return rc ? 0 : size;
+}
+
+/* Write a half. After a failure only the list is freed. */
+static int write_half(struct rec_ring *g, struct half *h, bool skip)
+{
+	uint64_t at = 0;
+	bool good = !skip;
+	while (h->own || (good && at < h->used)) {
+		struct own *o = h->own;
+		if (o && (!good || o->at <= at)) {
+			if (good && o->rec.steps < g->last)
+				good = overwritten(&g->err, h->va + at) == 0;
+			if (good)
+				good = write_record(g, &o->rec) == 0;
+			h->own = o->next;
+			free(o);
+		} else if (good) {
+			unsigned size = write_from_ring(g, h, at);
+			good = size != 0;
+			at += size;
+		}
+	}
+	h->own_end = &h->own;
+	h->n_own = 0;
+	if (good && h->steps >= g->last)
+		good = dj_stream_flush(g->t->stream, h->steps, DJ_SEQ_UNKNOWN, &g->err) == 0;
+	return good ? 0 : -1;
 }
 
 static void *writer_main(void *arg)
 {
-	struct ring *g = arg;
+	struct rec_ring *g = arg;
 	sigset_t all;
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	unsigned next = 0;
 	pthread_mutex_lock(&g->lock);
 	for (;;) {
-		while (!g->busy[next] && !g->quit)
+		struct half *h = &g->half[next];
+		while (!h->busy && !g->quit)
 			pthread_cond_wait(&g->work, &g->lock);
-		if (!g->busy[next])
+		if (!h->busy)
 			break;
+		bool skip = g->failed;
 		pthread_mutex_unlock(&g->lock);
-		int rc = write_part(g, g->job[next].from, g->job[next].to, g->job[next].steps);
+		int rc = write_half(g, h, skip);
 		pthread_mutex_lock(&g->lock);
 		if (rc)
 			g->failed = true;
-		g->busy[next] = false;
+		h->busy = false;
 		next ^= 1;
 		pthread_cond_broadcast(&g->done);
 	}
@@ -138,123 +190,144 @@ static void *writer_main(void *arg)
 	return NULL;
 }
 
-static void use_half(struct ring *g, unsigned h)
+/* ---- the supervisor's side ---------------------------------------------------------------- */
+
+static void use_half(struct rec_ring *g, unsigned i)
 {
-	g->current = h;
-	g->start = g->half[h];
-	*tcb(g->t, T_HEAD) = g->half_va[h];
-	*tcb(g->t, T_LIMIT) = g->half_va[h] + AREA_HALF - AREA_SLACK;
+	g->current = i;
+	*rec_tcb(g->t, T_HEAD) = g->half[i].va;
+	*rec_tcb(g->t, T_LIMIT) = g->half[i].va + AREA_HALF - AREA_SLACK;
 }
 
-/* A new image has a new control region, and the old one's records are all written. */
-struct ring *ring_start(struct tracee *t)
+static struct rec_ring *new_ring(struct rec_thread *t)
 {
-	struct ring *g = t->ring;
-	if (!g) {
-		g = calloc(1, sizeof(*g));
-		DJ_ASSERT(g, "out of memory for the ring");
-		g->t = t;
-		pthread_mutex_init(&g->lock, NULL);
-		pthread_cond_init(&g->work, NULL);
-		pthread_cond_init(&g->done, NULL);
-		int rc = pthread_create(&g->thread, NULL, writer_main, g);
-		DJ_ASSERT(rc == 0, "cannot start the writing thread: %s", strerror(rc));
-	}
-	for (unsigned h = 0; h < 2; h++) {
-		g->half[h] = t->control + AREA_CONTROL + T_RING + h * AREA_HALF;
-		g->half_va[h] = t->s + (uint64_t)(int64_t)T_RING + h * (uint64_t)AREA_HALF;
-	}
-	t->ring = g;
-	pthread_mutex_lock(&g->lock);
-	while (g->busy[0] || g->busy[1])
-		pthread_cond_wait(&g->done, &g->lock);
-	unsigned h = g->current;
-	pthread_mutex_unlock(&g->lock);
-	use_half(g, h);
+	struct rec_ring *g = calloc(1, sizeof(*g));
+	DJ_ASSERT(g, "out of memory for the ring");
+	g->t = t;
+	for (unsigned i = 0; i < 2; i++)
+		g->half[i].own_end = &g->half[i].own;
+	pthread_mutex_init(&g->lock, NULL);
+	pthread_cond_init(&g->work, NULL);
+	pthread_cond_init(&g->done, NULL);
+	int rc = pthread_create(&g->thread, NULL, writer_main, g);
+	DJ_ASSERT(rc == 0, "cannot start the writing thread: %s", strerror(rc));
 	return g;
 }
 
-void ring_hand_over(struct tracee *t)
+static void wait_until_written(struct rec_ring *g)
 {
-	struct ring *g = t->ring;
-	uint64_t used = *tcb(t, T_HEAD) - g->half_va[g->current];
-	DJ_ASSERT(used <= AREA_HALF, "ring head outside its half (%#llx)",
-		  (unsigned long long)used);
 	pthread_mutex_lock(&g->lock);
-	g->job[g->current].from = g->half[g->current];
-	g->job[g->current].to = g->half[g->current] + used;
-	g->job[g->current].steps = *tcb(t, T_STEPS);
-	g->busy[g->current] = true;
+	while (g->half[0].busy || g->half[1].busy)
+		pthread_cond_wait(&g->done, &g->lock);
+	pthread_mutex_unlock(&g->lock);
+}
+
+/* A new image has a new control region, and the old one's records are all written. */
+void rec_ring_start(struct rec_thread *t)
+{
+	if (!t->ring)
+		t->ring = new_ring(t);
+	struct rec_ring *g = t->ring;
+	wait_until_written(g);
+	for (unsigned i = 0; i < 2; i++) {
+		g->half[i].ours = t->control + AREA_CONTROL + T_RING + i * AREA_HALF;
+		g->half[i].va = t->s + (uint64_t)(int64_t)T_RING + i * (uint64_t)AREA_HALF;
+	}
+	use_half(g, g->current);
+}
+
+/* How much of the current half has been written to. */
+static uint64_t used(struct rec_thread *t)
+{
+	struct rec_ring *g = t->ring;
+	const struct half *h = &g->half[g->current];
+	uint64_t head = *rec_tcb(t, T_HEAD), n = head - h->va;
+	if (n <= AREA_HALF)
+		return n;
+	struct dj_error err;
+	overwritten(&err, t->s + (uint64_t)(int64_t)T_HEAD);
+	rec_cut(t->rec, "%s", err.text);
+	return 0;
+}
+
+void rec_ring_hand_over(struct rec_thread *t)
+{
+	struct rec_ring *g = t->ring;
+	struct half *h = &g->half[g->current], *other = &g->half[g->current ^ 1];
+	h->used = used(t);
+	h->steps = *rec_tcb(t, T_STEPS);
+	pthread_mutex_lock(&g->lock);
+	h->busy = true;
 	pthread_cond_broadcast(&g->work);
-	while (g->busy[g->current ^ 1])
+	while (other->busy)
 		pthread_cond_wait(&g->done, &g->lock);
 	pthread_mutex_unlock(&g->lock);
 	use_half(g, g->current ^ 1);
 }
 
-void ring_record(struct tracee *t, const struct dj_record *rec)
+void rec_ring_record(struct rec_thread *t, const struct dj_record *r)
 {
-	size_t n_bytes = rec->bytes ? (rec->kind == DJ_REC_IMPORT ? DJ_LINE : rec->length) : 0;
-	size_t n_name = rec->name ? strlen(rec->name) + 1 : 0;
-	struct own_record *o = malloc(sizeof(*o) + n_bytes + n_name);
+	struct rec_ring *g = t->ring;
+	struct half *h = &g->half[g->current];
+	size_t n_bytes = r->bytes ? (r->kind == DJ_REC_IMPORT ? DJ_LINE : r->length) : 0;
+	size_t n_name = r->name ? strlen(r->name) + 1 : 0;
+	struct own *o = malloc(sizeof(*o) + n_bytes + n_name);
 	DJ_ASSERT(o, "out of memory for a record");
-	o->rec = *rec;
+	o->next = NULL;
+	o->at = used(t);
+	o->rec = *r;
 	o->rec.seq = DJ_SEQ_UNKNOWN; /* nobody counts yet */
 	if (n_bytes) {
-		memcpy(o->bytes, rec->bytes, n_bytes);
+		memcpy(o->bytes, r->bytes, n_bytes);
 		o->rec.bytes = o->bytes;
 	}
 	if (n_name) {
-		memcpy(o->bytes + n_bytes, rec->name, n_name);
+		memcpy(o->bytes + n_bytes, r->name, n_name);
 		o->rec.name = (char *)o->bytes + n_bytes;
 	}
-	struct ring *g = t->ring;
-	uint64_t off = *tcb(t, T_HEAD) - g->half_va[g->current];
-	uint64_t w[4] = { (uint64_t)RING_RECORD << 56 | rec->steps, (uint64_t)(uintptr_t)o, 0, 0 };
-	memcpy(g->half[g->current] + off, w, sizeof(w));
-	*tcb(t, T_HEAD) += RING_SMALL_SIZE;
-	if (*tcb(t, T_HEAD) >= *tcb(t, T_LIMIT))
-		ring_hand_over(t);
+	*h->own_end = o;
+	h->own_end = &o->next;
+	if (++h->n_own >= OWN_MAX)
+		rec_ring_hand_over(t);
 }
 
-uint64_t ring_reached(struct tracee *t)
+uint64_t rec_ring_reached(struct rec_thread *t)
 {
-	struct ring *g = t->ring;
-	ring_hand_over(t);
-	pthread_mutex_lock(&g->lock);
-	while (g->busy[0] || g->busy[1])
-		pthread_cond_wait(&g->done, &g->lock);
-	uint64_t reached = g->reached;
-	pthread_mutex_unlock(&g->lock);
-	return reached;
+	rec_ring_hand_over(t);
+	wait_until_written(t->ring);
+	return t->ring->reached;
 }
 
-bool ring_failed(struct tracee *t)
+bool rec_ring_failed(struct rec_thread *t)
 {
-	if (!t->ring)
+	struct rec_ring *g = t->ring;
+	if (!g)
 		return false;
-	pthread_mutex_lock(&t->ring->lock);
-	bool f = t->ring->failed;
-	if (f && t->sup->err && !t->sup->err->text[0])
-		*t->sup->err = t->ring->err;
-	pthread_mutex_unlock(&t->ring->lock);
+	pthread_mutex_lock(&g->lock);
+	bool f = g->failed;
+	if (f && !t->rec->err->text[0])
+		*t->rec->err = g->err;
+	pthread_mutex_unlock(&g->lock);
 	return f;
 }
 
-int ring_stop(struct tracee *t)
+int rec_ring_stop(struct rec_thread *t, struct dj_error *err)
 {
-	struct ring *g = t->ring;
+	struct rec_ring *g = t->ring;
 	if (!g)
 		return 0;
-	ring_hand_over(t);
+	rec_ring_hand_over(t);
 	pthread_mutex_lock(&g->lock);
 	g->quit = true;
 	pthread_cond_broadcast(&g->work);
 	pthread_mutex_unlock(&g->lock);
 	pthread_join(g->thread, NULL);
 	int rc = g->failed ? -1 : 0;
-	if (rc && t->sup->err)
-		*t->sup->err = g->err;
+	if (rc)
+		*err = g->err;
+	pthread_mutex_destroy(&g->lock);
+	pthread_cond_destroy(&g->work);
+	pthread_cond_destroy(&g->done);
 	free(g);
 	t->ring = NULL;
 	return rc;

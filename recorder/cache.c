@@ -1,0 +1,170 @@
+/* Stops in translated code: traps that generated code makes for us, interruptions, and the way from
+ * anywhere in the cache to a place where the thread can be taken in hand. */
+#include "recorder/recorder.h"
+
+#include <sys/ptrace.h>
+
+/* Address bits 48 and up are a copy of bit 47, else a branch there is refused (SDM vol.
+ * 1, 3.3.7.1). With 57-bit addresses more is allowed: trying natively finds out. */
+static bool canonical(uint64_t addr)
+{
+	return (uint64_t)((int64_t)(addr << 16) >> 16) == addr;
+}
+
+/* In hand at the target of an indirect branch: go back to before the branch. False if that cannot
+ * be had. */
+static bool undo_branch(struct rec_thread *t)
+{
+	uint64_t pc = tr_branch(t->proc->tr, (uint32_t)*rec_tcb(t, T_BRANCH));
+	uint8_t code[INSN_MAX];
+	struct insn in;
+	size_t got = pc ? rec_read(t->proc, pc, code, sizeof(code)) : 0;
+	if (!got || insn_decode(&in, code, got, pc) <= 0 ||
+	    !(in.attr & (INSN_A_RET | INSN_A_INDIRECT)))
+		return false;
+	t->steps--;
+	*rec_tcb(t, T_STEPS) = t->steps;
+	if (in.attr & INSN_A_RET) {
+		t->regs.rsp -= 8 + (in.imm_size ? in.imm & 0xffff : 0);
+	} else if (in.attr & INSN_A_CALL) {
+		rec_import(t, t->regs.rsp, 8);
+		t->regs.rsp += 8;
+	}
+	t->regs.rip = pc;
+	return true;
+}
+
+static bool digest_is_due(struct rec_thread *t)
+{
+	return *rec_tcb(t, T_STEPS) - t->last_digest >= t->rec->opt.digest_interval;
+}
+
+static enum rec_state ring_full(struct rec_thread *t, struct user_regs_struct *r)
+{
+	rec_ring_hand_over(t);
+	if (rec_ring_failed(t)) {
+		t->rec->cut = true;
+		return REC_KILLED;
+	}
+	r->rip += 4;
+	r->orig_rax = (unsigned long long)-1;
+	if (rec_set_regs(t, r))
+		return REC_KILLED;
+	if (t->n_pending || digest_is_due(t))
+		return rec_step_to_boundary(t);
+	rec_run(t, REC_CONT, 0);
+	return REC_CACHE;
+}
+
+/* An indirect branch to what is in no table. */
+static enum rec_state ibl_miss(struct rec_thread *t, struct user_regs_struct *r)
+{
+	struct tr_where w = { .flags = TR_FLAGS_SAVED, .spilled = 3 | TR_HOME_BIT, .pc = r->rcx };
+	rec_take(t, r, &w);
+	if (!canonical(w.pc) && undo_branch(t))
+		return rec_native_begin(t); /* which faults */
+	struct tr_frag *f;
+	if (rec_fragment(t, w.pc, &f) == TR_FOUND)
+		tr_add_indirect(t->proc->tr, f);
+	return REC_IN_HAND;
+}
+
+enum rec_state rec_trap(struct rec_thread *t, struct user_regs_struct *r)
+{
+	uint32_t runtime;
+	struct tr_stop *stop = tr_stop_at(t->proc->tr, r->rip - 1, &runtime);
+	t->stops++;
+	if (runtime == STOP_RING_FULL)
+		return ring_full(t, r);
+	if (runtime == STOP_IBL_MISS)
+		return ibl_miss(t, r);
+	if (!stop) {
+		rec_fatal(t->rec, "trap at %#llx in the cache, where no stop is",
+			  (unsigned long long)r->rip);
+		return REC_KILLED;
+	}
+	struct tr_where w = { .flags = TR_FLAGS_HW, .spilled = TR_HOME_BIT, .pc = stop->pc };
+	rec_take(t, r, &w);
+	if (t->n_pending) /* first the signal; then it comes here again */
+		return REC_IN_HAND;
+	switch (stop->kind) {
+	case TR_STOP_LINK:
+	case TR_STOP_BRANCH:
+		break;
+	case TR_STOP_SYSCALL:
+		return rec_syscall(t);
+	case TR_STOP_NATIVE:
+		return rec_native_begin(t);
+	case TR_STOP_CHANGED:
+		rec_code_forget(t->proc, w.pc & ~4095ULL, (w.pc & ~4095ULL) + 8192);
+		break;
+	}
+	return REC_IN_HAND;
+}
+
+/* The clock interrupted a thread that computes (clock.c), or the process was continued. */
+static enum rec_state interrupted(struct rec_thread *t)
+{
+	struct user_regs_struct r;
+	t->stops++;
+	if (digest_is_due(t) && !rec_get_regs(t, &r) && tr_in_cache(t->proc->tr, r.rip) &&
+	    !*rec_tcb(t, T_IN_SYSCALL)) {
+		t->hand_over = true;
+		return rec_step_to_boundary(t);
+	}
+	rec_run(t, REC_CONT, 0);
+	return REC_CACHE;
+}
+
+enum rec_state rec_on_cache(struct rec_thread *t, const struct rec_stop *stop)
+{
+	struct user_regs_struct r;
+	if (stop->event == PTRACE_EVENT_STOP)
+		return interrupted(t);
+	if (stop->event) {
+		rec_run(t, REC_CONT, 0);
+		return REC_CACHE;
+	}
+	if (rec_get_regs(t, &r))
+		return REC_KILLED;
+	if (stop->sig == SIGTRAP && stop->info.si_code == SI_KERNEL &&
+	    tr_in_cache(t->proc->tr, r.rip - 1))
+		return rec_trap(t, &r);
+	return rec_signal_stop(t, stop);
+}
+
+static enum rec_state towards_boundary(struct rec_thread *t)
+{
+	struct user_regs_struct r;
+	struct tr_where w;
+	if (rec_get_regs(t, &r))
+		return REC_KILLED;
+	if (rec_takeable(t, &r, &w)) {
+		t->in_rep = w.string_head;
+		rec_take(t, &r, &w);
+		return REC_IN_HAND;
+	}
+	DJ_ASSERT(t->count++ < 1000000, "no instruction boundary after %#llx in the cache",
+		  (unsigned long long)r.rip);
+	return rec_step(t, &r, REC_BOUNDARY);
+}
+
+enum rec_state rec_step_to_boundary(struct rec_thread *t)
+{
+	t->count = 0;
+	return towards_boundary(t);
+}
+
+enum rec_state rec_on_boundary(struct rec_thread *t, const struct rec_stop *stop)
+{
+	struct user_regs_struct r;
+	if (stop->event) {
+		rec_run(t, REC_STEP, 0);
+		return REC_BOUNDARY;
+	}
+	if (stop->sig != SIGTRAP) /* it faults before it gets there */
+		return rec_signal_stop(t, stop);
+	if (stop->info.si_code != SI_KERNEL)
+		return towards_boundary(t);
+	return rec_get_regs(t, &r) ? REC_KILLED : rec_trap(t, &r);
+}

@@ -1,0 +1,53 @@
+/*
+ * System calls that the program makes for purposes of ours, with the instruction in the vdso (none
+ * of the program's bytes are touched) or, where there is none, two borrowed bytes of the program.
+ *
+ * Several in a row are a chain: what follows a call is a function that gets its result, does
+ * what there is to do, and may make the next one.
+ */
+#include "recorder/recorder.h"
+
+#include <errno.h>
+
+enum rec_state rec_call(struct rec_thread *t, rec_then *then, uint64_t nr, uint64_t a, uint64_t b,
+			uint64_t c, uint64_t d, uint64_t e, uint64_t f)
+{
+	struct rec_process *proc = t->proc;
+	struct user_regs_struct r = t->regs;
+	r.rax = nr;
+	r.rdi = a;
+	r.rsi = b;
+	r.rdx = c;
+	r.r10 = d;
+	r.r8 = e;
+	r.r9 = f;
+	r.orig_rax = (unsigned long long)-1;
+	uint64_t at = proc->vdso_syscall;
+	if (!at) {
+		at = t->regs.rip;
+		if (rec_read(proc, at, t->call.saved, 2) != 2 ||
+		    !rec_write(proc, at, "\x0f\x05", 2))
+			return then(t, -EFAULT);
+	}
+	r.rip = at;
+	t->call.then = then;
+	t->call.at = at;
+	return rec_step(t, &r, REC_CALL);
+}
+
+enum rec_state rec_on_call(struct rec_thread *t, const struct rec_stop *stop)
+{
+	struct user_regs_struct r;
+	if (rec_get_regs(t, &r))
+		return REC_KILLED;
+	if (stop->sig == SIGTRAP && r.rip == t->call.at) { /* it was interrupted and starts again */
+		rec_run(t, REC_STEP, 0);
+		return REC_CALL;
+	}
+	if (t->call.at != t->proc->vdso_syscall)
+		rec_write(t->proc, t->call.at, t->call.saved, 2);
+	if (stop->sig !=
+	    SIGTRAP) /* a seccomp filter's SIGSYS: not for the program, which did nothing */
+		return t->call.then(t, -EPERM);
+	return t->call.then(t, (int64_t)r.rax);
+}

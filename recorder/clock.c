@@ -1,0 +1,50 @@
+/*
+ * The clock: four times a second the supervisor looks after threads that compute without ever
+ * coming to the ring or to us, so that their digests and their progress get into the trace.
+ *
+ * A thread is first asked to come by when it next writes to the ring; one that has not stopped
+ * at all since the last tick is interrupted. One in a system call is left alone: some calls show
+ * that they were interrupted.
+ */
+#include "recorder/recorder.h"
+
+#include <sys/time.h>
+
+static volatile sig_atomic_t ticked;
+
+static void on_alarm(int sig)
+{
+	(void)sig;
+	ticked = 1;
+}
+
+void rec_clock(bool on)
+{
+	struct sigaction sa = { .sa_handler = on_alarm };
+	struct itimerval t = { { 0, 0 }, { 0, 0 } };
+	if (on)
+		t.it_interval.tv_usec = t.it_value.tv_usec = 250000;
+	else
+		sa.sa_handler = SIG_IGN;
+	sigaction(SIGALRM, &sa, NULL);
+	setitimer(ITIMER_REAL, &t, NULL);
+}
+
+bool rec_clock_ticked(void)
+{
+	bool t = ticked;
+	ticked = 0;
+	return t;
+}
+
+void rec_clock_tick(struct rec_recording *rec)
+{
+	for (struct rec_thread *t = rec->threads; t; t = t->next) {
+		if (t->state != REC_CACHE || *rec_tcb(t, T_IN_SYSCALL))
+			continue;
+		*rec_tcb(t, T_LIMIT) = 0; /* the next ring record stops */
+		if (t->stops == t->stops_at_tick)
+			rec->tracer->interrupt(rec->tracer, t->tid);
+		t->stops_at_tick = t->stops;
+	}
+}

@@ -1,0 +1,146 @@
+/* How a recording ends. */
+#include "recorder/recorder.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+void rec_cut(struct rec_recording *rec, const char *fmt, ...)
+{
+	if (rec_over(rec))
+		return;
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(rec->err->text, sizeof(rec->err->text), fmt, ap);
+	va_end(ap);
+	rec->err->exit_status = 1;
+	rec->cut = true;
+}
+
+void rec_fatal(struct rec_recording *rec, const char *fmt, ...)
+{
+	if (rec->fatal)
+		return;
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(rec->err->text, sizeof(rec->err->text), fmt, ap);
+	va_end(ap);
+	rec->err->exit_status = 1;
+	rec->fatal = true;
+}
+
+void rec_ended(struct rec_thread *t, int status)
+{
+	t->state = REC_GONE;
+	t->in_hand = false;
+	if (rec_over(t->rec) && !t->proc->child)
+		return; /* we killed it */
+	t->proc->ended = true;
+	t->proc->status = status;
+}
+
+/* ---- the trace ------------------------------------------------------------------------ */
+
+/* The end could not be written, or what came before it: then the recording is a cut one. */
+static void not_whole(struct rec_thread *t, const struct dj_error *err)
+{
+	if (!t->proc->ended)
+		return; /* a better reason has been given */
+	*t->rec->err = *err;
+	t->proc->ended = false;
+	t->rec->cut = true;
+}
+
+static void finish_thread(struct rec_thread *t)
+{
+	struct rec_process *proc = t->proc;
+	struct dj_error err = { 0 };
+	uint64_t steps = t->in_hand || proc->ended ? t->steps : *rec_tcb(t, T_STEPS);
+	if (steps < *rec_tcb(t, T_STEPS))
+		steps = *rec_tcb(t, T_STEPS);
+	uint64_t reached = rec_ring_reached(t);
+	if (steps < reached)
+		steps = reached;
+	struct dj_record r = { .steps = steps };
+	if (proc->ended) {
+		r.kind = DJ_REC_EXIT;
+		r.status = proc->status;
+	} else {
+		r.kind = DJ_REC_END;
+		r.name = t->rec->err->text;
+	}
+	*rec_tcb(t, T_STEPS) = steps;
+	rec_ring_record(t, &r);
+	t->steps = steps;
+	if (rec_ring_stop(t, &err))
+		not_whole(t, &err);
+}
+
+void rec_finish_trace(struct rec_thread *t)
+{
+	struct rec_process *proc = t->proc;
+	struct dj_error err = { 0 };
+	struct timespec now;
+	if (t->ring)
+		finish_thread(t);
+	if (!t->rec->writer)
+		return;
+	clock_gettime(CLOCK_REALTIME, &now);
+	struct dj_trace_end end = { .present = true,
+				    .status = proc->ended ? proc->status : 0,
+				    .steps = t->steps,
+				    .end_time_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec };
+	if (dj_writer_close(t->rec->writer, &end, &err))
+		not_whole(t, &err);
+	t->rec->writer = NULL;
+}
+
+/* ---- memory --------------------------------------------------------------------------- */
+
+void rec_thread_free(struct rec_thread *t)
+{
+	struct rec_thread **at = &t->rec->threads;
+	while (*at != t)
+		at = &(*at)->next;
+	*at = t->next;
+	if (t->control)
+		munmap(t->control, AREA_CONTROL);
+	free(t->pending);
+	free(t->child.unmap);
+	free(t);
+}
+
+void rec_process_free(struct rec_process *proc)
+{
+	struct rec_process **at = &proc->rec->processes;
+	while (*at != proc)
+		at = &(*at)->next;
+	*at = proc->next;
+	if (proc->mem >= 0)
+		proc->rec->tracer->close_memory(proc->rec->tracer, proc->mem);
+	if (proc->memfd >= 0)
+		close(proc->memfd);
+	tr_free(proc->tr);
+	rec_code_free(proc);
+	rec_maps_free(proc);
+	free(proc);
+}
+
+void rec_free(struct rec_recording *rec)
+{
+	/* a translator knows the tables, which lie in a thread's control region */
+	for (struct rec_process *p = rec->processes; p; p = p->next) {
+		tr_free(p->tr);
+		p->tr = NULL;
+	}
+	while (rec->threads)
+		rec_thread_free(rec->threads);
+	while (rec->processes)
+		rec_process_free(rec->processes);
+	rec_strays_free(rec);
+	rec_modules_free(rec);
+	free(rec);
+}

@@ -1,0 +1,129 @@
+/* Taking a thread in hand, what is done with one in hand, and letting it go on. */
+#include "recorder/recorder.h"
+
+#include <string.h>
+
+static unsigned long long *user_gpr(struct user_regs_struct *u, unsigned r)
+{
+	unsigned long long *const p[16] = { &u->rax, &u->rcx, &u->rdx, &u->rbx, &u->rsp, &u->rbp,
+					    &u->rsi, &u->rdi, &u->r8,  &u->r9,	&u->r10, &u->r11,
+					    &u->r12, &u->r13, &u->r14, &u->r15 };
+	return p[r];
+}
+
+/* T_FLAGS: al is OF, ah is SF ZF - AF - PF - CF */
+static unsigned long long saved_flags(struct rec_thread *t, unsigned long long eflags)
+{
+	uint64_t f = *rec_tcb(t, T_FLAGS);
+	eflags &= ~(unsigned long long)DJ_FLAGS_ARITH;
+	eflags |= (f >> 8) & 0xd5;
+	if (f & 1)
+		eflags |= DJ_FLAG_OF;
+	return eflags;
+}
+
+void rec_take(struct rec_thread *t, const struct user_regs_struct *r, const struct tr_where *w)
+{
+	t->regs = *r;
+	for (unsigned i = 0; i < 16; i++)
+		if (w->spilled & 1u << i)
+			*user_gpr(&t->regs, i) = *rec_tcb(t, T_SLOT((int)i));
+	if (w->flags == TR_FLAGS_SAVED)
+		t->regs.eflags = saved_flags(t, t->regs.eflags);
+	t->regs.eflags &= ~0x100ULL;
+	t->regs.rip = w->pc;
+	t->steps = *rec_tcb(t, T_STEPS) + w->index;
+	t->seq = *rec_tcb(t, T_SEQ);
+	t->in_hand = true;
+	t->proc->hand = t;
+}
+
+void rec_import(struct rec_thread *t, uint64_t addr, unsigned size)
+{
+	uint8_t line[DJ_LINE];
+	for (uint64_t at = addr & -(uint64_t)DJ_LINE; at < addr + size; at += DJ_LINE) {
+		struct dj_record r = {
+			.kind = DJ_REC_IMPORT, .steps = t->steps, .addr = at, .bytes = line
+		};
+		if (rec_read(t->proc, at, line, sizeof(line)) != sizeof(line) ||
+		    !rec_write(t->proc, t->s + (uint32_t)at, line, sizeof(line)))
+			return;
+		rec_ring_record(t, &r);
+	}
+}
+
+void rec_digest(struct rec_thread *t, bool force)
+{
+	if (t->in_rep || (!force && t->steps - t->last_digest < t->rec->opt.digest_interval))
+		return;
+	struct dj_regs full;
+	rec_full_regs(t, &full);
+	struct dj_record r = { .kind = DJ_REC_DIGEST,
+			       .steps = t->steps,
+			       .digest = dj_regs_digest(&full),
+			       .mask = DJ_DIGEST_PARTS,
+			       .regs = full };
+	rec_ring_record(t, &r);
+	t->last_digest = t->steps;
+}
+
+enum rec_state rec_step(struct rec_thread *t, const struct user_regs_struct *r,
+			enum rec_state state)
+{
+	if (rec_set_regs(t, r))
+		return REC_KILLED;
+	rec_run(t, REC_STEP, 0);
+	return state;
+}
+
+static enum rec_state enter(struct rec_thread *t, const struct tr_frag *f)
+{
+	struct user_regs_struct r = t->regs;
+	*rec_tcb(t, T_SLOT(DJ_R11)) = r.r11;
+	r.rip = f->entry;
+	r.gs_base = t->s;
+	r.orig_rax = (unsigned long long)-1;
+	t->in_hand = false;
+	if (rec_set_regs(t, &r))
+		return REC_KILLED;
+	rec_run(t, REC_CONT, 0);
+	return REC_CACHE;
+}
+
+enum tr_found rec_fragment(struct rec_thread *t, uint64_t pc, struct tr_frag **f)
+{
+	struct translator *tr = t->proc->tr;
+	enum tr_found found = tr_fragment(tr, pc, f);
+	while (found == TR_FULL) { /* the only thread is in hand */
+		tr_reclaim(tr, tr_epoch(tr));
+		found = tr_fragment(tr, pc, f);
+	}
+	return found;
+}
+
+enum rec_state rec_go_on(struct rec_thread *t)
+{
+	t->proc->hand = t;
+	*rec_tcb(t, T_STEPS) = t->steps;
+	*rec_tcb(t, T_SEQ) = t->seq;
+	if (t->hand_over) {
+		t->hand_over = false;
+		rec_ring_hand_over(t);
+	}
+	if (t->n_pending)
+		return rec_deliver_pending(t);
+	rec_digest(t, false);
+	t->in_rep = false;
+	struct tr_frag *f;
+	enum tr_found found = rec_fragment(t, t->regs.rip, &f);
+	if (rec_over(t->rec))
+		return REC_KILLED;
+	switch (found) {
+	case TR_FOUND:
+		return enter(t, f);
+	case TR_NO_ARENA:
+		return rec_arena_begin(t, t->regs.rip);
+	default:
+		return rec_native_begin(t);
+	}
+}

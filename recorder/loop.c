@@ -1,0 +1,297 @@
+/*
+ * The loop: one wait for all traced threads, and a small state for each of them.
+ *
+ * A thread is stopped only for as long as the supervisor thinks about it. What takes several stops
+ * (a system call made for the program, the way to a handler's first instruction, a string
+ * instruction, making deja's memory in a new image...) is never waited for where it is begun: it is
+ * a state. The function that begins such an operation lets the thread go on and returns the
+ * state; the next stop of that thread, whenever it comes and whatever the others do meanwhile, is
+ * handed to that state's function, which again lets the thread go on and returns a state. When
+ * an operation is over its function returns REC_IN_HAND, and rec_go_on() finds what is next:
+ * another operation, or the cache.
+ *
+ *       exec ─► EXEC_OUT ─► CALL... ─┐         ┌──► CALL... (an arena)
+ *                                    ▼         ├──► NATIVE, NATIVE_RUN
+ *     CACHE ─► [BOUNDARY ─►]      IN HAND  ◄──►├──► SYSCALL, SIGRETURN ──► exec, end
+ *       ▲                            │         └──► TRAP, HANDLER, FATAL_SIGNAL
+ *       └────────────────────────────┘
+ *
+ * So only this file waits; nothing depends on which thread stops first. That matters already
+ * with one recorded thread, because its children are traced until they have been let go:
+ *
+ *  - A new child's first stop may be reported before its parent's fork event or after it. A stop of
+ *    a thread that nobody knows is kept until somebody claims the thread, in the order of arrival.
+ *  - The parent of a vfork sleeps in the kernel until its child has exec'ed or ended. It does so
+ *    in the state SYSCALL like any other call; the child's stops are handled meanwhile, and
+ *    if the child needs another thread or process to get on, that one's stops are, too.
+ *  - Which of two ends is reported first does not matter: the loop ends with the last thread.
+ *
+ * Three things may happen to a thread in the middle of an operation that are none of the
+ * operation's business. The loop deals with them for all states alike, and then repeats the request
+ * under way (cont, step...), which has not begun or goes on where it was:
+ *
+ *  - The process is stopped by job control. The thread stays stopped with it (PTRACE_LISTEN) and
+ *    reports another event when the process is continued.
+ *  - A signal arrives whose effect does not show in the program's registers: one that is
+ *    ignored, or one that stops the process. It is passed on at once, whatever the thread is doing,
+ *    so it cannot be lost, and the process stops when it should.
+ *  - A signal arrives that the program handles or dies of. It is put aside, and is delivered as
+ *    soon as the thread is in hand again (signals.c). That is at once if the operation is a system
+ *    call of the program's which the kernel has not begun: it may be the last one.
+ *
+ * When recording has to end before the program does (rec_cut, rec_fatal) the program is killed and
+ * its threads' stops mean nothing any more; children that are on their way out are still seen off.
+ */
+#include "recorder/recorder.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
+/* The states. `quiet`: what is none of the operation's business does not reach its function. */
+/* clang-format off */
+static const struct {
+	const char *name;
+	const char *waits_for;
+	rec_handler *handle;
+	bool quiet;
+} states[REC_STATES] = {
+	[REC_IN_HAND]      = { "in hand", "nothing: it is about to go on", NULL, false },
+	[REC_STARTING]     = { "starting", "the first exec", rec_on_starting, false },
+	[REC_EXEC_OUT]     = { "exec", "the way out of a successful exec", rec_on_exec_out, true },
+	[REC_CACHE]        = { "cache", "a trap, signal or interruption in translated code", rec_on_cache, false },
+	[REC_BOUNDARY]     = { "boundary", "a step towards an instruction boundary", rec_on_boundary, true },
+	[REC_CALL]         = { "call", "an injected system call", rec_on_call, true },
+	[REC_SYSCALL]      = { "system call", "a supervised system call, or its fork or exec event", rec_on_syscall, true },
+	[REC_SIGRETURN]    = { "sigreturn", "rt_sigreturn", rec_on_sigreturn, true },
+	[REC_NATIVE]       = { "native", "a step of an instruction executed natively", rec_on_native, true },
+	[REC_NATIVE_RUN]   = { "native run", "the breakpoint behind a string instruction", rec_on_native_run, true },
+	[REC_TRAP]         = { "trap", "a trap of ours, from which a signal can be injected", rec_on_trap, true },
+	[REC_HANDLER]      = { "handler", "a signal handler's first instruction", rec_on_handler, true },
+	[REC_FATAL_SIGNAL] = { "fatal signal", "the end, by a signal", rec_on_fatal_signal, false },
+	[REC_CHILD]        = { "child", "a new child's first stop", rec_on_child, false },
+	[REC_KILLED]       = { "killed", "the end", NULL, false },
+	[REC_GONE]         = { "gone", "nothing any more", NULL, false },
+};
+/* clang-format on */
+
+/* A stop of a thread that is not known (yet). */
+struct rec_stray {
+	struct rec_stray *next;
+	pid_t tid;
+	int status;
+};
+
+const char *rec_state_name(enum rec_state state)
+{
+	return states[state].name;
+}
+
+/* ---- threads and processes ------------------------------------------------------------ */
+
+struct rec_process *rec_process_new(struct rec_recording *rec, pid_t pid)
+{
+	struct rec_process *proc = calloc(1, sizeof(*proc));
+	DJ_ASSERT(proc, "out of memory for a process");
+	proc->rec = rec;
+	proc->pid = pid;
+	proc->mem = proc->memfd = -1;
+	proc->next = rec->processes;
+	rec->processes = proc;
+	return proc;
+}
+
+struct rec_thread *rec_thread_new(struct rec_process *proc, pid_t tid, enum rec_state state)
+{
+	struct rec_thread *t = calloc(1, sizeof(*t));
+	DJ_ASSERT(t, "out of memory for a thread");
+	t->rec = proc->rec;
+	t->proc = proc;
+	t->tid = tid;
+	t->state = state;
+	t->next = t->rec->threads;
+	t->rec->threads = t;
+	return t;
+}
+
+static struct rec_thread *find(const struct rec_recording *rec, pid_t tid)
+{
+	struct rec_thread *t = rec->threads;
+	while (t && (t->tid != tid || t->state == REC_GONE))
+		t = t->next;
+	return t;
+}
+
+static bool any_left(const struct rec_recording *rec)
+{
+	for (const struct rec_thread *t = rec->threads; t; t = t->next)
+		if (t->state != REC_GONE)
+			return true;
+	return false;
+}
+
+/* ---- strays ---------------------------------------------------------------------------- */
+
+static void keep_stray(struct rec_recording *rec, pid_t tid, int status)
+{
+	struct rec_stray *s = calloc(1, sizeof(*s)), **at = &rec->strays;
+	DJ_ASSERT(s, "out of memory for a stop");
+	s->tid = tid;
+	s->status = status;
+	while (*at)
+		at = &(*at)->next;
+	*at = s;
+}
+
+/* The oldest stop that was kept and whose thread has become known. */
+static struct rec_thread *claimed(struct rec_recording *rec, int *status)
+{
+	for (struct rec_stray **at = &rec->strays; *at; at = &(*at)->next) {
+		struct rec_thread *t = find(rec, (*at)->tid);
+		if (!t)
+			continue;
+		struct rec_stray *s = *at;
+		*status = s->status;
+		*at = s->next;
+		free(s);
+		return t;
+	}
+	return NULL;
+}
+
+void rec_strays_free(struct rec_recording *rec)
+{
+	while (rec->strays) {
+		struct rec_stray *s = rec->strays;
+		rec->strays = s->next;
+		free(s);
+	}
+}
+
+/* ---- one stop --------------------------------------------------------------------------- */
+
+void rec_run(struct rec_thread *t, enum rec_resume how, int sig)
+{
+	t->how = how;
+	t->can_inject = false;
+	t->rec->tracer->resume(t->rec->tracer, t->tid, how, sig);
+}
+
+static bool job_control_stop(const struct rec_stop *stop)
+{
+	return stop->event == PTRACE_EVENT_STOP && (stop->sig == SIGSTOP || stop->sig == SIGTSTP ||
+						    stop->sig == SIGTTIN || stop->sig == SIGTTOU);
+}
+
+static bool describe(struct rec_thread *t, int status, struct rec_stop *stop)
+{
+	memset(stop, 0, sizeof(*stop));
+	stop->status = status;
+	stop->event = status >> 16;
+	stop->sig = WSTOPSIG(status);
+	t->can_inject = false;
+	if (stop->event)
+		return true;
+	if (t->rec->tracer->get_siginfo(t->rec->tracer, t->tid, &stop->info))
+		return false;
+	stop->sync = rec_synchronous(stop->sig, &stop->info);
+	/* ptrace's own notices (a system call's exit, a handler's first instruction after a step)
+	 * carry SIGTRAP as si_code, and drop what is injected from them */
+	t->can_inject = stop->sig != SIGTRAP || stop->info.si_code != SIGTRAP;
+	return true;
+}
+
+/* Deal with what is none of the business of the operation under way. False if it is not that. */
+static bool none_of_its_business(struct rec_thread *t, const struct rec_stop *stop,
+				 enum rec_state *next)
+{
+	if (job_control_stop(stop)) {
+		t->rec->tracer->resume(t->rec->tracer, t->tid, REC_LISTEN, 0);
+		return true;
+	}
+	if (!states[t->state].quiet)
+		return false;
+	if (stop->event == PTRACE_EVENT_STOP) {
+		rec_run(t, t->how, 0);
+		return true;
+	}
+	if (stop->event || stop->sync)
+		return false;
+	enum rec_disposition d = rec_disposition(t, stop->sig);
+	if (d == REC_IGNORED || d == REC_JOB_CONTROL) {
+		rec_run(t, t->how, stop->sig);
+	} else {
+		rec_put_aside(t, &stop->info);
+		if (rec_call_not_begun(t))
+			*next = REC_IN_HAND;
+		else
+			rec_run(t, t->how, 0);
+	}
+	return true;
+}
+
+/* The recording is over: so is the program. */
+static void kill_program(struct rec_recording *rec)
+{
+	if (rec->killing)
+		return;
+	rec->killing = true;
+	for (struct rec_process *p = rec->processes; p; p = p->next)
+		if (!p->child && !p->ended)
+			rec->tracer->kill(rec->tracer, p->pid);
+	for (struct rec_thread *t = rec->threads; t; t = t->next)
+		if (!t->proc->child && t->state != REC_GONE)
+			t->state = REC_KILLED;
+}
+
+static void handle(struct rec_thread *t, int status)
+{
+	struct rec_recording *rec = t->rec;
+	struct rec_stop stop;
+	if (!WIFSTOPPED(status)) {
+		rec_ended(t, status);
+		return;
+	}
+	if (t->state == REC_KILLED || !describe(t, status, &stop))
+		return; /* its end follows */
+	enum rec_state next = t->state;
+	if (!none_of_its_business(t, &stop, &next))
+		next = states[t->state].handle(t, &stop);
+	while (next == REC_IN_HAND)
+		next = rec_over(rec) ? REC_KILLED : rec_go_on(t);
+	t->state = next;
+	if (rec_over(rec))
+		kill_program(rec);
+}
+
+/* ---- the loop ---------------------------------------------------------------------------- */
+
+void rec_loop(struct rec_recording *rec)
+{
+	while (any_left(rec)) {
+		int status;
+		struct rec_thread *t = claimed(rec, &status);
+		if (!t) {
+			pid_t tid = rec->tracer->wait(rec->tracer, &status);
+			if (tid < 0 && errno != EINTR) {
+				rec_fatal(rec, "lost the program: %s", strerror(errno));
+				kill_program(rec);
+				break;
+			}
+			t = tid > 0 ? find(rec, tid) : NULL;
+			if (tid > 0 && !t)
+				keep_stray(rec, tid, status);
+		}
+		if (t)
+			handle(t, status);
+		if (t && t->state == REC_GONE && t->proc->child) { /* on its way, or dead */
+			struct rec_process *proc = t->proc;
+			rec_thread_free(t);
+			rec_process_free(proc);
+		}
+		if (rec_clock_ticked())
+			rec_clock_tick(rec);
+	}
+}

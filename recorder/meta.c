@@ -1,0 +1,71 @@
+/* What the trace says of machine and program. */
+#include "recorder/recorder.h"
+
+#include "config.h"
+#include "format/cpu.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+static ssize_t read_proc(pid_t pid, const char *name, void *buf, size_t size)
+{
+	char path[64];
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd >= 0 ? read(fd, buf, size) : -1;
+	if (fd >= 0)
+		close(fd);
+	return n;
+}
+
+struct dj_writer *rec_create_trace(struct rec_thread *t)
+{
+	struct rec_process *proc = t->proc;
+	char link[64], exe[4096] = "", cwd[4096] = "", machine[512], cpu[128], comm[64];
+	uint8_t auxv[4096];
+	struct utsname u;
+	struct timespec now;
+	uname(&u);
+	snprintf(machine, sizeof(machine), "%s %s %s %s", u.sysname, u.release, u.machine,
+		 u.nodename);
+	dj_cpu_describe(cpu, sizeof(cpu));
+	snprintf(link, sizeof(link), "/proc/%d/exe", proc->pid);
+	ssize_t n = readlink(link, exe, sizeof(exe) - 1);
+	exe[n > 0 ? n : 0] = 0;
+	if (!getcwd(cwd, sizeof(cwd)))
+		cwd[0] = 0;
+	ssize_t aux = read_proc(proc->pid, "auxv", auxv, sizeof(auxv));
+	n = read_proc(proc->pid, "comm", comm, sizeof(comm) - 1);
+	comm[n > 0 ? n : 0] = 0;
+	comm[strcspn(comm, "\n")] = 0;
+	clock_gettime(CLOCK_REALTIME, &now);
+	struct dj_trace_meta meta = {
+		.predict = t->rec->opt.predict,
+		.shadow_bits = 32,
+		.memory_model = 2,
+		.digest_interval = t->rec->opt.digest_interval,
+		.start_time_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec,
+		.pid = proc->pid,
+		.page_size = (uint32_t)sysconf(_SC_PAGESIZE),
+		.deja_version = PACKAGE_VERSION,
+		.machine = machine,
+		.cpu = cpu,
+		.exe = exe,
+		.cwd = cwd,
+		.argv = (const char *const *)t->rec->argv,
+		.envp = (const char *const *)t->rec->envp,
+		.auxv = auxv,
+		.auxv_len = aux > 0 ? (size_t)aux : 0,
+	};
+	struct dj_writer *w = dj_writer_create(t->rec->opt.output, &meta, t->rec->err);
+	if (w && (!(proc->facts = dj_writer_process(w, proc->pid, NULL, t->rec->err)) ||
+		  !(t->stream = dj_writer_thread(w, proc->facts, t->tid, comm, t->rec->err)))) {
+		dj_writer_close(w, NULL, NULL);
+		w = NULL;
+	}
+	return w;
+}

@@ -1,0 +1,402 @@
+/*
+ * The recorder's own header: what its files share.
+ *
+ * What a recording consists of:
+ *   struct rec_recording  one trace and whatever takes part in it
+ *   struct rec_process    an address space: mappings, code, the translator
+ *   struct rec_thread     a traced thread: registers, control block, ring, and its state
+ *
+ * Files, from the loop outwards:
+ *   loop.c       the states of a thread, and the one wait (its essay first)
+ *   tracer.h     what is asked of the kernel; tracer-ptrace.c asks it
+ *   hand.c       taking a thread in hand and letting it go on
+ *   cache.c      stops in translated code
+ *   call.c       system calls made in a thread for our own purposes
+ *   image.c      a new process image; area.c: deja's memory in it
+ *   child.c      processes that the program starts
+ *   syscalls.c   the system calls that the supervisor performs, in a table
+ *   native.c     instructions executed natively; cpuid.c
+ *   signals.c    what signals mean and where they are delivered (its essay first); deliver.c how
+ *   maps.c       mappings; modules.c; code.c: the program's code as the translator reads it
+ *   ring.c       the ring buffer and the thread that writes it out
+ *   start.c      start; meta.c: what the trace says of machine and program; clock.c; end.c
+ *
+ * One rule holds it together: a thread is either in the cache (its registers are the processor's,
+ * its gs base is S) or in hand: stopped, with the program's registers in `t->regs` and `t->steps`
+ * exact. Handlers bring it from the first state to the second (rec_take), work there, and return
+ * REC_IN_HAND, whereupon it goes on (rec_go_on).
+ */
+#ifndef DEJA_RECORDER_RECORDER_H
+#define DEJA_RECORDER_RECORDER_H
+
+#include "format/error.h"
+#include "format/record.h"
+#include "format/trace.h"
+#include "recorder/record.h"
+#include "recorder/tracer.h"
+#include "translator/area.h"
+#include "translator/translate.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/user.h>
+
+struct rec_mapping {
+	uint64_t start, end, offset;
+	uint32_t prot, flags;
+	int32_t module;
+	char label[16]; /* the kernel's name for what is no file: "[vdso]", or "" */
+};
+
+struct rec_module {
+	char *path;
+	uint8_t *bytes;
+	size_t size;
+	uint64_t dev, ino;
+};
+
+struct rec_ring;
+struct rec_code_page;
+
+/* The recording: one trace, whatever takes part in it. */
+struct rec_recording {
+	struct rec_options opt;
+	struct rec_tracer *tracer;
+	struct dj_writer *writer;
+	struct dj_error *err;
+	char *const *argv, *const *envp;
+	struct rec_module *modules; /* by module number of the trace */
+	size_t n_modules;
+	struct rec_process *processes;
+	struct rec_thread *threads;
+	struct rec_stray *strays; /* stops of threads not known yet (loop.c) */
+	bool cut;		  /* recording ends before the program does: err says why */
+	bool fatal;		  /* deja failed: err says how */
+	bool killing;		  /* the program is being killed for either reason */
+	bool began;		  /* the program has been started */
+};
+
+/* An address space and the code translated for it. */
+struct rec_process {
+	struct rec_process *next;
+	struct rec_recording *rec;
+	pid_t pid;
+	int memfd;	    /* the shared areas and arenas */
+	uint64_t arena_off; /* next free offset in there */
+	int mem;	    /* handle of the memory */
+	struct translator *tr;
+	struct dj_stream *facts; /* its stream in the trace */
+	uint32_t image;		 /* how many exec has replaced */
+	struct rec_thread *hand; /* the thread in hand: the translator works and records for it */
+
+	struct rec_mapping *maps;
+	size_t n_maps, cap_maps;
+	uint64_t brk;
+	struct rec_code_page **pages; /* hash by page */
+	unsigned n_pages;
+	uint64_t vdso_syscall; /* a syscall instruction in the vdso */
+	uint64_t vdso, vdso_end;
+
+	bool no_arena; /* there was no room for an arena */
+	bool child;    /* not recorded, only brought on its way (child.c) */
+	bool ended;    /* with this wait(2) status: */
+	int status;
+};
+
+/* What a thread is doing, and so what its next stop means. loop.c has the table. */
+enum rec_state {
+	REC_IN_HAND, /* nothing is under way: rec_go_on() finds what is next */
+	REC_STARTING,
+	REC_EXEC_OUT,
+	REC_CACHE,
+	REC_BOUNDARY,
+	REC_CALL,
+	REC_SYSCALL,
+	REC_SIGRETURN,
+	REC_NATIVE,
+	REC_NATIVE_RUN,
+	REC_TRAP,
+	REC_HANDLER,
+	REC_FATAL_SIGNAL,
+	REC_CHILD,
+	REC_KILLED,
+	REC_GONE,
+	REC_STATES
+};
+
+/* One stop of a thread, as wait() reported it. */
+struct rec_stop {
+	int status;
+	int event; /* PTRACE_EVENT_, or 0 */
+	int sig;
+	siginfo_t info; /* if there is no event */
+	bool sync; /* a signal that the thread's own instruction caused, steps and traps included */
+};
+
+struct rec_thread;
+/* What follows an injected system call. */
+typedef enum rec_state rec_then(struct rec_thread *t, int64_t result);
+
+/* A thread (tracee, in the words of ptrace(2)). */
+struct rec_thread {
+	struct rec_thread *next;
+	struct rec_recording *rec;
+	struct rec_process *proc;
+	pid_t tid;
+
+	enum rec_state state;
+	enum rec_resume
+		how;	 /* the request under way, repeated after a stop that is none of its own */
+	bool can_inject; /* stopped for a signal: the next request may carry one */
+
+	uint8_t *control; /* its control region, in our address space */
+	uint64_t s;	  /* S in the program */
+	struct rec_ring *ring;
+	struct dj_stream *stream;     /* its stream in the trace */
+	struct user_regs_struct regs; /* the program's, when in hand */
+	uint64_t steps;
+	uint64_t seq; /* ordered events passed */
+	uint64_t last_digest;
+	siginfo_t *pending; /* signals put aside */
+	unsigned n_pending, cap_pending;
+	bool in_rep;	/* in hand between iterations of a string instruction */
+	bool in_hand;	/* regs and steps are valid */
+	bool hand_over; /* the ring, when next in hand */
+	uint64_t stops, natives;
+	uint64_t stops_at_tick;
+
+	/* of the operation under way */
+	unsigned count; /* REC_BOUNDARY: steps made */
+	struct {
+		rec_then *then;
+		uint64_t at, nr;
+		uint8_t saved[2]; /* bytes of the program that the instruction stands in for */
+	} call;
+	struct {
+		uint64_t at; /* the instruction that makes it */
+		struct user_regs_struct regs;
+	} sys;
+	struct {
+		struct dj_regs before;
+		struct insn in;
+		uint8_t code[INSN_MAX];
+		bool known, masked;
+		uint64_t pc, rax, rdx;
+	} native;
+	struct {
+		siginfo_t info;
+		uint64_t after;
+	} signal;
+	struct {
+		bool exec;
+		int fd; /* of the shared file, in the program */
+		uint64_t at, text;
+		uint8_t saved[40];
+		struct dj_regs first;
+		uint64_t off; /* of the arena, in the shared file */
+		uint8_t *ours;
+		bool mapped;
+	} area;
+	struct {
+		uint64_t mask;
+		struct {
+			uint64_t at, size;
+		} * unmap;
+		unsigned n_unmap;
+	} child;
+};
+
+/* The control block, relative to S. */
+static inline uint64_t *rec_tcb(const struct rec_thread *t, int off)
+{
+	return (uint64_t *)(void *)(t->control + AREA_CONTROL + off);
+}
+
+/* ---- loop.c ---- */
+/* Until no traced thread is left. */
+void rec_loop(struct rec_recording *rec);
+struct rec_thread *rec_thread_new(struct rec_process *proc, pid_t tid, enum rec_state state);
+struct rec_process *rec_process_new(struct rec_recording *rec, pid_t pid);
+/* Let a stopped thread go on; remembers how. */
+void rec_run(struct rec_thread *t, enum rec_resume how, int sig);
+const char *rec_state_name(enum rec_state state);
+void rec_strays_free(struct rec_recording *rec);
+
+/* ---- the handlers of the states ---- */
+typedef enum rec_state rec_handler(struct rec_thread *t, const struct rec_stop *stop);
+rec_handler rec_on_starting;	 /* start.c */
+rec_handler rec_on_exec_out;	 /* image.c */
+rec_handler rec_on_cache;	 /* cache.c */
+rec_handler rec_on_boundary;	 /* cache.c */
+rec_handler rec_on_call;	 /* call.c */
+rec_handler rec_on_syscall;	 /* syscalls.c */
+rec_handler rec_on_sigreturn;	 /* syscalls.c */
+rec_handler rec_on_native;	 /* native.c */
+rec_handler rec_on_native_run;	 /* native.c */
+rec_handler rec_on_trap;	 /* deliver.c */
+rec_handler rec_on_handler;	 /* deliver.c */
+rec_handler rec_on_fatal_signal; /* deliver.c */
+rec_handler rec_on_child;	 /* child.c */
+
+/* ---- regs.c ---- */
+int rec_get_regs(struct rec_thread *t, struct user_regs_struct *r);
+int rec_set_regs(struct rec_thread *t, const struct user_regs_struct *r);
+/* Everything, as the program sees it (general registers from t->regs). */
+void rec_full_regs(struct rec_thread *t, struct dj_regs *out);
+void rec_from_user(const struct user_regs_struct *u, struct dj_regs *out);
+size_t rec_read(struct rec_process *proc, uint64_t addr, void *buf, size_t len);
+bool rec_write(struct rec_process *proc, uint64_t addr, const void *buf, size_t len);
+
+/* ---- hand.c ---- */
+/* Registers of the program from where the thread is stopped in the cache. */
+void rec_take(struct rec_thread *t, const struct user_regs_struct *r, const struct tr_where *w);
+/* In hand: signals put aside, then the cache. */
+enum rec_state rec_go_on(struct rec_thread *t);
+/* The fragment for the program's code at `pc`; what tr_fragment() says but for TR_FULL. */
+enum tr_found rec_fragment(struct rec_thread *t, uint64_t pc, struct tr_frag **f);
+/* Execute one instruction at r->rip with these registers, as part of the operation `state`. */
+enum rec_state rec_step(struct rec_thread *t, const struct user_regs_struct *r,
+			enum rec_state state);
+/* In hand: an instruction that wrote to the shadow will not be executed after all. Shadow and trace
+ * get the lines of memory at [addr, addr+size) as they are; what cannot be read is left out. */
+void rec_import(struct rec_thread *t, uint64_t addr, unsigned size);
+void rec_digest(struct rec_thread *t, bool force);
+
+/* ---- cache.c ---- */
+/* A trap of ours in the cache (int3), the thread being stopped behind it. */
+enum rec_state rec_trap(struct rec_thread *t, struct user_regs_struct *r);
+/* Step the thread to where it can be taken in hand (signals.c). */
+enum rec_state rec_step_to_boundary(struct rec_thread *t);
+
+/* ---- call.c ---- */
+/* A system call made by the program on our behalf; in hand; registers are kept. `then` is told its
+ * result. */
+enum rec_state rec_call(struct rec_thread *t, rec_then *then, uint64_t nr, uint64_t a, uint64_t b,
+			uint64_t c, uint64_t d, uint64_t e, uint64_t f);
+
+/* ---- image.c ---- */
+/* At the event of a successful exec. */
+enum rec_state rec_image_begin(struct rec_thread *t, bool exec);
+
+/* ---- area.c ---- */
+/* Put the control region and the shadow into the program; `rec_image_ready` follows. */
+enum rec_state rec_area_begin(struct rec_thread *t);
+enum rec_state rec_image_ready(struct rec_thread *t);
+/* An arena near the program's code at `pc`. */
+enum rec_state rec_arena_begin(struct rec_thread *t, uint64_t pc);
+
+/* ---- child.c ---- */
+/* The program, in hand at a system call, has started process `pid`. */
+void rec_child_new(struct rec_thread *t, pid_t pid, bool own_space);
+
+/* ---- maps.c ---- */
+int rec_maps_read(struct rec_process *proc);
+void rec_maps_add(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t prot, uint32_t flags,
+		  int fd, uint64_t offset);
+void rec_maps_add_named(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t prot,
+			uint32_t flags, const char *name);
+/* Like an existing mapping, elsewhere. */
+void rec_maps_add_like(struct rec_thread *t, const struct rec_mapping *like, uint64_t start,
+		       uint64_t end, uint64_t offset);
+/* Add whatever the kernel says is mapped at `addr` (shared memory segments). */
+void rec_maps_refresh(struct rec_thread *t, uint64_t addr);
+void rec_maps_remove(struct rec_thread *t, uint64_t start, uint64_t end);
+/* The mapping that starts at `start`. */
+void rec_maps_remove_at(struct rec_thread *t, uint64_t start);
+void rec_maps_protect(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t prot);
+const struct rec_mapping *rec_maps_find(const struct rec_process *proc, uint64_t addr);
+/* Put one into the trace. */
+void rec_maps_record(struct rec_thread *t, const struct rec_mapping *m, const char *name);
+void rec_maps_free(struct rec_process *proc);
+
+/* ---- modules.c ---- */
+/* The module number of the ELF file open as `fd` in us, or -1 if it is none. */
+int rec_module_of(struct rec_recording *rec, int fd, const char *path);
+void rec_modules_free(struct rec_recording *rec);
+
+/* ---- code.c ---- */
+size_t rec_code_read(void *ctx, uint64_t pc, uint8_t *buf, size_t len, bool *changing);
+void rec_code_translated(void *ctx, uint64_t pc, size_t len);
+void rec_code_forget(struct rec_process *proc, uint64_t start, uint64_t end);
+void rec_code_free(struct rec_process *proc);
+
+/* ---- ring.c ---- */
+void rec_ring_start(struct rec_thread *t);
+/* The thread is stopped: hand what it wrote to the writing thread. */
+void rec_ring_hand_over(struct rec_thread *t);
+/* Append a record of the supervisor's; copies what it borrows. */
+void rec_ring_record(struct rec_thread *t, const struct dj_record *r);
+/* Write everything handed over or not; the latest position it implies: a thread killed inside a
+ * fragment has come further than T_STEPS says. */
+uint64_t rec_ring_reached(struct rec_thread *t);
+/* Write everything; -1 if writing failed at any time. */
+int rec_ring_stop(struct rec_thread *t, struct dj_error *err);
+bool rec_ring_failed(struct rec_thread *t);
+
+/* ---- native.c ---- */
+/* In hand: execute the instruction at t->regs.rip. */
+enum rec_state rec_native_begin(struct rec_thread *t);
+
+/* ---- cpuid.c ---- */
+/* What the program gets from CPUID: eax, ebx, ecx, edx. */
+void rec_cpuid(uint32_t leaf, uint32_t sub, uint32_t r[4]);
+
+/* ---- syscalls.c ---- */
+/* The map of system calls that generated code leaves to us. */
+void rec_syscalls_init(struct rec_thread *t);
+/* In hand at a system call of that map. */
+enum rec_state rec_syscall(struct rec_thread *t);
+/* Stopped in an operation that makes a system call of the program's: whether that can still be left
+ * undone. */
+bool rec_call_not_begun(struct rec_thread *t);
+
+/* ---- signals.c ---- */
+enum rec_disposition { REC_IGNORED, REC_CAUGHT, REC_FATAL, REC_JOB_CONTROL };
+enum rec_disposition rec_disposition(struct rec_thread *t, int sig);
+bool rec_synchronous(int sig, const siginfo_t *info);
+/* A signal-delivery stop in the cache that is not ours. */
+enum rec_state rec_signal_stop(struct rec_thread *t, const struct rec_stop *stop);
+void rec_put_aside(struct rec_thread *t, const siginfo_t *info);
+/* Whether the thread, being where `r` says, can be taken in hand there. */
+bool rec_takeable(struct rec_thread *t, const struct user_regs_struct *r, struct tr_where *w);
+
+/* ---- deliver.c ---- */
+/* In hand at a signal-delivery stop. `after` is the address behind the system call that was
+ * interrupted, or 0. */
+enum rec_state rec_deliver(struct rec_thread *t, const siginfo_t *info, uint64_t after);
+/* In hand: deliver the first of those that were put aside. */
+enum rec_state rec_deliver_pending(struct rec_thread *t);
+
+/* ---- start.c ---- */
+struct rec_recording *rec_new(const struct rec_options *opt, struct rec_tracer *tracer,
+			      char *const argv[], char *const envp[], struct dj_error *err);
+
+/* ---- meta.c ---- */
+struct dj_writer *rec_create_trace(struct rec_thread *t);
+
+/* ---- clock.c ---- */
+void rec_clock(bool on);
+/* A quarter of a second has passed: look after threads that compute. */
+bool rec_clock_ticked(void);
+void rec_clock_tick(struct rec_recording *rec);
+
+/* ---- end.c ---- */
+/* Recording cannot go on: the reason, in one sentence. The program is killed. */
+void rec_cut(struct rec_recording *rec, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void rec_fatal(struct rec_recording *rec, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+static inline bool rec_over(const struct rec_recording *rec)
+{
+	return rec->cut || rec->fatal;
+}
+/* The thread's end, as wait() reported it. */
+void rec_ended(struct rec_thread *t, int status);
+void rec_finish_trace(struct rec_thread *t);
+void rec_thread_free(struct rec_thread *t);
+void rec_process_free(struct rec_process *proc);
+void rec_free(struct rec_recording *rec);
+
+#endif

@@ -1,0 +1,86 @@
+/* Registers and memory of the stopped program. */
+#include "recorder/recorder.h"
+
+#include <string.h>
+
+int rec_get_regs(struct rec_thread *t, struct user_regs_struct *r)
+{
+	return t->rec->tracer->get_regs(t->rec->tracer, t->tid, r);
+}
+
+int rec_set_regs(struct rec_thread *t, const struct user_regs_struct *r)
+{
+	return t->rec->tracer->set_regs(t->rec->tracer, t->tid, r);
+}
+
+void rec_from_user(const struct user_regs_struct *u, struct dj_regs *out)
+{
+	const unsigned long long g[16] = { u->rax, u->rcx, u->rdx, u->rbx, u->rsp, u->rbp,
+					   u->rsi, u->rdi, u->r8,  u->r9,  u->r10, u->r11,
+					   u->r12, u->r13, u->r14, u->r15 };
+	for (int i = 0; i < 16; i++)
+		out->gpr[i] = g[i];
+	out->rip = u->rip;
+	out->rflags = u->eflags & ~0x10100ULL; /* not our trap flag, nor RF */
+	out->fs_base = u->fs_base;
+	out->gs_base = u->gs_base;
+	out->cs = (uint16_t)u->cs;
+	out->ss = (uint16_t)u->ss;
+	out->ds = (uint16_t)u->ds;
+	out->es = (uint16_t)u->es;
+	out->fs = (uint16_t)u->fs;
+	out->gs = (uint16_t)u->gs;
+}
+
+/* The XSAVE area as ptrace gives it: standard format (SDM vol. 1, 13.4). */
+static void from_xsave(const uint8_t *x, size_t len, struct dj_regs *out)
+{
+	memcpy(&out->fcw, x, 2);
+	memcpy(&out->fsw, x + 2, 2);
+	out->ftw = x[4];
+	memcpy(&out->fop, x + 6, 2);
+	memcpy(&out->fip, x + 8, 8);
+	memcpy(&out->fdp, x + 16, 8);
+	memcpy(&out->mxcsr, x + 24, 4);
+	for (int i = 0; i < 8; i++) {
+		memcpy(&out->st_mant[i], x + 32 + 16 * i, 8);
+		memcpy(&out->st_exp[i], x + 40 + 16 * i, 2);
+	}
+	for (int i = 0; i < 16; i++) {
+		memcpy(out->ymm[i], x + 160 + 16 * i, 16);
+		if (len >= 832 && (x[512] & 4))
+			memcpy(out->ymm[i] + 16, x + 576 + 16 * i, 16);
+		else
+			memset(out->ymm[i] + 16, 0, 16);
+	}
+}
+
+void rec_full_regs(struct rec_thread *t, struct dj_regs *out)
+{
+	uint8_t x[16384];
+	memset(out, 0, sizeof(*out));
+	rec_from_user(&t->regs, out);
+	out->gs_base = *rec_tcb(t, T_GSBASE);
+	ssize_t len = t->rec->tracer->get_xstate(t->rec->tracer, t->tid, x, sizeof(x));
+	if (len >= 512)
+		from_xsave(x, (size_t)len, out);
+}
+
+size_t rec_read(struct rec_process *proc, uint64_t addr, void *buf, size_t len)
+{
+	struct rec_tracer *tr = proc->rec->tracer;
+	size_t done = 0;
+	while (done < len) {
+		ssize_t n = tr->read(tr, proc->mem, addr + done, (char *)buf + done, len - done);
+		if (n <= 0)
+			break;
+		done += (size_t)n;
+	}
+	return done;
+}
+
+bool rec_write(struct rec_process *proc, uint64_t addr, const void *buf, size_t len)
+{
+	struct rec_tracer *tr = proc->rec->tracer;
+	return tr->write(tr, proc->mem, addr, buf, len) == (ssize_t)len;
+}

@@ -1,0 +1,218 @@
+/*
+ * Starting a recording: signals, the program's first process, and after the loop what came of it.
+ */
+#include "recorder/recorder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- deja's own signals ------------------------------------------------------------------ */
+
+/* SIGTERM and SIGHUP to deja are meant for the program, too: pass them on. (Those of the terminal's
+ * keys reach it by themselves.) */
+static volatile pid_t forward_to;
+
+static void on_termination(int sig)
+{
+	int saved = errno;
+	if (forward_to > 0)
+		kill(forward_to, sig);
+	errno = saved;
+}
+
+/* Signals that deja treats differently while it records; the program starts with them as they were.
+ * A file-size limit shows as an error of the write, not as a signal. */
+static const struct {
+	int sig;
+	void (*handler)(int);
+} ours[] = {
+	{ SIGINT, SIG_IGN },	    { SIGQUIT, SIG_IGN }, { SIGPIPE, SIG_IGN },
+	{ SIGALRM, SIG_IGN },	    { SIGXFSZ, SIG_IGN }, { SIGTERM, on_termination },
+	{ SIGHUP, on_termination },
+};
+#define N_OURS (sizeof(ours) / sizeof(*ours))
+static struct sigaction inherited[N_OURS];
+
+static void take_signals(void)
+{
+	forward_to = 0;
+	for (size_t i = 0; i < N_OURS; i++) {
+		struct sigaction sa = { .sa_handler = ours[i].handler };
+		sigaction(ours[i].sig, &sa, &inherited[i]);
+	}
+}
+
+static void give_signals_back(void)
+{
+	for (size_t i = 0; i < N_OURS; i++)
+		sigaction(ours[i].sig, &inherited[i], NULL);
+}
+
+/* ---- the first process ---------------------------------------------------------------------- */
+
+/* Why there is no program, from the process that should have become it. */
+struct report {
+	int error;
+};
+
+static void become(const char *file, const struct rec_recording *rec, int go, int report)
+{
+	char c;
+	struct report rep = { 0 };
+	give_signals_back();
+	if (read(go, &c, 1) == 1) {
+		execve(file, rec->argv, rec->envp);
+		rep.error = errno;
+	}
+	(void)!write(report, &rep, sizeof(rep));
+	_exit(127);
+}
+
+/* Fork; the child waits to be traced, then becomes the program. `report` is where it says why
+ * it could not. */
+static int start(struct rec_recording *rec, const char *file, int *report)
+{
+	int go[2], back[2];
+	if (pipe2(go, O_CLOEXEC))
+		return dj_fail_errno(rec->err, 1, "cannot make a pipe");
+	if (pipe2(back, O_CLOEXEC)) {
+		close(go[0]);
+		close(go[1]);
+		return dj_fail_errno(rec->err, 1, "cannot make a pipe");
+	}
+	pid_t pid = fork();
+	if (pid == 0) {
+		close(go[1]);
+		become(file, rec, go[0], back[1]);
+	}
+	close(go[0]);
+	close(back[1]);
+	*report = back[0];
+	int rc = 0;
+	long opts = PTRACE_O_EXITKILL | PTRACE_O_TRACEEXEC | PTRACE_O_TRACEFORK |
+		    PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE;
+	if (pid < 0) {
+		rc = dj_fail_errno(rec->err, 1, "cannot fork");
+	} else if (ptrace(PTRACE_SEIZE, pid, NULL, (void *)opts)) {
+		rc = dj_fail(rec->err, 1,
+			     "cannot trace a program here: ptrace: %s (a container without "
+			     "SYS_PTRACE, a seccomp filter, or kernel.yama.ptrace_scope=3?)",
+			     strerror(errno));
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, __WALL);
+	} else {
+		rec_thread_new(rec_process_new(rec, pid), pid, REC_STARTING);
+		forward_to = pid;
+		(void)!write(go[1], "x", 1);
+	}
+	close(go[1]);
+	return rc;
+}
+
+enum rec_state rec_on_starting(struct rec_thread *t, const struct rec_stop *stop)
+{
+	struct rec_recording *rec = t->rec;
+	if (stop->event != PTRACE_EVENT_EXEC) {
+		rec_run(t, REC_CONT, stop->event ? 0 : stop->sig);
+		return REC_STARTING;
+	}
+	rec->began = true;
+	t->proc->memfd = memfd_create("deja", MFD_CLOEXEC);
+	if (t->proc->memfd < 0) {
+		rec_fatal(rec, "cannot make the shared area: %s", strerror(errno));
+		return REC_KILLED;
+	}
+	rec->writer = rec_create_trace(t);
+	if (!rec->writer) { /* err says why */
+		rec->fatal = true;
+		return REC_KILLED;
+	}
+	return rec_image_begin(t, false);
+}
+
+/* The first process ended without becoming the program. */
+static int not_started(struct rec_recording *rec, int report)
+{
+	struct report rep = { 0 };
+	if (read(report, &rep, sizeof(rep)) == (ssize_t)sizeof(rep) && rep.error)
+		return dj_fail(rec->err, rep.error == ENOENT ? 127 : 126, "%s: %s", rec->argv[0],
+			       strerror(rep.error));
+	return dj_fail(rec->err, 1, "%s ended before it began", rec->argv[0]);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+static void print_statistics(const struct rec_thread *t)
+{
+	struct tr_stats st;
+	tr_stats(t->proc->tr, &st);
+	fprintf(stderr,
+		"deja: %llu instructions, %llu stops, %llu executed natively, %llu fragments, "
+		"%llu instructions translated into %llu bytes, %llu flushes\n",
+		(unsigned long long)t->steps, (unsigned long long)t->stops,
+		(unsigned long long)t->natives, (unsigned long long)st.fragments,
+		(unsigned long long)st.instructions, (unsigned long long)st.code_bytes,
+		(unsigned long long)st.flushes);
+}
+
+/* The recorded thread; children come and go. */
+static struct rec_thread *recorded(const struct rec_recording *rec)
+{
+	struct rec_thread *t = rec->threads;
+	while (t && t->proc->child)
+		t = t->next;
+	return t;
+}
+
+struct rec_recording *rec_new(const struct rec_options *opt, struct rec_tracer *tracer,
+			      char *const argv[], char *const envp[], struct dj_error *err)
+{
+	struct rec_recording *rec = calloc(1, sizeof(*rec));
+	DJ_ASSERT(rec, "out of memory for a recording");
+	memset(err, 0, sizeof(*err));
+	rec->opt = *opt;
+	if (!rec->opt.digest_interval)
+		rec->opt.digest_interval = REC_DIGEST_INTERVAL;
+	rec->tracer = tracer;
+	rec->err = err;
+	rec->argv = argv;
+	rec->envp = envp;
+	return rec;
+}
+
+int rec_program(const char *file, char *const argv[], char *const envp[],
+		const struct rec_options *opt, int *status, bool *cut, struct dj_error *err)
+{
+	struct rec_recording *rec = rec_new(opt, &rec_tracer_ptrace, argv, envp, err);
+	int report = -1;
+	take_signals();
+	int rc = start(rec, file, &report);
+	struct rec_thread *t = recorded(rec);
+	if (!rc) {
+		rec_loop(rec);
+		rec_clock(false);
+		forward_to = 0;
+		if (!rec->began && !rec_over(rec))
+			rc = not_started(rec, report);
+	}
+	if (t) {
+		rec_finish_trace(t);
+		if (opt->verbose && t->proc->tr)
+			print_statistics(t);
+		*status = t->proc->status;
+	}
+	if (report >= 0)
+		close(report);
+	give_signals_back();
+	rc = rc || rec->fatal ? -1 : 0;
+	*cut = rec->cut;
+	rec_free(rec);
+	return rc;
+}

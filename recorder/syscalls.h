@@ -1,0 +1,13 @@
+/* What system calls change in the address space (syscalls-memory.c); private to syscalls*.c. */
+#ifndef DEJA_RECORDER_SYSCALLS_H
+#define DEJA_RECORDER_SYSCALLS_H
+
+#include "recorder/recorder.h"
+
+/* The call was made with registers `in`; t->regs are those after it. */
+typedef void rec_effect(struct rec_thread *t, const struct user_regs_struct *in, uint64_t result);
+
+rec_effect rec_after_mmap, rec_after_munmap, rec_after_mremap, rec_after_mprotect, rec_after_brk,
+	rec_after_shmat, rec_after_shmdt;
+
+#endif

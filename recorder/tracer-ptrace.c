@@ -1,0 +1,178 @@
+/* The tracer that is real: ptrace(2), waitpid(2) and /proc. */
+#include "recorder/tracer.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <sys/ptrace.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static pid_t pt_wait(struct rec_tracer *tr, int *status)
+{
+	(void)tr;
+	return waitpid(-1, status, __WALL);
+}
+
+static int pt_resume(struct rec_tracer *tr, pid_t tid, enum rec_resume how, int sig)
+{
+	void *const data = (void *)(long)sig;
+	(void)tr;
+	switch (how) {
+	case REC_CONT:
+		return (int)ptrace(PTRACE_CONT, tid, NULL, data);
+	case REC_STEP:
+		return (int)ptrace(PTRACE_SINGLESTEP, tid, NULL, data);
+	case REC_TO_SYSCALL:
+		return (int)ptrace(PTRACE_SYSCALL, tid, NULL, data);
+	case REC_LISTEN:
+		return (int)ptrace(PTRACE_LISTEN, tid, NULL, NULL);
+	case REC_DETACH:
+		return (int)ptrace(PTRACE_DETACH, tid, NULL, data);
+	}
+	return -1;
+}
+
+static int pt_interrupt(struct rec_tracer *tr, pid_t tid)
+{
+	(void)tr;
+	return (int)ptrace(PTRACE_INTERRUPT, tid, NULL, NULL);
+}
+
+static int pt_kill(struct rec_tracer *tr, pid_t pid)
+{
+	(void)tr;
+	return kill(pid, SIGKILL);
+}
+
+static int pt_get_regs(struct rec_tracer *tr, pid_t tid, struct user_regs_struct *r)
+{
+	(void)tr;
+	return (int)ptrace(PTRACE_GETREGS, tid, NULL, r);
+}
+
+static int pt_set_regs(struct rec_tracer *tr, pid_t tid, const struct user_regs_struct *r)
+{
+	(void)tr;
+	return (int)ptrace(PTRACE_SETREGS, tid, NULL, r);
+}
+
+static int pt_get_fpregs(struct rec_tracer *tr, pid_t tid, struct user_fpregs_struct *f)
+{
+	(void)tr;
+	return (int)ptrace(PTRACE_GETFPREGS, tid, NULL, f);
+}
+
+static int pt_set_fpregs(struct rec_tracer *tr, pid_t tid, const struct user_fpregs_struct *f)
+{
+	(void)tr;
+	return (int)ptrace(PTRACE_SETFPREGS, tid, NULL, f);
+}
+
+static ssize_t pt_get_xstate(struct rec_tracer *tr, pid_t tid, void *buf, size_t size)
+{
+	struct iovec v = { buf, size };
+	(void)tr;
+	return ptrace(PTRACE_GETREGSET, tid, (void *)NT_X86_XSTATE, &v) ? -1 : (ssize_t)v.iov_len;
+}
+
+static int pt_get_siginfo(struct rec_tracer *tr, pid_t tid, siginfo_t *info)
+{
+	(void)tr;
+	return (int)ptrace(PTRACE_GETSIGINFO, tid, NULL, info);
+}
+
+static int pt_set_siginfo(struct rec_tracer *tr, pid_t tid, const siginfo_t *info)
+{
+	(void)tr;
+	return (int)ptrace(PTRACE_SETSIGINFO, tid, NULL, info);
+}
+
+static int pt_get_sigmask(struct rec_tracer *tr, pid_t tid, uint64_t *mask)
+{
+	(void)tr;
+	return (int)ptrace(PTRACE_GETSIGMASK, tid, sizeof(*mask), mask);
+}
+
+static int pt_set_sigmask(struct rec_tracer *tr, pid_t tid, uint64_t mask)
+{
+	(void)tr;
+	return (int)ptrace(PTRACE_SETSIGMASK, tid, sizeof(mask), &mask);
+}
+
+static int pt_event_message(struct rec_tracer *tr, pid_t tid, unsigned long *message)
+{
+	(void)tr;
+	return (int)ptrace(PTRACE_GETEVENTMSG, tid, NULL, message);
+}
+
+static int pt_set_breakpoint(struct rec_tracer *tr, pid_t tid, uint64_t addr)
+{
+	const size_t dr = offsetof(struct user, u_debugreg);
+	const unsigned long on_execution = 1; /* DR7: DR0 is local, of one byte, on execution */
+	(void)tr;
+	if (!addr)
+		return (int)ptrace(PTRACE_POKEUSER, tid, dr + 7 * sizeof(long), 0);
+	if (ptrace(PTRACE_POKEUSER, tid, dr, addr))
+		return -1;
+	return (int)ptrace(PTRACE_POKEUSER, tid, dr + 7 * sizeof(long), on_execution);
+}
+
+static int pt_open_memory(struct rec_tracer *tr, pid_t pid)
+{
+	char path[64];
+	(void)tr;
+	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
+	return open(path, O_RDWR | O_CLOEXEC);
+}
+
+static void pt_close_memory(struct rec_tracer *tr, int memory)
+{
+	(void)tr;
+	close(memory);
+}
+
+static ssize_t pt_read(struct rec_tracer *tr, int memory, uint64_t addr, void *buf, size_t len)
+{
+	(void)tr;
+	return pread(memory, buf, len, (off_t)addr);
+}
+
+static ssize_t pt_write(struct rec_tracer *tr, int memory, uint64_t addr, const void *buf,
+			size_t len)
+{
+	(void)tr;
+	return pwrite(memory, buf, len, (off_t)addr);
+}
+
+static FILE *pt_open_proc(struct rec_tracer *tr, pid_t pid, const char *name)
+{
+	char path[64];
+	(void)tr;
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	return fopen(path, "re");
+}
+
+struct rec_tracer rec_tracer_ptrace = {
+	.wait = pt_wait,
+	.resume = pt_resume,
+	.interrupt = pt_interrupt,
+	.kill = pt_kill,
+	.get_regs = pt_get_regs,
+	.set_regs = pt_set_regs,
+	.get_fpregs = pt_get_fpregs,
+	.set_fpregs = pt_set_fpregs,
+	.get_xstate = pt_get_xstate,
+	.get_siginfo = pt_get_siginfo,
+	.set_siginfo = pt_set_siginfo,
+	.get_sigmask = pt_get_sigmask,
+	.set_sigmask = pt_set_sigmask,
+	.event_message = pt_event_message,
+	.set_breakpoint = pt_set_breakpoint,
+	.open_memory = pt_open_memory,
+	.close_memory = pt_close_memory,
+	.read = pt_read,
+	.write = pt_write,
+	.open_proc = pt_open_proc,
+};
