@@ -61,8 +61,9 @@ static void finish_thread(struct rec_thread *t)
 	uint64_t steps = t->in_hand || proc->ended ? t->steps : *rec_tcb(t, T_STEPS);
 	if (steps < *rec_tcb(t, T_STEPS))
 		steps = *rec_tcb(t, T_STEPS);
-	uint64_t reached = rec_ring_reached(t);
-	if (steps < reached)
+	bool whole;
+	uint64_t reached = rec_ring_reached(t, &whole);
+	if (steps < reached || !whole)
 		steps = reached;
 	struct dj_record r = { .steps = steps };
 	if (proc->ended) {

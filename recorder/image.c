@@ -120,10 +120,9 @@ enum rec_state rec_on_exec_out(struct rec_thread *t, const struct rec_stop *stop
 	if (rec_get_regs(t, &t->regs))
 		return REC_KILLED;
 	t->regs.orig_rax = (unsigned long long)-1;
-	if (t->area.exec)
-		rec_ring_hand_over(t);
+	bool whole;
 	if (t->ring)
-		rec_ring_reached(t); /* the writing thread is done with the old control region */
+		rec_ring_reached(t, &whole); /* nobody uses the old control region any more */
 	tr_free(proc->tr);
 	proc->tr = NULL;
 	if (new_control(t)) {

@@ -55,6 +55,8 @@ static size_t split(struct rec_process *proc, uint64_t at)
 static void drop(struct rec_process *proc, uint64_t start, uint64_t end)
 {
 	size_t i = split(proc, start), j = split(proc, end);
+	if (i == j)
+		return;
 	memmove(proc->maps + i, proc->maps + j, (proc->n_maps - j) * sizeof(*proc->maps));
 	proc->n_maps -= j - i;
 }

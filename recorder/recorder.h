@@ -330,11 +330,13 @@ void rec_ring_hand_over(struct rec_thread *t);
 /* Append a record of the supervisor's; copies what it borrows. */
 void rec_ring_record(struct rec_thread *t, const struct dj_record *r);
 /* Write everything handed over or not; the latest position it implies: a thread killed inside a
- * fragment has come further than T_STEPS says. */
-uint64_t rec_ring_reached(struct rec_thread *t);
+ * fragment has come further than T_STEPS says. Not `whole`: later records are lost. */
+uint64_t rec_ring_reached(struct rec_thread *t, bool *whole);
 /* Write everything; -1 if writing failed at any time. */
 int rec_ring_stop(struct rec_thread *t, struct dj_error *err);
 bool rec_ring_failed(struct rec_thread *t);
+/* Cut the recording if the program has overwritten where the next record goes. */
+void rec_ring_check(struct rec_thread *t);
 
 /* ---- native.c ---- */
 /* In hand: execute the instruction at t->regs.rip. */

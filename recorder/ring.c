@@ -34,6 +34,7 @@ struct half {
 	uint64_t va;
 	struct own *own, **own_end;
 	unsigned n_own;
+	uint64_t known; /* so much has been written to, when last looked at */
 	/* the job: */
 	bool busy; /* it is waiting or being written */
 	uint64_t used, steps;
@@ -48,6 +49,7 @@ struct rec_ring {
 	pthread_cond_t work, done;
 	bool quit;
 	bool failed;
+	bool broken;	  /* T_HEAD makes no sense: what was recorded since is lost */
 	uint64_t last;	  /* position of the last record written */
 	uint64_t reached; /* the latest position the records written imply */
 	struct dj_error err;
@@ -195,6 +197,7 @@ static void *writer_main(void *arg)
 static void use_half(struct rec_ring *g, unsigned i)
 {
 	g->current = i;
+	g->half[i].known = 0;
 	*rec_tcb(g->t, T_HEAD) = g->half[i].va;
 	*rec_tcb(g->t, T_LIMIT) = g->half[i].va + AREA_HALF - AREA_SLACK;
 }
@@ -240,14 +243,20 @@ void rec_ring_start(struct rec_thread *t)
 static uint64_t used(struct rec_thread *t)
 {
 	struct rec_ring *g = t->ring;
-	const struct half *h = &g->half[g->current];
+	struct half *h = &g->half[g->current];
 	uint64_t head = *rec_tcb(t, T_HEAD), n = head - h->va;
-	if (n <= AREA_HALF)
-		return n;
+	if (n >= h->known && n <= AREA_HALF)
+		return h->known = n;
 	struct dj_error err;
 	overwritten(&err, t->s + (uint64_t)(int64_t)T_HEAD);
 	rec_cut(t->rec, "%s", err.text);
-	return 0;
+	g->broken = true;
+	return h->known;
+}
+
+void rec_ring_check(struct rec_thread *t)
+{
+	(void)used(t);
 }
 
 void rec_ring_hand_over(struct rec_thread *t)
@@ -255,7 +264,7 @@ void rec_ring_hand_over(struct rec_thread *t)
 	struct rec_ring *g = t->ring;
 	struct half *h = &g->half[g->current], *other = &g->half[g->current ^ 1];
 	h->used = used(t);
-	h->steps = *rec_tcb(t, T_STEPS);
+	h->steps = g->broken ? 0 : *rec_tcb(t, T_STEPS);
 	pthread_mutex_lock(&g->lock);
 	h->busy = true;
 	pthread_cond_broadcast(&g->work);
@@ -269,12 +278,15 @@ void rec_ring_record(struct rec_thread *t, const struct dj_record *r)
 {
 	struct rec_ring *g = t->ring;
 	struct half *h = &g->half[g->current];
+	uint64_t at = used(t);
+	if (g->broken && r->kind != DJ_REC_END)
+		return;
 	size_t n_bytes = r->bytes ? (r->kind == DJ_REC_IMPORT ? DJ_LINE : r->length) : 0;
 	size_t n_name = r->name ? strlen(r->name) + 1 : 0;
 	struct own *o = malloc(sizeof(*o) + n_bytes + n_name);
 	DJ_ASSERT(o, "out of memory for a record");
 	o->next = NULL;
-	o->at = used(t);
+	o->at = at;
 	o->rec = *r;
 	o->rec.seq = DJ_SEQ_UNKNOWN; /* nobody counts yet */
 	if (n_bytes) {
@@ -291,10 +303,11 @@ void rec_ring_record(struct rec_thread *t, const struct dj_record *r)
 		rec_ring_hand_over(t);
 }
 
-uint64_t rec_ring_reached(struct rec_thread *t)
+uint64_t rec_ring_reached(struct rec_thread *t, bool *whole)
 {
 	rec_ring_hand_over(t);
 	wait_until_written(t->ring);
+	*whole = !t->ring->failed && !t->ring->broken;
 	return t->ring->reached;
 }
 

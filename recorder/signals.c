@@ -177,6 +177,9 @@ static enum rec_state fault(struct rec_thread *t, const struct rec_stop *stop,
 	siginfo_t info = stop->info;
 	struct tr_where w;
 	if (!tr_locate(t->proc->tr, r->rip, *rec_tcb(t, T_RT_RET), &w)) {
+		rec_ring_check(t); /* a better reason, if it is that */
+		if (rec_over(t->rec))
+			return REC_KILLED;
 		rec_fatal(t->rec,
 			  "signal %d at %#llx in the cache, where no instruction of the program is "
 			  "(address %p)",

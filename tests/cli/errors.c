@@ -43,8 +43,10 @@ void _start(void)
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -216,6 +218,140 @@ static int do_fill(void)
 	return 0;
 }
 
+static volatile sig_atomic_t counted[65];
+
+static void count(int sig)
+{
+	counted[sig]++;
+}
+
+static void catch (int sig)
+{
+	struct sigaction sa = { .sa_handler = count, .sa_flags = SA_RESTART };
+
+	sigaction(sig, &sa, NULL);
+}
+
+/* All signals that can be caught pend at once, one of them a hundred times. */
+static int do_pending(void)
+{
+	sigset_t all;
+	int sum = 0;
+
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, NULL);
+	for (int sig = 1; sig < 65; sig++) {
+		if (sig == SIGKILL || sig == SIGSTOP || sig == SIGTRAP || sig == 32 || sig == 33)
+			continue;
+		catch (sig);
+		raise(sig);
+	}
+	for (int i = 0; i < 99; i++)
+		raise(SIGRTMIN + 3);
+	sigemptyset(&all);
+	sigprocmask(SIG_SETMASK, &all, NULL);
+	for (int sig = 1; sig < 65; sig++) {
+		sum += counted[sig];
+		printf("%d ", counted[sig]);
+	}
+	printf("= %d\n", sum);
+	return 0;
+}
+
+static void map_some(int n)
+{
+	for (int i = 0; i < n; i++) {
+		char *p = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			       0);
+		if (p == MAP_FAILED)
+			exit(8);
+		p[4096] = (char)i;
+		munmap(p, 8192);
+	}
+}
+
+/* System calls that the supervisor performs, one after the other. */
+static int do_maps(void)
+{
+	say("ready\n");
+	for (;;)
+		map_some(100);
+}
+
+/* Everything at once: signals from a timer, from children and from itself, mappings, forks, vforks,
+ * and now and then another image of the same program. */
+static int do_storm(const char *self, int round)
+{
+	struct itimerval often = { { 0, 1500 }, { 0, 1500 } };
+	char number[12];
+
+	catch (SIGALRM);
+	catch (SIGUSR1);
+	catch (SIGUSR2);
+	catch (SIGCHLD);
+	setitimer(ITIMER_REAL, &often, NULL);
+	for (int i = 0; i < 6; i++) {
+		pid_t parent = getpid(), pid = fork();
+		if (pid == 0) {
+			kill(parent, SIGUSR1);
+			map_some(3);
+			kill(parent, SIGUSR2);
+			_exit(10 + i);
+		}
+		map_some(20);
+		int status = -1;
+		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+			;
+		raise(SIGUSR1);
+		pid = vfork();
+		if (pid == 0)
+			_exit(30 + i);
+		int second = -1;
+		while (waitpid(pid, &second, 0) < 0 && errno == EINTR)
+			;
+		printf("%d %d ", status >> 8, second >> 8);
+	}
+	setitimer(ITIMER_REAL, &(struct itimerval){ 0 }, NULL);
+	/* at least those that it sent itself: equal ones that pend together are one */
+	printf("round %d: %s\n", round,
+	       counted[SIGUSR1] >= 6 && counted[SIGUSR2] >= 6 ? "all" : "lost");
+	if (!round)
+		return 6;
+	snprintf(number, sizeof(number), "%d", round - 1);
+	signal(SIGALRM, SIG_IGN);
+	execl(self, self, "storm", number, (char *)NULL);
+	return 1;
+}
+
+/* Write to deja's part of the address space (translator/area.h): the ring, or T_HEAD. */
+static int do_overwrite(int ring)
+{
+	char line[512];
+	unsigned long start = 0, end = 0, s = 0;
+	static char other[65536];
+	FILE *f = fopen("/proc/self/maps", "r");
+
+	/* the largest shared part ends with ring and control page (the page behind it, the shadow's
+	 * first, has other flags) */
+	while (f && fgets(line, sizeof(line), f))
+		if (strstr(line, "memfd:deja") && strstr(line, "rw-s") &&
+		    sscanf(line, "%lx-%lx", &start, &end) == 2 && end - start > (1 << 20))
+			s = end;
+	if (f)
+		fclose(f);
+	if (!s)
+		return 3;
+	say("before\n");
+	if (ring)
+		memset((void *)(s - 4096 - (8 << 20)), 0x5a, 8 << 20);
+	else
+		*(volatile unsigned long *)(s - 4096 + 0x90) = (unsigned long)other;
+	for (int i = 0; i < 100; i++)
+		getppid();
+	map_some(3);
+	return 0;
+}
+
 /* Run a command that may not use ptrace. */
 static int do_noptrace(char **argv)
 {
@@ -259,6 +395,14 @@ int main(int argc, char **argv)
 		return do_sleep(*mode == 'c');
 	if (IS("fill"))
 		return do_fill();
+	if (IS("pending"))
+		return do_pending();
+	if (IS("maps"))
+		return do_maps();
+	if (IS("storm"))
+		return do_storm(argv[0], argc > 2 ? atoi(argv[2]) : 3);
+	if (IS("overwrite-head") || IS("overwrite-ring"))
+		return do_overwrite(!strcmp(mode + 10, "ring"));
 	if (IS("noptrace"))
 		return do_noptrace(argv + 2);
 	if (IS("segv"))

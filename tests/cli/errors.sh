@@ -86,8 +86,9 @@ part_bad_files() {
 	head -c 100000 /dev/urandom >noise
 	get "$deja" record -o good ./tiny
 	want "recording tiny" 3
-	{ head -c 8 good; printf '\2'; tail -c +10 good; } >newer
-	for file in empty / "$deja" noise newer; do
+	{ head -c 8 good; printf '\1'; tail -c +10 good; } >older
+	{ head -c 8 good; printf '\3'; tail -c +10 good; } >newer
+	for file in empty / "$deja" noise older newer; do
 		for command in "info" "dump" "ps" "verify" "serve --stdio" "replay"; do
 			get "$deja" $command "$file" </dev/null
 			want "$command $file" 2
@@ -310,6 +311,55 @@ start_group() {
 	victim=$(child_of $recorder victim)
 }
 
+# Stopped and continued while the supervisor works for it, again and again.
+part_stops() {
+	local i before after
+	start maps || return
+	for i in $(seq 12); do
+		kill -STOP "$victim"
+		sleep 0.1
+		before=$(cut -d' ' -f14,15 "/proc/$victim/stat")
+		sleep 0.15
+		after=$(cut -d' ' -f14,15 "/proc/$victim/stat")
+		[ "$before" = "$after" ] || { fail "SIGSTOP number $i is lost"; break; }
+		kill -CONT "$victim"
+		sleep "0.0$((i % 10))"
+	done
+	kill -STOP "$victim"
+	kill -TERM "$victim"
+	kill -CONT "$victim"
+	finish "stopped and terminated" 143
+}
+
+# Signals, mappings, children and new images at once, stopped and continued from outside.
+part_storm() {
+	same "signals that pend together" ./victim pending
+	same "a storm" ./victim storm
+	cp native.out storm.out
+	"$deja" record -o t.deja ./victim storm >live.out 2>live.err &
+	recorder=$!
+	while kill -0 $recorder 2>/dev/null; do
+		victim=$(child_of $recorder victim)
+		[ -z "$victim" ] || { kill -STOP "$victim"; sleep 0.03; kill -CONT "$victim"; } 2>/dev/null
+		sleep 0.05
+	done
+	victim=
+	finish "a storm with stops" 6
+	cmp -s live.out storm.out || fail "a storm with stops: output $(cat live.out)"
+}
+
+# A program that writes to deja's memory ends the recording, and nothing else.
+part_overwrite() {
+	local mode
+	for mode in head ring; do
+		get "$deja" record -o t.deja ./victim overwrite-$mode
+		want "overwritten $mode" 1
+		one_line "overwritten $mode"
+		says "overwritten $mode" "overwrote deja's memory" err
+		replays "overwritten $mode" t.deja
+	done
+}
+
 # ---- full disks -----------------------------------------------------------------------------
 
 part_full_disk() {
@@ -336,7 +386,7 @@ part_full_disk() {
 	fi
 }
 
-for part in bad_files damage not_started scripts ends streams children threads signals full_disk; do
+for part in bad_files damage not_started scripts ends streams children threads signals stops storm overwrite full_disk; do
 	[[ $part =~ $pattern ]] || continue
 	before=$failures
 	part_$part 2>shell.err
