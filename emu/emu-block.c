@@ -11,8 +11,8 @@
 #define ARENA_SIZE  (1u << 20)
 #define CACHE_LIMIT ((size_t)512 << 20) /* bytes of bound code before starting afresh */
 
-struct arena {
-	struct arena *next;
+struct emu_arena {
+	struct emu_arena *next;
 	size_t used;
 	_Alignas(16) unsigned char mem[ARENA_SIZE];
 };
@@ -35,7 +35,7 @@ struct emu_core *emu_core_new(void)
 
 void emu_blocks_flush(struct emu_core *c)
 {
-	for (struct arena *a = c->arenas, *next; a; a = next) {
+	for (struct emu_arena *a = c->arenas, *next; a; a = next) {
 		next = a->next;
 		free(a);
 	}
@@ -60,7 +60,7 @@ void emu_core_free(struct emu_core *c)
 
 static void *arena_alloc(struct emu_core *c, size_t n)
 {
-	struct arena *a = c->arenas;
+	struct emu_arena *a = c->arenas;
 
 	n = (n + 15) & ~(size_t)15;
 	if (!a || a->used + n > ARENA_SIZE) {

@@ -50,7 +50,7 @@ struct emu_core {
 	struct emu_block *pages[1 << PAGE_HASH_BITS];
 	struct emu_block **hash;
 	size_t hash_size, nblocks; /* a power of two; how many live */
-	struct arena *arenas;
+	struct emu_arena *arenas;
 	size_t arena_bytes, dead_bytes;
 };
 
