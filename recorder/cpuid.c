@@ -1,6 +1,6 @@
 /*
  * CPUID as the program sees it: a processor that the replayer emulates fully. That is x86-64-v3
- * with AES, PCLMULQDQ, SHA, GFNI and VAES absent or present as on the host, and nothing of AVX-512,
+ * with AES, PCLMULQDQ, SHA and GFNI absent or present as on the host, and nothing of VAES, AVX-512,
  * AMX, TSX, MPX, PKU, CET.
  */
 #include "recorder/recorder.h"

@@ -161,9 +161,7 @@ static void undo_store(struct rec_thread *t)
 	size_t got = rec_read(t->proc, t->regs.rip, code, sizeof(code));
 	if (!got || insn_decode(&in, code, got, t->regs.rip) <= 0 || !(in.mem_access & INSN_W))
 		return;
-	bool pops = in.id == INSN_FSTP || in.id == INSN_FISTP || in.id == INSN_FISTTP ||
-		    in.id == INSN_FBSTP;
-	if (pops && t->rec->opt.predict == DJ_PREDICT_SHADOW)
+	if (insn_store_pops(&in) && t->rec->opt.predict == DJ_PREDICT_SHADOW)
 		undo_pop(t);
 	rec_from_user(&t->regs, &regs);
 	rec_import(t, insn_address(&in, regs.gpr, *rec_tcb(t, T_FSBASE), *rec_tcb(t, T_GSBASE)),
