@@ -72,7 +72,7 @@ static enum rec_state ibl_miss(struct rec_thread *t, struct user_regs_struct *r)
 enum rec_state rec_trap(struct rec_thread *t, struct user_regs_struct *r)
 {
 	uint32_t runtime;
-	struct tr_stop *stop = tr_stop_at(t->proc->tr, r->rip - 1, &runtime);
+	const struct tr_stop *stop = tr_stop_at(t->proc->tr, r->rip - 1, &runtime);
 	t->stops++;
 	if (runtime == STOP_RING_FULL)
 		return ring_full(t, r);

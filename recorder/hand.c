@@ -80,7 +80,7 @@ static enum rec_state enter(struct rec_thread *t, const struct tr_frag *f)
 {
 	struct user_regs_struct r = t->regs;
 	*rec_tcb(t, T_SLOT(DJ_R11)) = r.r11;
-	r.rip = f->entry;
+	r.rip = tr_entry(f);
 	r.gs_base = t->s;
 	r.orig_rax = (unsigned long long)-1;
 	t->in_hand = false;
@@ -93,11 +93,11 @@ static enum rec_state enter(struct rec_thread *t, const struct tr_frag *f)
 enum tr_found rec_fragment(struct rec_thread *t, uint64_t pc, struct tr_frag **f)
 {
 	struct translator *tr = t->proc->tr;
-	enum tr_found found = tr_fragment(tr, pc, f);
-	while (found == TR_FULL) { /* the only thread is in hand */
-		tr_reclaim(tr, tr_epoch(tr));
+	enum tr_found found;
+	do {
+		tr_reclaim(tr, tr_epoch(tr)); /* the only thread is in hand */
 		found = tr_fragment(tr, pc, f);
-	}
+	} while (found == TR_FULL);
 	return found;
 }
 

@@ -106,27 +106,12 @@ static bool restarts(int64_t rax)
 	return rax == -512 || rax == -513 || rax == -514 || rax == -516;
 }
 
-/* The address in the cache of the fragment's system call instruction that `w` lies in front of. */
-static bool before_syscall(const struct tr_where *w, const struct user_regs_struct *r)
-{
-	const struct tr_finsn *fi = &w->frag->insn[w->index];
-	return fi->after_syscall && r->rip < w->frag->entry + fi->after_syscall;
-}
-
 /* Whether the thread, being where `r` says, can be taken in hand there. */
 bool rec_takeable(struct rec_thread *t, const struct user_regs_struct *r, struct tr_where *w)
 {
 	if (!tr_locate(t->proc->tr, r->rip, *rec_tcb(t, T_RT_RET), w))
 		return false;
-	if (w->boundary || w->string_head)
-		return true;
-	if (before_syscall(w, r)) {
-		const struct tr_finsn *fi = &w->frag->insn[w->index];
-		w->spilled = fi->spilled_start;
-		w->flags = r->rip >= w->frag->entry + fi->body ? fi->flags_body : fi->flags_start;
-		return true;
-	}
-	return false;
+	return w->boundary || w->string_head || w->before_syscall;
 }
 
 /* A store that pops was done on the shadow; then memory refused it. The popped register is still
@@ -184,7 +169,7 @@ static enum rec_state fault(struct rec_thread *t, const struct rec_stop *stop,
 			  stop->sig, (unsigned long long)r->rip, info.si_addr);
 		return REC_KILLED;
 	}
-	t->in_rep = w.frag->insn[w.index].id_string && !w.boundary;
+	t->in_rep = w.string;
 	rec_take(t, r, &w);
 	if (stop->sig == SIGSEGV || stop->sig == SIGBUS)
 		undo_store(t);

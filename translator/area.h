@@ -58,18 +58,20 @@
 #define T_VEC(i)	 (T_BASE + 0x2a0 + 32 * (i)) /* 0..2: vector registers */
 #define T_SYSCLASS	 (T_BASE + 0x400) /* 512 bytes: 1 = the supervisor does this one */
 
-#define AREA_HALF      (4 << 20) /* bytes of one ring half */
-#define AREA_SLACK     4096	 /* end of a half that only a record under way may use */
-#define T_RING	       (T_BASE - 2 * AREA_HALF)
-#define AREA_IBL_BITS  18
-#define AREA_IBL_BYTES (8 << AREA_IBL_BITS)
-#define T_VALUES       (T_RING - AREA_IBL_BYTES)
-#define T_KEYS	       (T_VALUES - AREA_IBL_BYTES)
+#define AREA_HALF  (4 << 20) /* bytes of one ring half */
+#define AREA_SLACK 4096	     /* end of a half that only a record under way may use */
+#define T_RING	   (T_BASE - 2 * AREA_HALF)
+/* The target table: pairs of the wanted address and where to go. A place in it is found by the low
+ * bits of the address plus a multiple of the others: what is close in the program is close here. */
+#define AREA_TARGET_BITS  20
+#define AREA_TARGET_MIX	  0x9e3779b1
+#define AREA_TARGET_BYTES (16 << AREA_TARGET_BITS)
+#define T_TARGETS	  (T_RING - AREA_TARGET_BYTES)
 /* Indirect branches first look here, by the low 16 bits of the target: 2 x 65536 addresses of stubs
  * that check whether they are meant. One table for flags in the processor, one for flags in
  * T_FLAGS. */
 #define AREA_FAST_BYTES (8 << 16)
-#define T_FAST_SAVED	(T_KEYS - AREA_FAST_BYTES)
+#define T_FAST_SAVED	(T_TARGETS - AREA_FAST_BYTES)
 #define T_FAST		(T_FAST_SAVED - AREA_FAST_BYTES)
 #define T_TABLES	T_FAST
 #define AREA_PAGE	4096

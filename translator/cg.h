@@ -119,6 +119,12 @@ static inline void cg_store_gs(struct cg *c, unsigned reg, int32_t off)
 	struct ea m = ea_gs(off);
 	cg_store(c, reg, &m);
 }
+/* lea reg, [base + disp] */
+static inline void cg_lea(struct cg *c, unsigned reg, unsigned base, int32_t disp)
+{
+	struct ea m = ea_base((int)base, disp);
+	cg_rm(c, 8, 0x8d, reg, &m, 0);
+}
 /* mov reg, value in the shortest form that keeps flags */
 void cg_imm(struct cg *c, unsigned reg, uint64_t value);
 /* mov dword gs:[off], value */

@@ -11,7 +11,7 @@
 rt_heads:
 
 	.text
-	.globl	rt_begin, rt_import, rt_import_masked, rt_import_patch8, rt_other_hw, rt_other_saved, rt_none_hw, rt_none_saved, rt_syscall, rt_end
+	.globl	rt_begin, rt_import, rt_import_masked, rt_import_patch8, rt_other_hw, rt_other_saved, rt_none_hw, rt_none_saved, rt_miss, rt_syscall, rt_end
 
 	.p2align 6
 rt_begin:
@@ -199,7 +199,8 @@ rt_import_patch8:
 /*
  * Indirect branches. rcx is the wanted address; the program's rax and rcx are in their slots. The fast table has
  * led to a stub that was not meant (rcx is then the difference, rax the negated address it
- * stands for), or to nothing. From rt_probe on the program's flags are in T_FLAGS.
+ * stands for), or to nothing. From rt_probe on the program's flags are in T_FLAGS. Others change
+ * the tables meanwhile (doc/code-cache.md): a key and its value may not belong together.
  */
 	.p2align 4
 rt_other_hw:
@@ -216,17 +217,22 @@ rt_other_saved:
 	lea	1(%rcx,%rax), %rcx
 rt_none_saved:
 rt_probe:
-	mov	%ecx, %eax
-1:	and	$((1 << AREA_IBL_BITS) - 1), %eax
-	cmp	%rcx, %gs:T_KEYS(,%rax,8)
+	mov	%rcx, %rax
+	shr	$AREA_TARGET_BITS, %rax
+	imul	$AREA_TARGET_MIX, %eax, %eax
+	add	%ecx, %eax
+	add	%eax, %eax
+1:	and	$((2 << AREA_TARGET_BITS) - 2), %eax
+	cmp	%rcx, %gs:T_TARGETS(,%rax,8)
 	je	3f
-	cmpq	$0, %gs:T_KEYS(,%rax,8)
-	je	2f
-	inc	%eax
+	cmpq	$0, %gs:T_TARGETS(,%rax,8)
+	je	rt_miss
+	add	$2, %eax
 	jmp	1b
-3:	jrcxz	2f			/* address 0 looks like an empty place */
-	jmp	*%gs:T_VALUES(,%rax,8)
-2:	int3
+3:	jrcxz	rt_miss			/* address 0 looks like an empty place */
+	jmp	*%gs:(T_TARGETS + 8)(,%rax,8)
+rt_miss:
+	int3
 	.long	STOP_IBL_MISS
 
 /*

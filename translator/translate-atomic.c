@@ -1,13 +1,17 @@
 /*
- * Translation of atomic instructions, with a LOCK prefix, and xchg with memory; and of those that
- * find a bit in a bit string, by a register, atomic or not.
+ * Translation of atomic instructions, with a LOCK prefix, and xchg with memory; of fences; and of
+ * those that find a bit in a bit string, by a register, atomic or not.
  *
  * An atomic instruction is performed on memory first, in a form that leaves the old value in a
  * register; that value is what was consumed: it is compared with the shadow (and put into the
  * imported line if it differs); then the instruction is executed on the shadow for its flags and
  * registers.
+ *
+ * Locked instructions and fences are ordered events (insn_is_ordered): T_SEQ counts those that are
+ * done. One that faults is not.
  */
-#include "translator/translate-priv.h"
+#include "translator/runtime.h"
+#include "translator/build.h"
 
 /* Compare register `old` (what was consumed) with the shadow at [a]; `hi` >= 0 is the upper half.
  */
@@ -103,123 +107,174 @@ void tr_bit_string_insn(struct tr_build *b, const struct insn *in, const struct 
 		cg_store_size(c, size, (unsigned)s, &sh);
 }
 
-void tr_atomic_insn(struct tr_build *b, const struct insn *in, const struct ea *mem)
+/* An ordered event is over. Clobbers flags. */
+static void count_ordered(struct cg *c)
+{
+	struct ea seq = ea_gs(T_SEQ);
+	cg_rm(c, 8, 0x83, 0, &seq, 1);
+	cg8(c, 1);
+}
+
+/* An atomic instruction under way. */
+struct atomic {
+	unsigned a;   /* register with the operand's address */
+	struct ea at; /* the operand, and its shadow, by that register */
+	struct ea sh;
+	unsigned reg;	/* the register operand */
+	uint32_t taken; /* registers that may not be scratch */
+};
+
+/* Puts the address into a register, flags aside. */
+static bool begin(struct tr_build *b, const struct insn *in, const struct ea *mem, struct atomic *x)
 {
 	struct cg *c = b->c;
-	unsigned size = in->mem_size;
-	bool low = !(in->rex || in->vex);
 	for (unsigned k = 0; k < in->nopnd; k++)
 		if (in->opnd[k].kind == OPND_GPR8H)
 			b->failed = true;
 	if ((is_bit_string(in) && mem->a32) || in->id == INSN_ADC || in->id == INSN_SBB)
 		b->failed = true;
 	if (b->failed)
-		return;
+		return false;
 	tr_flags_clobber(b, false);
-	uint32_t taken = ea_regs(mem);
-	int a = tr_reg_scratch(b, taken | 1, low); /* not rax, which cmpxchg wants */
+	/* not rax, which cmpxchg wants */
+	int a = tr_reg_scratch(b, ea_regs(mem) | 1, !(in->rex || in->vex));
+	if (b->failed)
+		return false;
+	x->a = (unsigned)a;
+	x->taken = 1u << a | ea_regs(mem);
+	if (is_bit_string(in))
+		bit_address(b, in, mem, x->a, (unsigned)tr_reg_scratch(b, x->taken | 1, false));
+	else if (mem->rip)
+		cg_imm(c, x->a, mem->target);
+	else
+		cg_rm(c, 8, 0x8d, x->a, mem, 0);
+	x->at = x->sh = ea_base(a, 0);
+	x->sh.gs = x->sh.a32 = true;
+	x->reg = in->nopnd > 1 && in->opnd[1].kind == OPND_GPR ? in->opnd[1].reg : 0;
+	if (in->id == INSN_XCHG && in->opnd[0].kind == OPND_GPR)
+		x->reg = in->opnd[0].reg;
+	return !b->failed;
+}
+
+static void exchange(struct tr_build *b, const struct insn *in, const struct atomic *x)
+{
+	struct cg *c = b->c;
+	unsigned size = in->mem_size;
+	int s = tr_reg_scratch(b, x->taken, false);
 	if (b->failed)
 		return;
-	if (is_bit_string(in))
-		bit_address(b, in, mem, (unsigned)a,
-			    (unsigned)tr_reg_scratch(b, 1u << a | 1u | taken, false));
-	else if (mem->rip)
-		cg_imm(c, (unsigned)a, mem->target);
-	else
-		cg_rm(c, 8, 0x8d, (unsigned)a, mem, 0);
-	struct ea at = ea_base(a, 0), sh = at;
-	sh.gs = sh.a32 = true;
-	unsigned reg = in->nopnd > 1 && in->opnd[1].kind == OPND_GPR ? in->opnd[1].reg : 0;
-	if (in->id == INSN_XCHG && in->opnd[0].kind == OPND_GPR)
-		reg = in->opnd[0].reg;
+	cg_rr(c, 8, 0x89, x->reg, (unsigned)s);
+	tr_mark_body(b);
+	if (in->id == INSN_XCHG) {
+		cg_rm(c, size, size == 1 ? 0x86 : 0x87, (unsigned)s, &x->at, 0);
+	} else {
+		cg8(c, 0xf0);
+		cg_rm(c, size, size == 1 ? 0x0fc0 : 0x0fc1, (unsigned)s, &x->at, 0);
+	}
+	check_consumed(b, x->a, (unsigned)s, -1, size);
+}
 
+static void compare_exchange(struct tr_build *b, const struct insn *in, const struct atomic *x)
+{
+	struct cg *c = b->c;
+	uint32_t regs = in->id == INSN_CMPXCHG ? 1u : 5u; /* rax, and rdx for a pair */
+	DJ_ASSERT(!(b->st.spilled & regs), "cmpxchg with rax or rdx spilled");
+	tr_reg_spill(b, 0);
+	if (regs & 4)
+		tr_reg_spill(b, 2);
+	tr_mark_body(b);
+	cg8(c, 0xf0);
+	if (!cg_reencode(c, in, &x->at)) {
+		b->failed = true;
+		return;
+	}
+	check_consumed(b, x->a, 0, regs & 4 ? 2 : -1, in->mem_size);
+	tr_reg_reload(c, 0);
+	if (regs & 4)
+		tr_reg_reload(c, 2);
+	b->st.spilled &= ~regs;
+}
+
+/* Any other operation: rax = old; loop: t = op(old); lock cmpxchg. Returns t; `u`: the register
+ * operand, if that was rax, else -1. */
+static unsigned operate(struct tr_build *b, const struct insn *in, const struct atomic *x, int *u)
+{
+	struct cg *c = b->c;
+	unsigned size = in->mem_size;
+	bool reg_form = in->nopnd > 1 && in->opnd[1].kind == OPND_GPR;
+	bool rax_was_spilled = b->st.spilled & 1;
+	int t = tr_reg_scratch(b, x->taken | 1u, false);
+	*u = -1;
+	if (reg_form && x->reg == 0) {
+		*u = tr_reg_scratch(b, x->taken | 1u << t | 1u, false);
+		if (b->failed)
+			return 0;
+		cg_rr(c, 8, 0x89, 0, (unsigned)*u);
+	}
+	if (b->failed)
+		return 0;
+	tr_reg_spill(b, 0);
+	tr_mark_body(b);
+	cg_load_zx(c, size, 0, &x->at);
+	uint64_t loop = cg_va(c);
+	cg_rr(c, 8, 0x89, 0, (unsigned)t);
+	if (!cg_reencode_reg(c, in, (unsigned)t, !reg_form ? -1 : *u >= 0 ? *u : (int)x->reg)) {
+		b->failed = true;
+		return 0;
+	}
+	cg8(c, 0xf0);
+	cg_rm(c, size, size == 1 ? 0x0fb0 : 0x0fb1, (unsigned)t, &x->at, 0);
+	cg_jcc(c, 5, loop);
+	check_consumed(b, x->a, 0, -1, size);
+	if (!rax_was_spilled) {
+		tr_reg_reload(c, 0);
+		b->st.spilled &= ~1u;
+	}
+	return (unsigned)t;
+}
+
+void tr_atomic_insn(struct tr_build *b, const struct insn *in, const struct ea *mem)
+{
+	struct cg *c = b->c;
+	struct atomic x;
+	unsigned t = 0;
+	int u = -1;
+	if (!begin(b, in, mem, &x))
+		return;
 	switch (in->id) {
 	case INSN_XCHG:
-	case INSN_XADD: {
-		int s = tr_reg_scratch(b, 1u << a | taken, false);
-		if (b->failed)
-			return;
-		cg_rr(c, 8, 0x89, reg, (unsigned)s);
-		tr_mark_body(b);
-		if (in->id == INSN_XCHG) {
-			cg_rm(c, size, size == 1 ? 0x86 : 0x87, (unsigned)s, &at, 0);
-		} else {
-			cg8(c, 0xf0);
-			cg_rm(c, size, size == 1 ? 0x0fc0 : 0x0fc1, (unsigned)s, &at, 0);
-		}
-		check_consumed(b, (unsigned)a, (unsigned)s, -1, size);
+	case INSN_XADD:
+		exchange(b, in, &x);
 		break;
-	}
 	case INSN_CMPXCHG:
 	case INSN_CMPXCHG8B:
-	case INSN_CMPXCHG16B: {
-		bool pair = in->id != INSN_CMPXCHG;
-		bool had_rax = b->st.spilled & 1, had_rdx = b->st.spilled & 4;
-		DJ_ASSERT(!had_rax, "cmpxchg with rax spilled");
-		tr_reg_spill(b, 0);
-		if (pair) {
-			DJ_ASSERT(!had_rdx, "cmpxchg16b with rdx spilled");
-			tr_reg_spill(b, 2);
-		}
-		tr_mark_body(b);
-		cg8(c, 0xf0);
-		if (!cg_reencode(c, in, &at)) {
-			b->failed = true;
-			return;
-		}
-		check_consumed(b, (unsigned)a, 0, pair ? 2 : -1, size);
-		tr_reg_reload(b, c, 0);
-		b->st.spilled &= ~1u;
-		if (pair) {
-			tr_reg_reload(b, c, 2);
-			b->st.spilled &= ~4u;
-		}
+	case INSN_CMPXCHG16B:
+		compare_exchange(b, in, &x);
 		break;
+	default:
+		t = operate(b, in, &x, &u);
 	}
-	default: {
-		/* rax = old; loop: t = op(old); lock cmpxchg */
-		bool reg_form = in->nopnd > 1 && in->opnd[1].kind == OPND_GPR;
-		bool rax_was_spilled = b->st.spilled & 1;
-		int t = tr_reg_scratch(b, 1u << a | 1u | taken, false);
-		int u = -1;
-		if (reg_form && reg == 0) {
-			u = tr_reg_scratch(b, 1u << a | 1u << t | 1u | taken, false);
-			if (b->failed)
-				return;
-			cg_rr(c, 8, 0x89, 0, (unsigned)u);
-		}
-		if (b->failed)
-			return;
-		tr_reg_spill(b, 0);
-		tr_mark_body(b);
-		cg_load_zx(c, size, 0, &at);
-		uint64_t loop = cg_va(c);
-		cg_rr(c, 8, 0x89, 0, (unsigned)t);
-		if (!cg_reencode_reg(c, in, (unsigned)t, reg_form ? (u >= 0 ? u : (int)reg) : -1)) {
-			b->failed = true;
-			return;
-		}
-		cg8(c, 0xf0);
-		cg_rm(c, size, size == 1 ? 0x0fb0 : 0x0fb1, (unsigned)t, &at, 0);
-		cg_jcc(c, 5, loop);
-		check_consumed(b, (unsigned)a, 0, -1, size);
-		if (!rax_was_spilled) {
-			tr_reg_reload(b, c, 0);
-			b->st.spilled &= ~1u;
-		}
-		if (is_bit_string(in)) {
-			/* on the shadow it would look for the bit from there */
-			cg_load_zx(c, size, (unsigned)t, &sh);
-			tr_flags_for_op(b);
-			cg_reencode_reg(c, in, (unsigned)t, u);
-			if (b->policy.mirror)
-				cg_store_size(c, size, (unsigned)t, &sh);
-			return;
-		}
-		break;
-	}
+	if (b->failed)
+		return;
+	count_ordered(c);
+	if (is_bit_string(in)) {
+		/* on the shadow it would look for the bit from there */
+		cg_load_zx(c, in->mem_size, t, &x.sh);
+		tr_flags_for_op(b);
+		cg_reencode_reg(c, in, t, u);
+		if (b->policy.mirror)
+			cg_store_size(c, in->mem_size, t, &x.sh);
+		return;
 	}
 	/* inc and dec keep CF, so the operation on the shadow may need the old flags */
 	tr_flags_for_op(b);
-	tr_mem_on_shadow(b, in, &sh, size, NULL);
+	tr_mem_on_shadow(b, in, &x.sh, in->mem_size, NULL);
+}
+
+void tr_fence_insn(struct tr_build *b)
+{
+	const struct insn *in = &b->insn[b->i];
+	tr_flags_clobber(b, true);
+	cg_bytes(b->c, in->bytes, in->len);
+	count_ordered(b->c);
 }

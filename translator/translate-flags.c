@@ -3,7 +3,7 @@
  * decoder's tables for what an instruction reads and writes.
  */
 #include "format/regs.h"
-#include "translator/translate-priv.h"
+#include "translator/build.h"
 
 /* Arithmetic flags that `in` surely overwrites. */
 uint32_t tr_flags_killed(const struct insn *in)
@@ -26,36 +26,53 @@ uint32_t tr_flags_used(const struct insn *in)
 	return read;
 }
 
-struct tr_decoded *tr_decode(struct translator *tr, uint64_t pc)
+/* Code at [pc, pc+len) says something. False if that makes too many pages. */
+static bool look_at(struct tr_look *look, uint64_t pc, unsigned len)
 {
-	struct tr_decoded *d = &tr->decoded[(pc * 0x9e3779b97f4a7c15ULL) >> 49];
-	if (d->insn.len && d->insn.addr == pc && d->generation == tr->generation)
-		return d;
-	uint8_t buf[INSN_MAX];
-	size_t got = tr->ops.read_code(tr->ops.ctx, pc, buf, sizeof(buf), &d->changing);
-	if (!got || insn_decode(&d->insn, buf, got, pc) <= 0) {
-		d->insn.len = 0;
-		return NULL;
+	for (uint64_t page = pc >> 12; page <= (pc + len - 1) >> 12; page++) {
+		unsigned i = 0;
+		while (i < look->n && look->page[i] != page)
+			i++;
+		if (i < look->n)
+			continue;
+		if (i == sizeof(look->page) / sizeof(*look->page))
+			return false;
+		look->page[look->n++] = page;
 	}
-	d->live_known = false;
-	d->generation = tr->generation;
-	return d;
+	return true;
 }
 
-void tr_forget_decoded(struct translator *tr)
+static uint64_t look_generation(const struct translator *tr, const struct tr_look *look)
 {
-	tr->generation++;
+	uint64_t sum = 0;
+	for (unsigned i = 0; i < look->n; i++)
+		sum += tr_generation(tr, look->page[i]);
+	return sum;
 }
 
-/* Which arithmetic flags may be read by code from `pc` on before being written: looks a few
- * instructions ahead along direct control flow and says "all" when it does not know. */
-static uint32_t flags_ahead(struct translator *tr, uint64_t pc, int depth)
+/* What is known of the code at d, if the pages that it depends on can be added to `look`. */
+static bool known_live(const struct translator *tr, const struct tr_decoded *d,
+		       struct tr_look *look)
+{
+	struct tr_look more = *look;
+	if (!d->live_known || d->live_generation != look_generation(tr, &d->look))
+		return false;
+	for (unsigned i = 0; i < d->look.n; i++)
+		if (!look_at(&more, d->look.page[i] << 12, 1))
+			return false;
+	*look = more;
+	return true;
+}
+
+/* Looks a few instructions ahead along direct control flow and says "all" when it does not know:
+ * about code that may change without our hearing of it, for one. */
+static uint32_t flags_ahead(struct translator *tr, uint64_t pc, int depth, struct tr_look *look)
 {
 	uint32_t open = ARITH, live = 0;
 	for (int k = 0; k < 10; k++) {
 		const struct tr_decoded *d = tr_decode(tr, pc);
-		if (!d)
-			return ARITH;
+		if (!d || d->changing || !look_at(look, pc, d->insn.len))
+			return live | open;
 		const struct insn *in = &d->insn;
 		uint32_t attr = in->attr;
 		uint64_t target = (uint64_t)in->imm;
@@ -73,7 +90,7 @@ static uint32_t flags_ahead(struct translator *tr, uint64_t pc, int depth)
 		if (attr & INSN_A_COND) {
 			if (depth <= 0)
 				return live | open;
-			live |= open & tr_flags_live_at(tr, target, depth - 1);
+			live |= open & tr_flags_live_at(tr, target, depth - 1, look);
 		} else {
 			pc = target;
 		}
@@ -81,20 +98,23 @@ static uint32_t flags_ahead(struct translator *tr, uint64_t pc, int depth)
 	return live | open;
 }
 
-uint32_t tr_flags_live_at(struct translator *tr, uint64_t pc, int depth)
+uint32_t tr_flags_live_at(struct translator *tr, uint64_t pc, int depth, struct tr_look *look)
 {
 	if (depth < 1)
-		return flags_ahead(tr, pc, depth);
+		return flags_ahead(tr, pc, depth, look);
 	struct tr_decoded *d = tr_decode(tr, pc);
 	if (!d)
 		return ARITH;
-	if (d->live_known)
+	if (known_live(tr, d, look))
 		return d->live;
-	uint32_t live = flags_ahead(tr, pc, depth);
+	struct tr_look own = { .n = 0 };
+	uint32_t live = flags_ahead(tr, pc, depth, &own);
 	d = tr_decode(tr, pc); /* looking ahead may have pushed it out */
-	if (d) {
-		d->live = live;
-		d->live_known = true;
-	}
-	return live;
+	if (!d)
+		return ARITH;
+	d->live = live;
+	d->live_known = true;
+	d->look = own;
+	d->live_generation = look_generation(tr, &own);
+	return known_live(tr, d, look) ? live : ARITH;
 }

@@ -17,11 +17,11 @@
  * A store is the instruction itself and then the instruction on the shadow. A read-modify-write
  * is checked like a load, executed on the shadow, and the result is copied to memory.
  *
- * Vector registers, masks and gathers are translate-vec.c's, atomic instructions
- *translate-atomic.c's.
+ * build.h says where the instructions are that do it in another way.
  */
 #include "format/regs.h"
-#include "translator/translate-priv.h"
+#include "translator/runtime.h"
+#include "translator/build.h"
 
 /* The instruction's memory operand as it is to be used on memory and on the shadow. May take a
  * scratch register (relative to fs or gs, or an absolute address out of reach). */
@@ -183,7 +183,7 @@ void tr_mem_load(struct tr_build *b, unsigned size, unsigned dst, const struct e
 }
 
 /* Copy `size` bytes from the shadow to memory through a scratch register. */
-static void copy_out(struct tr_build *b, const struct ea *mem, const struct ea *shadow,
+void tr_mem_copy_out(struct tr_build *b, const struct ea *mem, const struct ea *shadow,
 		     unsigned size)
 {
 	int s = tr_reg_scratch(b, ea_regs(mem), false);
@@ -219,7 +219,7 @@ void tr_mem_on_shadow(struct tr_build *b, const struct insn *in, const struct ea
 		return;
 	}
 	if (then_copy)
-		copy_out(b, then_copy, shadow, size);
+		tr_mem_copy_out(b, then_copy, shadow, size);
 	if (!mirror && !b->failed) {
 		cg_load_gs(b->c, (unsigned)old, T_SAVE(4));
 		cg_store_size(b->c, size, (unsigned)old, shadow);
@@ -253,45 +253,6 @@ void tr_mem_target(struct tr_build *b, const struct ea *mem, const struct ea *sh
 
 /* ---- the general case ------------------------------------------------------------------ */
 
-/*
- * A store that pops the x87 stack, which cannot be executed twice: on the shadow first, then
- * copied. If it raises an exception that is not masked, it neither stores nor pops (SDM vol.
- * 1, 8.5), and nothing may be copied: the status word tells.
- */
-static void pop_to_memory(struct tr_build *b, const struct insn *in, const struct ea *mem,
-			  const struct ea *shadow, unsigned size)
-{
-	struct cg *c = b->c, *cold = b->cold;
-	struct ea before = ea_gs(T_X87), after = ea_gs(T_X87_AFTER);
-	tr_flags_clobber(b, false);
-	int s = tr_reg_scratch(b, ea_regs(mem),
-			       true); /* now: it may not be spilled behind the point of a fault */
-	if (b->failed)
-		return;
-	cg_rm(c, 4, 0xdd, 7, &before, 0); /* fnstsw */
-	tr_mark_body(b);
-	if (!cg_reencode(c, in, shadow)) {
-		b->failed = true;
-		return;
-	}
-	cg_rm(c, 4, 0xdd, 7, &after, 0);
-	cg_rm(c, 4, 0xf6, 0, &after, 1); /* test byte: ES */
-	cg8(c, 0x80);
-	uint8_t *error = cg_jcc(c, 5, 0);
-	if (!c->overflow)
-		cg_patch32(error, c->delta, cg_va(cold));
-	uint64_t copy = cg_va(c);
-	copy_out(b, mem, shadow, size);
-	cg_load_zx(cold, 2, (unsigned)s, &before);
-	cg_rm(cold, 4, 0x33, (unsigned)s, &after, 0);
-	cg_bytes(cold, s == 0 ? "\xa9" : "\xf7", 1); /* test s, TOP */
-	if (s)
-		cg8(cold, (uint8_t)(0xc0 | s));
-	cg32(cold, 7 << 11);
-	cg_jcc(cold, 5, copy);
-	cg_jmp(cold, cg_va(c));
-}
-
 /* Whether the instruction does the same with a general register in place of its memory operand. */
 static bool register_form(const struct insn *in, unsigned size)
 {
@@ -311,93 +272,71 @@ static bool register_form(const struct insn *in, unsigned size)
 	return true;
 }
 
-/*
- * fxsave and the xsave family: memory only; the shadow is left to heal by imports. The mask in
- * edx:eax is cut down to the components the program knows of (XCR0 as it sees it): with more
- * enabled in the processor the area would be larger than what the program has reserved.
- */
-static void xsave(struct tr_build *b, const struct insn *in, const struct ea *mem)
+static void load(struct tr_build *b, const struct insn *in, const struct ea *mem,
+		 const struct ea *shadow)
 {
-	struct cg *c = b->c;
-	if (in->id == INSN_FXSAVE) {
-		tr_mark_body(b);
-		b->failed = !cg_reencode(c, in, mem);
+	unsigned size = in->mem_size;
+	bool simple = (in->id == INSN_MOV || in->id == INSN_MOVZX || in->id == INSN_MOVSX ||
+		       in->id == INSN_MOVSXD) &&
+		      in->opnd[0].kind == OPND_GPR && in->opnd[0].size >= 4 &&
+		      !(ea_regs(mem) & 1u << in->opnd[0].reg);
+	if (simple) {
+		load_to_register(b, in, mem, shadow);
 		return;
 	}
-	if (in->id != INSN_XSAVE && in->id != INSN_XSAVEC && in->id != INSN_XSAVEOPT) {
-		b->failed = true;
+	if (tr_vec_load(b, in, mem, shadow))
 		return;
-	}
-	if (mem->base == 0 || mem->base == 2 || mem->index == 0 || mem->index == 2) {
-		b->failed = true;
+	if (register_form(in, size)) {
+		/* the checked value is in a register: use it from there */
+		int s = tr_reg_scratch(b, ea_regs(mem), false);
+		if (b->failed)
+			return;
+		tr_mem_load(b, size, (unsigned)s, mem, shadow);
+		tr_flags_for_op(b);
+		if (!cg_reencode_reg(b->c, in, (unsigned)s, -1))
+			b->failed = true;
 		return;
 	}
 	tr_flags_clobber(b, false);
-	bool rax = b->st.spilled & 1, rdx = b->st.spilled & 4;
-	DJ_ASSERT(!rax && !rdx, "xsave with its mask spilled");
-	tr_reg_spill(b, 0);
-	tr_reg_spill(b, 2);
-	cg_bytes(c, "\x83\xe0\x07\x31\xd2", 5); /* and eax, 7; xor edx, edx */
-	tr_mark_body(b);
-	if (!cg_reencode(c, in, mem)) {
-		b->failed = true;
-		return;
-	}
-	tr_reg_reload(b, c, 0);
-	tr_reg_reload(b, c, 2);
-	b->st.spilled &= ~5u;
-	b->st.clean |= 5u;
-}
-
-/* mov between the accumulator and an address of 64 bits */
-static void far_operand(struct tr_build *b, const struct insn *in)
-{
-	struct cg *c = b->c;
-	unsigned size = in->mem_size;
-	int at = tr_reg_scratch(b, 1, false);
-	struct ea mem = ea_base(at, 0), shadow;
-	if (in->seg) {
-		mem.index = (int8_t)tr_reg_scratch(b, 1u | 1u << at, false);
-		cg_load_gs(c, (unsigned)mem.index, in->seg == 4 ? T_FSBASE : T_GSBASE);
-	}
-	int value = in->mem_access == INSN_W || size >= 4
-			    ? 0
-			    : tr_reg_scratch(b, 1u | ea_regs(&mem), false);
-	if (b->failed || in->id != INSN_MOV) {
-		b->failed = true;
-		return;
-	}
-	shadow = mem;
-	shadow.gs = shadow.a32 = true;
-	cg_imm(c, (unsigned)at, (uint64_t)in->disp);
-	if (in->mem_access == INSN_W) {
-		tr_mark_body(b);
-		cg_store_size(c, size, 0, &mem);
-		if (b->policy.mirror)
-			cg_store_size(c, size, 0, &shadow);
-		return;
-	}
-	tr_mem_load(b, size, (unsigned)value, &mem, &shadow);
-	if (size < 4)
-		cg_rr(c, size, size == 1 ? 0x88 : 0x89, (unsigned)value, 0);
-}
-
-/* al = byte at rbx + al */
-void tr_mem_xlat(struct tr_build *b)
-{
-	const struct insn *in = &b->insn[b->i];
-	struct ea mem = { .base = 3, .scale = 1, .a32 = in->addr32 }, shadow;
-	int at = tr_reg_scratch(b, 0, false), value = tr_reg_scratch(b, 1u << at, false);
-	if (in->seg)
-		b->failed = true;
+	tr_mem_check(b, mem, shadow, size);
 	if (b->failed)
 		return;
-	mem.index = (int8_t)at;
-	shadow = mem;
-	shadow.gs = shadow.a32 = true;
-	cg_rr(b->c, 4, 0x0fb6, (unsigned)at, 0);
-	tr_mem_load(b, 1, (unsigned)value, &mem, &shadow);
-	cg_rr(b->c, 1, 0x88, (unsigned)value, 0);
+	tr_flags_for_op(b);
+	if (!cg_reencode(b->c, in, shadow))
+		b->failed = true;
+	return;
+}
+
+static void store(struct tr_build *b, const struct insn *in, const struct ea *mem,
+		  const struct ea *shadow)
+{
+	bool mirror = b->policy.mirror;
+	tr_flags_for_op(b);
+	if (insn_store_pops(in)) {
+		if (!mirror) {
+			tr_mark_body(b);
+			b->failed = !cg_reencode(b->c, in, mem);
+			return;
+		}
+		tr_pop_to_memory(b, in, mem, shadow, in->mem_size);
+		return;
+	}
+	tr_mark_body(b);
+	if (!cg_reencode(b->c, in, mem) || (mirror && !cg_reencode(b->c, in, shadow)))
+		b->failed = true;
+	return;
+}
+
+static void read_modify_write(struct tr_build *b, const struct insn *in, const struct ea *mem,
+			      const struct ea *shadow)
+{
+	unsigned size = in->mem_size;
+	tr_flags_clobber(b, false);
+	tr_mem_check(b, mem, shadow, size);
+	if (b->failed)
+		return;
+	tr_flags_for_op(b);
+	tr_mem_on_shadow(b, in, shadow, size, mem);
 }
 
 void tr_mem_insn(struct tr_build *b)
@@ -409,7 +348,7 @@ void tr_mem_insn(struct tr_build *b)
 		return;
 	}
 	if (!in->modrm_off) {
-		far_operand(b, in);
+		tr_far_operand(b, in);
 		return;
 	}
 	if (!tr_mem_operand(b, &mem, &shadow)) {
@@ -417,7 +356,7 @@ void tr_mem_insn(struct tr_build *b)
 		return;
 	}
 	if (in->attr & INSN_A_XSTATE) {
-		xsave(b, in, &mem);
+		tr_xsave_insn(b, in, &mem);
 		return;
 	}
 	if (in->attr & INSN_A_ATOMIC) {
@@ -432,153 +371,11 @@ void tr_mem_insn(struct tr_build *b)
 		tr_vec_masked(b, in, &mem, &shadow);
 		return;
 	}
-	unsigned size = in->mem_size;
-	if (size == 0 || size > 32) {
+	if (in->mem_size == 0 || in->mem_size > 32) {
 		b->failed = true;
 		return;
 	}
-
-	if (in->mem_access == INSN_R) {
-		bool simple = (in->id == INSN_MOV || in->id == INSN_MOVZX || in->id == INSN_MOVSX ||
-			       in->id == INSN_MOVSXD) &&
-			      in->opnd[0].kind == OPND_GPR && in->opnd[0].size >= 4 &&
-			      !(ea_regs(&mem) & 1u << in->opnd[0].reg);
-		if (simple) {
-			load_to_register(b, in, &mem, &shadow);
-			return;
-		}
-		if (tr_vec_load(b, in, &mem, &shadow))
-			return;
-		if (register_form(in, size)) {
-			/* the checked value is in a register: use it from there */
-			int s = tr_reg_scratch(b, ea_regs(&mem), false);
-			if (b->failed)
-				return;
-			tr_mem_load(b, size, (unsigned)s, &mem, &shadow);
-			tr_flags_for_op(b);
-			if (!cg_reencode_reg(b->c, in, (unsigned)s, -1))
-				b->failed = true;
-			return;
-		}
-		tr_flags_clobber(b, false);
-		tr_mem_check(b, &mem, &shadow, size);
-		if (b->failed)
-			return;
-		tr_flags_for_op(b);
-		if (!cg_reencode(b->c, in, &shadow))
-			b->failed = true;
-		return;
-	}
-
-	bool mirror = b->policy.mirror;
-	if (in->mem_access == INSN_W) {
-		tr_flags_for_op(b);
-		if (insn_store_pops(in)) {
-			if (!mirror) {
-				tr_mark_body(b);
-				b->failed = !cg_reencode(b->c, in, &mem);
-				return;
-			}
-			pop_to_memory(b, in, &mem, &shadow, size);
-			return;
-		}
-		tr_mark_body(b);
-		if (!cg_reencode(b->c, in, &mem) || (mirror && !cg_reencode(b->c, in, &shadow)))
-			b->failed = true;
-		return;
-	}
-
-	/* read-modify-write */
-	tr_flags_clobber(b, false);
-	tr_mem_check(b, &mem, &shadow, size);
-	if (b->failed)
-		return;
-	tr_flags_for_op(b);
-	tr_mem_on_shadow(b, in, &shadow, size, &mem);
-}
-
-/* ---- string instructions ------------------------------------------------------------------ */
-
-#define RT(op)                                                                                     \
-	extern const uint8_t rt_##op##1_0 [], rt_##op##2_0 [], rt_##op##4_0 [], rt_##op##8_0 [],   \
-		rt_##op##1_1 [], rt_##op##2_1 [], rt_##op##4_1 [], rt_##op##8_1 [];
-#define RT3(op)                                                                                    \
-	RT(op)                                                                                     \
-	extern const uint8_t rt_##op##1_2 [], rt_##op##2_2 [], rt_##op##4_2 [], rt_##op##8_2 [];
-RT(movs)
-RT(stos)
-RT(lods)
-RT3(cmps)
-RT3(scas)
-
-#define ROW2(op)                                                                                   \
-	{                                                                                          \
-		{ rt_##op##1_0, rt_##op##1_1, rt_##op##1_1 },                                      \
-			{ rt_##op##2_0, rt_##op##2_1, rt_##op##2_1 },                              \
-			{ rt_##op##4_0, rt_##op##4_1, rt_##op##4_1 },                              \
-		{                                                                                  \
-			rt_##op##8_0, rt_##op##8_1, rt_##op##8_1                                   \
-		}                                                                                  \
-	}
-#define ROW3(op)                                                                                   \
-	{                                                                                          \
-		{ rt_##op##1_0, rt_##op##1_1, rt_##op##1_2 },                                      \
-			{ rt_##op##2_0, rt_##op##2_1, rt_##op##2_2 },                              \
-			{ rt_##op##4_0, rt_##op##4_1, rt_##op##4_2 },                              \
-		{                                                                                  \
-			rt_##op##8_0, rt_##op##8_1, rt_##op##8_2                                   \
-		}                                                                                  \
-	}
-
-/* [instruction][log2 width][0 none, 1 rep/repe, 2 repne] */
-static const uint8_t *const routines[5][4][3] = { ROW2(movs), ROW2(stos), ROW2(lods), ROW3(cmps),
-						  ROW3(scas) };
-
-void tr_string_insn(struct tr_build *b)
-{
-	const struct insn *in = &b->insn[b->i];
-	static const uint16_t ids[5] = { INSN_MOVS, INSN_STOS, INSN_LODS, INSN_CMPS, INSN_SCAS };
-	unsigned k = 0;
-	while (k < 5 && ids[k] != in->id)
-		k++;
-	if (k == 5 || in->addr32 || in->seg || !b->policy.mirror) {
-		b->failed = true;
-		return;
-	}
-	unsigned width = in->opsize == 1 ? 0 : in->opsize == 2 ? 1 : in->opsize == 4 ? 2 : 3;
-	unsigned rep = !(in->attr & INSN_A_REP) ? 0 : in->rep == 0xf2 ? 2 : 1;
-	struct cg *c = b->c;
-	struct tr_finsn *fi = &b->f->insn[b->i];
-
-	tr_flags_clobber(b, false);
-	for (unsigned r = 8; r < 12; r++)
-		tr_reg_spill(b, r);
-	cg_imm_gs(c, T_RT_STEP, b->i << 16);
-	bool compares = k >= 3;
-	uint8_t *skip = NULL;
-	if (compares && rep)
-		skip = cg_jcc8(c, 0xe3); /* jrcxz: no iteration, flags stay */
-	/* return address: behind the jump */
-	cg8(c, 0x4c);
-	cg8(c, 0x8d);
-	cg8(c, 0x05);
-	cg32(c, 0); /* lea r8, [rip + ...] */
-	uint8_t *at = c->p - 4;
-	cg_store_gs(c, 8, T_RT_RET);
-	tr_mark_body(b);
-	fi->id_string = 1;
-	cg_jmp(c, rt_va(b->arena, routines[k][width][rep]));
-	cg8(c, 0x90); /* T_RT_RET - 1 lies in this instruction */
-	if (!c->overflow)
-		cg_patch32(at, c->delta, cg_va(c));
-	if (skip) {
-		/* both paths meet with flags in the processor */
-		uint8_t *over = cg_jcc8(c, 0xeb);
-		cg_here8(c, skip);
-		if (b->st.flags == TR_FLAGS_SAVED) {
-			tr_flags_need(b, c);
-			b->st.flags = TR_FLAGS_SAVED;
-		}
-		cg_here8(c, over);
-	}
+	(in->mem_access == INSN_R   ? load
+	 : in->mem_access == INSN_W ? store
+				    : read_modify_write)(b, in, &mem, &shadow);
 }

@@ -16,7 +16,8 @@
  * Vector registers that are needed as scratch have their contents in T_VEC() meanwhile. They are
  * not changed before the last access that can fault, or by that access itself.
  */
-#include "translator/translate-priv.h"
+#include "translator/runtime.h"
+#include "translator/build.h"
 
 /* A load of a scalar into a vector register: zero-extended to 128 bits by the instruction, and just
  * so by a movd or movq from the general register that was checked. */

@@ -16,11 +16,11 @@
  *    what the fragment executed.
  *
  * For each program instruction the fragment keeps where its code starts and which
- * registers and flags are elsewhere there (struct tr_finsn), so that the supervisor can rebuild the
+ * registers and flags are elsewhere there, so that the supervisor can rebuild the
  * program's registers at any instruction boundary and at any faulting access.
  *
  * Main entry of a fragment: all program state in the registers, except that r11 is in its slot
- * (TR_HOME): most fragments need a scratch register, few use r11. The same holds at stops. A
+ * (TR_HOME_BIT): most fragments need a scratch register, few use r11. The same holds at stops. A
  * fragment that is the target of indirect branches also gets stubs (tr_add_indirect) that are
  * entered with rcx the target and rax free, the program's in their slots, and flags in the
  * processor or in T_FLAGS.
@@ -29,9 +29,7 @@
 #define DEJA_TRANSLATOR_TRANSLATE_H
 
 #include "format/error.h"
-#include "insn/insn.h"
 #include "translator/area.h"
-#include "translator/cg.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,34 +43,9 @@ enum tr_flags_state {
 	TR_FLAGS_SAVED, /* only in T_FLAGS */
 };
 
-/* One program instruction in a fragment. Offsets are from the fragment's main entry. */
-struct tr_finsn {
-	uint32_t start;			      /* its code; the instruction boundary */
-	uint32_t body;			      /* first access that can fault */
-	uint32_t after_syscall;		      /* just behind the syscall instruction, or 0 */
-	uint16_t pc_off;		      /* its address minus the fragment's */
-	uint16_t spilled_start, spilled_body; /* registers in slots, by bit */
-	uint8_t flags_start, flags_body;      /* enum tr_flags_state */
-	uint8_t id_string;		      /* 1 for a string instruction (runtime routine) */
-};
-
-struct tr_arena;
-
-struct tr_frag {
-	struct tr_frag *hash_next;
-	struct tr_arena *arena;
-	uint64_t pc;	 /* of the program */
-	uint64_t entry;	 /* main entry */
-	uint64_t end;	 /* hot code is [entry, end) */
-	uint32_t live;	 /* arithmetic flags that are live at the entry */
-	bool indirect;	 /* has stubs for indirect branches */
-	uint32_t pc_len; /* bytes of program code covered */
-	uint32_t n;
-	struct tr_finsn insn[];
-};
-
+/* Why the thread has stopped in translated code. */
 enum tr_stop_kind {
-	TR_STOP_LINK,	 /* `pc` is not translated yet; `site` jumps here */
+	TR_STOP_LINK,	 /* the code at `pc` was not translated yet */
 	TR_STOP_SYSCALL, /* a system call at `pc` that the supervisor performs; state complete */
 	TR_STOP_NATIVE,	 /* the instruction at `pc` is to be executed natively */
 	TR_STOP_CHANGED, /* code at `pc` (the fragment's entry) is not what was translated */
@@ -82,12 +55,9 @@ enum tr_stop_kind {
 struct tr_stop {
 	enum tr_stop_kind kind;
 	uint64_t pc;
-	uint8_t *site; /* TR_STOP_LINK: the rel32 to patch */
-	uint8_t *stub; /* TR_STOP_LINK: 16 bytes at the int3 that may become a far jump */
-	struct tr_arena *arena;
-	uint32_t next; /* TR_STOP_LINK: next stop waiting for the same pc, 0 ends */
 };
 
+struct tr_frag;
 struct translator;
 
 struct tr_ops {
@@ -134,11 +104,15 @@ void tr_add_arena(struct translator *tr, uint64_t va, uint8_t *ours);
 /* There is no room for one near the pc that was last asked for: use what is there. */
 void tr_no_arena(struct translator *tr);
 
-/* Enter `pc` into the indirect-branch table. */
+/* Where to enter it, with r11 in its slot (TR_HOME_BIT). Until the next call that may retire it. */
+uint64_t tr_entry(const struct tr_frag *f);
+
+/* Indirect branches find it. */
 void tr_add_indirect(struct translator *tr, struct tr_frag *f);
 
-/* The stop whose int3 lies at `va`; runtime stops give *runtime != 0 and NULL. */
-struct tr_stop *tr_stop_at(struct translator *tr, uint64_t va, uint32_t *runtime);
+/* The stop whose int3 lies at `va`, valid until the next call; runtime stops give *runtime != 0 and
+ * NULL. */
+const struct tr_stop *tr_stop_at(const struct translator *tr, uint64_t va, uint32_t *runtime);
 
 /* The program address of the indirect branch that was executed last, by its number in T_BRANCH; 0
  * if there is none. */
@@ -149,18 +123,19 @@ bool tr_in_cache(const struct translator *tr, uint64_t va);
 
 /* Where the program is when the processor is at `va` in the cache. */
 struct tr_where {
-	struct tr_frag *frag;
-	uint32_t index;
-	bool boundary;	    /* exactly at the start of instruction `index` */
-	bool after_syscall; /* just behind a syscall instruction */
-	bool string_head;   /* at the top of an iteration in a string routine */
-	uint64_t pc;	    /* program address of the instruction */
-	uint32_t spilled;   /* registers to be found in slots */
+	uint32_t index;	     /* instructions of the fragment that are done */
+	bool boundary;	     /* exactly at the start of instruction `index` */
+	bool before_syscall; /* in the code of a system call, before the syscall instruction */
+	bool after_syscall;  /* just behind a syscall instruction */
+	bool string;	     /* in a string instruction */
+	bool string_head;    /* at the top of an iteration in a string routine */
+	uint64_t pc;	     /* program address of the instruction */
+	uint32_t spilled;    /* registers to be found in slots */
 	enum tr_flags_state flags;
 };
 /* `rt_ret` is the thread's T_RT_RET, needed inside string routines. False if `va` is not in a
  * fragment's hot code or a string routine. */
-bool tr_locate(struct translator *tr, uint64_t va, uint64_t rt_ret, struct tr_where *w);
+bool tr_locate(const struct translator *tr, uint64_t va, uint64_t rt_ret, struct tr_where *w);
 
 /* Code or mappings at [addr, addr+len) changed: nothing enters what was translated from there any
  * more. Threads that are inside leave by the next exit. */
@@ -178,14 +153,17 @@ void tr_flush(struct translator *tr);
 uint64_t tr_epoch(const struct translator *tr);
 void tr_reclaim(struct translator *tr, uint64_t oldest);
 
-/* Address of the runtime's syscall instruction. 0 before the first arena. */
+/* Address of the runtime's syscall instruction, for calls made on a thread's behalf. 0 before the
+ * first arena. */
 uint64_t tr_syscall_insn(const struct translator *tr);
 
 /* Where arena number i is; false if there are not that many. */
 bool tr_arena(const struct translator *tr, unsigned i, uint64_t *at, uint64_t *size);
 
 struct tr_stats {
-	uint64_t fragments, instructions, code_bytes, flushes;
+	uint64_t fragments, instructions, code_bytes; /* made */
+	uint64_t retired, flushes;
+	uint64_t clears; /* of the table of indirect targets */
 };
 void tr_stats(const struct translator *tr, struct tr_stats *s);
 

@@ -286,7 +286,7 @@ static void enter(ucontext_t *uc, uint64_t pc)
 	struct tr_frag *f = fragment(pc);
 	if (f) {
 		*tcb(T_SLOT(DJ_R11)) = (uint64_t)g[REG_R11];
-		g[REG_RIP] = (greg_t)f->entry;
+		g[REG_RIP] = (greg_t)tr_entry(f);
 		if (run.stepping)
 			g[REG_EFL] |= (greg_t)TF;
 		return;
@@ -299,7 +299,7 @@ static void at_stop(ucontext_t *uc)
 	greg_t *g = uc->uc_mcontext.gregs;
 	struct tr_where w = { .flags = TR_FLAGS_HW, .spilled = TR_HOME_BIT };
 	uint32_t runtime;
-	struct tr_stop *stop = tr_stop_at(tr, (uint64_t)g[REG_RIP] - 1, &runtime);
+	const struct tr_stop *stop = tr_stop_at(tr, (uint64_t)g[REG_RIP] - 1, &runtime);
 
 	if (runtime == STOP_RING_FULL) {
 		drain();
@@ -766,7 +766,7 @@ static uint64_t entry_of(uint64_t pc, const struct dj_regs *r)
 
 	if (f) {
 		*tcb(T_SLOT(DJ_R11)) = r->gpr[DJ_R11];
-		return f->entry;
+		return tr_entry(f);
 	}
 	return 0;
 }

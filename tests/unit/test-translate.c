@@ -2,7 +2,7 @@
  * The translator: its encodings against the decoder, its liveness of flags, and what it makes of
  * random programs against the CPU and the emulator (translate-run.c, translate-gen.c).
  */
-#include "translator/translate-priv.h"
+#include "translator/build.h"
 #include "tests/lib/oracle.h"
 #include "tests/lib/translate-run.h"
 
@@ -386,7 +386,8 @@ static void test_liveness(void)
 		text = snippets[i].code;
 		text_len = snippets[i].len;
 		for (int again = 0; again < 2; again++) {
-			uint32_t live = tr_flags_live_at(tr, AT, 1);
+			struct tr_look look = { .n = 0 };
+			uint32_t live = tr_flags_live_at(tr, AT, 1, &look);
 			if (live != snippets[i].live)
 				fprintf(stderr, "%s: %#x, expected %#x\n", snippets[i].what, live,
 					snippets[i].live);

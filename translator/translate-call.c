@@ -1,0 +1,95 @@
+/*
+ * Translation of system calls that are made in the cache, and of the time-stamp counter: both leave
+ * a record in the ring.
+ */
+#include "translator/build.h"
+
+/*
+ * A system call. Those that change the address space, threads, signals or the process (T_SYSCLASS)
+ * leave for the supervisor with all state in place. The others run here. After the
+ * instruction rcx and r11 are ours until they get the values the program expects.
+ */
+void tr_call_insn(struct tr_build *b)
+{
+	const struct insn *in = &b->insn[b->i];
+	struct cg *c = b->c;
+	struct tr_finsn *fi = &b->f->insn[b->i];
+
+	tr_flags_clobber(b, false);
+	for (unsigned r = 0; r < 16; r++)
+		if (b->st.spilled & 1u << r)
+			tr_reg_reload(c, r);
+	b->st.clean |= b->st.spilled;
+	b->st.spilled = 0;
+	tr_mark_body(b);
+
+	cg_bytes(c, "\x48\x3d", 2); /* cmp rax, 512 */
+	cg32(c, 512);
+	uint8_t *big = cg_jcc(c, 3, 0);
+	struct ea class = { .base = 0, .index = -1, .scale = 1, .disp = T_SYSCLASS, .gs = true };
+	cg_rm(c, 4, 0x80, 7, &class, 1); /* cmp byte gs:[rax + T_SYSCLASS], 0 */
+	cg8(c, 0);
+	uint8_t *supervised = cg_jcc(c, 5, 0);
+	if (!c->overflow) {
+		cg_patch32(big, c->delta, cg_va(b->cold));
+		cg_patch32(supervised, c->delta, cg_va(b->cold));
+	}
+	tr_exit_stop(b, b->cold, b->st, TR_STOP_SYSCALL, in->addr, b->i, b->live[b->i]);
+
+	cg_imm_gs(c, T_IN_SYSCALL, 1);
+	cg_bytes(c, "\x0f\x05", 2);
+	fi->after_syscall = (uint32_t)(cg_va(c) - b->f->entry);
+	cg_imm_gs(c, T_IN_SYSCALL, 0);
+	struct ea at = ea_base(1, 0), at8 = ea_base(1, 8), at16 = ea_base(1, 16);
+	cg_load_gs(c, 1, T_HEAD);
+	cg_store(c, 0, &at8);
+	cg_store(c, 11, &at16);
+	cg_load_gs(c, 11, T_STEPS);
+	cg_lea(b->c, 11, 11, (int32_t)b->i);
+	cg_store(c, 11, &at);
+	struct ea type = ea_base(1, 7);
+	cg_rm(c, 4, 0xc6, 0, &type, 1);
+	cg8(c, RING_SYSCALL);
+	cg_load(c, 11, &at16);
+	struct ea seq = ea_gs(T_SEQ);
+	cg_rm(c, 8, 0x83, 0, &seq, 1); /* an ordered event is over */
+	cg8(c, 1);
+	cg_lea(b->c, 1, 1, RING_SMALL_SIZE);
+	cg_store_gs(c, 1, T_HEAD);
+	tr_ring_check(b, 1);
+	cg_imm(c, 1, in->addr + in->len);
+	b->st.clean &= ~(1u << 0 | 1u << 1 | 1u << 11);
+}
+
+/* rdtsc, rdtscp: executed here and logged. */
+void tr_tsc_insn(struct tr_build *b)
+{
+	const struct insn *in = &b->insn[b->i];
+	struct cg *c = b->c;
+	int s = tr_reg_scratch(b, 0x7, false);
+	if (b->failed)
+		return;
+	tr_flags_clobber(b, true);
+	cg_bytes(c, in->bytes, in->len);
+	struct ea m[5];
+	for (int k = 0; k < 5; k++)
+		m[k] = ea_base(s, 8 * k);
+	cg_load_gs(c, (unsigned)s, T_HEAD);
+	cg_store(c, 0, &m[1]);
+	cg_store(c, 2, &m[2]);
+	cg_store(c, 1, &m[3]);
+	cg_imm(c, 0, in->addr + in->len);
+	cg_store(c, 0, &m[4]);
+	cg_load_gs(c, 0, T_STEPS);
+	cg_lea(b->c, 0, 0, (int32_t)b->i);
+	cg_store(c, 0, &m[0]);
+	struct ea type = ea_base(s, 7), length = ea_base(s, 6);
+	cg_rm(c, 4, 0xc6, 0, &type, 1);
+	cg8(c, RING_TSC);
+	cg_rm(c, 4, 0xc6, 0, &length, 1);
+	cg8(c, in->len);
+	cg_load(c, 0, &m[1]);
+	cg_lea(b->c, (unsigned)s, (unsigned)s, RING_TSC_SIZE);
+	cg_store_gs(c, (unsigned)s, T_HEAD);
+	tr_ring_check(b, (unsigned)s);
+}

@@ -1,0 +1,239 @@
+/*
+ * Emitting a fragment: instructions one by one, then its ends; and its publication, when it is all
+ * there.
+ */
+#include "translator/build.h"
+
+#include <stdlib.h>
+
+/* ---- one instruction ----------------------------------------------------------------- */
+
+/* Registers and flags as instruction i wants them: what it reads is reloaded; flags are brought
+ * back if it reads them or keeps some that are live. */
+static void prepare(struct tr_build *b)
+{
+	const struct insn *in = &b->insn[b->i];
+	uint32_t need = b->st.spilled & (in->gpr_read | (in->gpr_written & ~in->gpr_full));
+	for (unsigned r = 0; r < 16; r++)
+		if (need & 1u << r) {
+			tr_reg_reload(b->c, r);
+			b->st.spilled &= ~(1u << r);
+			b->st.clean |= 1u << r;
+		}
+}
+
+static void finish(struct tr_build *b)
+{
+	const struct insn *in = &b->insn[b->i];
+	b->st.spilled &= ~in->gpr_full;
+	b->st.clean &= ~in->gpr_written;
+	if (in->flags_written & ARITH)
+		b->st.flags = TR_FLAGS_HW;
+}
+
+/* An instruction that does not touch memory. */
+static void plain(struct tr_build *b)
+{
+	const struct insn *in = &b->insn[b->i];
+	tr_flags_for_op(b);
+	if (in->id == INSN_NOP || in->id == INSN_ENDBR)
+		return;
+	if (in->has_mem && (in->attr & INSN_A_NOACCESS)) {
+		if (in->id == INSN_LEA && in->base == INSN_RIP) {
+			uint64_t v = in->addr32 ? (uint32_t)in->target : in->target;
+			unsigned r = in->opnd[0].reg;
+			if (in->opnd[0].size == 8) {
+				cg_imm(b->c, r, v);
+			} else if (in->opnd[0].size == 4) {
+				cg_imm(b->c, r, (uint32_t)v);
+			} else {
+				b->failed = true;
+			}
+			return;
+		}
+		if (in->id != INSN_LEA && (in->base == INSN_RIP || in->seg))
+			return; /* a hint about an address: of no consequence */
+	}
+	if (in->id == INSN_PREFETCH && b->policy.mirror) {
+		/* the shadow will be read, too */
+		struct ea mem, shadow;
+		if (tr_mem_operand(b, &mem, &shadow))
+			cg_reencode(b->c, in, &shadow);
+		b->failed = false;
+	}
+	cg_bytes(b->c, in->bytes, in->len);
+}
+
+/* Emit instruction i. Returns true if the fragment ends with it. */
+static bool emit_insn(struct tr_build *b)
+{
+	const struct insn *in = &b->insn[b->i];
+	if (tr_must_be_native(in)) {
+		b->failed = true;
+		return true;
+	}
+	prepare(b);
+	if (in->id == INSN_SYSCALL) {
+		tr_call_insn(b);
+		return false;
+	}
+	if (in->attr & INSN_A_FENCE) {
+		tr_fence_insn(b);
+	} else if (in->id == INSN_RDTSC || in->id == INSN_RDTSCP) {
+		tr_tsc_insn(b);
+	} else if (in->attr & INSN_A_BRANCH) {
+		if (tr_flow_insn(b))
+			return true;
+	} else if (in->attr & INSN_A_STRING) {
+		tr_string_insn(b);
+	} else if (in->attr & INSN_A_STACK) {
+		tr_stack_insn(b);
+	} else if (in->id == INSN_XLAT) {
+		tr_xlat_insn(b);
+	} else if (in->id == INSN_MASKMOVDQU || in->id == INSN_MASKMOVQ) {
+		tr_vec_masked_bytes(b);
+	} else if (in->has_mem && !(in->attr & INSN_A_NOACCESS)) {
+		tr_mem_insn(b);
+	} else {
+		plain(b);
+	}
+	finish(b);
+	return false;
+}
+
+/* ---- a fragment ------------------------------------------------------------------------ */
+
+/* The code may be rewritten behind our back: compare it with what is being translated. */
+static void emit_code_check(struct tr_build *b, uint64_t pc, size_t len)
+{
+	struct cg *c = b->c;
+	uint8_t bytes[16 * INSN_MAX + 8] = { 0 };
+	bool changing;
+	len = b->tr->ops.read_code(b->tr->ops.ctx, pc, bytes, len, &changing);
+	cg_store_gs(c, 0, T_SLOT(0));
+	cg_store_gs(c, 1, T_SLOT(1));
+	if (b->live[0])
+		tr_emit_save_flags(c, RAX_FREE);
+	struct tr_state st = { .spilled = 3 | HOME_BIT,
+			       .flags = b->live[0] ? TR_FLAGS_SAVED : TR_FLAGS_HW };
+	cg_imm(c, 1, pc);
+	for (size_t k = 0; k < len; k += 8) {
+		unsigned n = len - k >= 8 ? 8 : len - k >= 4 ? 4 : 1;
+		uint64_t v = 0;
+		memcpy(&v, bytes + k, n);
+		cg_imm(c, 0, v);
+		struct ea m = ea_base(1, (int32_t)k);
+		cg_cmp(c, n, 0, &m);
+		cg_jcc(c, 5, cg_va(b->cold));
+		tr_exit_stop(b, b->cold, st, TR_STOP_CHANGED, pc, 0, b->live[0]);
+		if (n < 8)
+			k -= 8 - n;
+	}
+	tr_exit_leave(c, &st, 0, b->live[0]);
+}
+
+static bool emit_or_undo(struct tr_build *b)
+{
+	struct tr_finsn *fi = &b->f->insn[b->i];
+	const struct insn *in = &b->insn[b->i];
+	struct cg hot = *b->c, cold = *b->cold;
+	struct tr_state st = b->st;
+	uint32_t numbers = b->numbers;
+	bool ended = emit_insn(b);
+	if (!b->failed)
+		return ended;
+	/* undo whatever was begun and let the supervisor execute it */
+	DJ_ASSERT(b->numbers == numbers, "instruction at %#llx failed after making an exit",
+		  (unsigned long long)in->addr);
+	bool overflow = b->c->overflow || b->cold->overflow;
+	*b->c = hot;
+	*b->cold = cold;
+	b->c->overflow = overflow; /* then the fragment is made again elsewhere */
+	b->st = st;
+	fi->body = fi->start;
+	tr_exit_stop(b, b->c, b->st, TR_STOP_NATIVE, in->addr, b->i, b->live[b->i]);
+	return true;
+}
+
+static void emit_all(struct tr_build *b, uint64_t pc)
+{
+	struct tr_frag *f = b->f;
+	bool ended = false;
+	for (b->i = 0; b->i < b->n && !ended; b->i++) {
+		struct tr_finsn *fi = &f->insn[b->i];
+		fi->pc_off = (uint16_t)(b->insn[b->i].addr - pc);
+		fi->start = fi->body = (uint32_t)(cg_va(b->c) - f->entry);
+		fi->spilled_start = fi->spilled_body = (uint16_t)b->st.spilled;
+		fi->flags_start = fi->flags_body = (uint8_t)b->st.flags;
+		b->body_marked = false;
+		b->busy = 0;
+		b->failed = false;
+		f->n = b->i + 1;
+		ended = emit_or_undo(b);
+	}
+	if (!ended) {
+		const struct insn *last = &b->insn[b->n - 1];
+		tr_exit_to(b, b->st, last->addr + last->len, b->n);
+	}
+	for (unsigned k = 0; k < b->n_sides; k++) {
+		if (!b->c->overflow)
+			cg_patch32(b->side[k].site, b->c->delta, cg_va(b->c));
+		tr_exit_to(b, b->side[k].st, b->side[k].target, b->side[k].executed);
+	}
+}
+
+/* ---- publication --------------------------------------------------------------------------- */
+
+void tr_publish(struct translator *tr, struct tr_frag *f)
+{
+	unsigned slot = tr_hash(f->pc);
+	f->next = tr->hash[slot];
+	tr->hash[slot] = f;
+	f->chunk = tr_chunk_hold(f->arena);
+	tr_chunk_add(f->arena, f);
+	tr_links_begin(tr, f);
+	tr_links_join(tr, f);
+}
+
+struct tr_frag *tr_translate(struct tr_build *b, struct tr_arena *a, uint64_t pc)
+{
+	struct translator *tr = b->tr;
+	b->arena = a;
+	b->c = &a->hot;
+	b->cold = &a->cold;
+	b->n_targets = b->n_sides = 0;
+	b->numbers = 0;
+	b->ret_site = 0;
+	tr_scan(b, pc);
+	if (!b->n)
+		return NULL;
+	const struct insn *last = &b->insn[b->n - 1];
+	size_t len = (size_t)(last->addr + last->len - pc);
+	tr->ops.translated(tr->ops.ctx, pc, len);
+
+	struct tr_frag *f = calloc(1, sizeof(*f) + b->n * sizeof(f->insn[0]));
+	DJ_ASSERT(f, "out of memory for a fragment");
+	b->f = f;
+	f->pc = pc;
+	f->arena = a;
+	f->entry = cg_va(b->c);
+	f->live = b->live[0];
+	f->slot = TR_NO_SLOT;
+	b->st = (struct tr_state){ .spilled = HOME_BIT, .flags = TR_FLAGS_HW };
+	if (b->changing) /* boundary 0 is behind the check, where the state is whole again */
+		emit_code_check(b, pc, len);
+	emit_all(b, pc);
+	f->end = cg_va(b->c);
+	f->numbers = b->numbers;
+	if (tr_arena_overflow(a)) {
+		tr_numbers_drop(tr, f->numbers);
+		free(f);
+		return NULL;
+	}
+	tr_use_pages(tr, f, b->use, b->n_uses);
+	tr_publish(tr, f);
+	tr->stats.fragments++;
+	tr->stats.instructions += f->n;
+	tr->stats.code_bytes += f->end - f->entry;
+	return f;
+}

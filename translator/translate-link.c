@@ -1,0 +1,204 @@
+/*
+ * Numbers, which name the stops in translated code, and links, the direct exits among them: taken
+ * to a fragment and back by one store each, while other threads execute them.
+ */
+#include "translator/cache.h"
+
+#include <stdlib.h>
+
+/* ---- numbers ---- */
+
+uint32_t tr_number_new(struct translator *tr, enum tr_stop_kind kind, uint64_t pc, uint32_t sibling)
+{
+	uint32_t n = tr->free_number;
+	if (n) {
+		tr->free_number = tr->numbers[n].sibling;
+	} else {
+		if (tr->n_numbers == tr->cap_numbers) {
+			tr->cap_numbers = tr->cap_numbers ? tr->cap_numbers * 2 : 4096;
+			tr->numbers = realloc(tr->numbers, tr->cap_numbers * sizeof(*tr->numbers));
+			DJ_ASSERT(tr->numbers, "out of memory for %u numbers", tr->cap_numbers);
+		}
+		n = tr->n_numbers++;
+	}
+	tr->numbers[n] = (struct tr_number){ .stop = { kind, pc }, .sibling = sibling };
+	return n;
+}
+
+void tr_numbers_drop(struct translator *tr, uint32_t first)
+{
+	while (first) {
+		struct tr_number *n = &tr->numbers[first];
+		uint32_t next = n->sibling;
+		DJ_ASSERT(!n->listed, "a link is given up while it is in a list");
+		if (n->far)
+			tr_chunk_drop(n->frag->arena, n->far_chunk);
+		*n = (struct tr_number){ .sibling = tr->free_number };
+		tr->free_number = first;
+		first = next;
+	}
+}
+
+/* ---- one store ---- */
+
+/* The rel32 at `site` leads to `to` from now on. */
+static void patch(const struct tr_arena *a, uint32_t site, uint64_t to)
+{
+	uint32_t rel = (uint32_t)(to - (tr_va(a, site) + 4));
+	uint64_t *eight = (uint64_t *)(void *)tr_ours(a, site & ~7u), v;
+	DJ_ASSERT((site & 7) <= 4, "a jump at %#llx cannot be patched in one store",
+		  (unsigned long long)tr_va(a, site));
+	memcpy(&v, eight, 8);
+	memcpy((uint8_t *)&v + (site & 7), &rel, 4);
+	__atomic_store_n(eight, v, __ATOMIC_RELEASE);
+}
+
+/* The link's far jump leads to `to`; made now if need be. False if there is no room for it. */
+static bool far_jump(struct tr_number *n, uint64_t to)
+{
+	struct tr_arena *a = n->frag->arena;
+	if (!n->far) {
+		struct cg *c = &a->cold;
+		if (!tr_arena_room(a, 0, 32))
+			return false;
+		while ((cg_va(c) + 6) & 7)
+			cg8(c, 0x90);
+		n->far = (uint32_t)(c->p - a->ours);
+		n->far_chunk = tr_chunk_hold(a);
+		cg_bytes(c, "\xff\x25\0\0\0\0", 6); /* jmp [rip] */
+		cg64(c, to);
+		return true;
+	}
+	__atomic_store_n((uint64_t *)(void *)tr_ours(a, n->far + 6), to, __ATOMIC_RELEASE);
+	return true;
+}
+
+/* ---- lists ---- */
+
+static uint32_t *list_of(struct translator *tr, const struct tr_number *n)
+{
+	return n->to ? &n->to->incoming : &tr->waiting[tr_hash(n->stop.pc)];
+}
+
+static void list_add(struct translator *tr, uint32_t number)
+{
+	struct tr_number *n = &tr->numbers[number];
+	uint32_t *head = list_of(tr, n);
+	n->prev = 0;
+	n->next = *head;
+	if (n->next)
+		tr->numbers[n->next].prev = number;
+	*head = number;
+	n->listed = true;
+}
+
+static void list_remove(struct translator *tr, uint32_t number)
+{
+	struct tr_number *n = &tr->numbers[number];
+	if (n->prev)
+		tr->numbers[n->prev].next = n->next;
+	else
+		*list_of(tr, n) = n->next;
+	if (n->next)
+		tr->numbers[n->next].prev = n->prev;
+	n->listed = false;
+}
+
+/* ---- links ---- */
+
+/* Not in a list: to `f`, or waiting if that has no room. */
+static void link_to(struct translator *tr, uint32_t number, struct tr_frag *f)
+{
+	struct tr_number *n = &tr->numbers[number];
+	struct tr_arena *a = n->frag->arena;
+	uint64_t to = f->entry;
+	if (!tr_reachable(tr_va(a, n->site), to)) {
+		if (far_jump(n, to)) {
+			to = tr_va(a, n->far);
+		} else {
+			tr->start_over = true;
+			f = NULL;
+		}
+	}
+	if (f)
+		patch(a, n->site, to);
+	n->to = f;
+	list_add(tr, number);
+}
+
+/* In a list: back to the stub, and out of the list. */
+static void unlink(struct translator *tr, uint32_t number)
+{
+	struct tr_number *n = &tr->numbers[number];
+	list_remove(tr, number);
+	if (n->to)
+		patch(n->frag->arena, n->site, tr_va(n->frag->arena, n->stub));
+	n->to = NULL;
+}
+
+void tr_links_begin(struct translator *tr, struct tr_frag *f)
+{
+	for (uint32_t k = f->numbers; k; k = tr->numbers[k].sibling) {
+		struct tr_number *n = &tr->numbers[k];
+		n->frag = f;
+		if (n->stop.kind != TR_STOP_LINK)
+			continue;
+		struct tr_frag *to = tr_find(tr, n->stop.pc);
+		if (to)
+			link_to(tr, k, to);
+		else
+			list_add(tr, k);
+	}
+}
+
+void tr_links_end(struct translator *tr, struct tr_frag *f)
+{
+	for (uint32_t k = f->numbers; k; k = tr->numbers[k].sibling)
+		if (tr->numbers[k].listed)
+			unlink(tr, k);
+}
+
+void tr_links_join(struct translator *tr, struct tr_frag *f)
+{
+	for (uint32_t k = tr->waiting[tr_hash(f->pc)], next; k; k = next) {
+		next = tr->numbers[k].next;
+		if (tr->numbers[k].stop.pc != f->pc)
+			continue;
+		list_remove(tr, k);
+		link_to(tr, k, f);
+	}
+}
+
+void tr_links_part(struct translator *tr, struct tr_frag *f)
+{
+	while (f->incoming) {
+		uint32_t k = f->incoming;
+		unlink(tr, k);
+		list_add(tr, k);
+	}
+}
+
+/* ---- questions ---- */
+
+const struct tr_stop *tr_stop_at(const struct translator *tr, uint64_t va, uint32_t *runtime)
+{
+	*runtime = 0;
+	const struct tr_arena *a = tr_arena_at(tr, va);
+	if (!a || va - a->va > TR_ARENA_SIZE - 5 || a->ours[va - a->va] != 0xcc)
+		return NULL;
+	uint32_t n;
+	memcpy(&n, a->ours + (va - a->va) + 1, 4);
+	if (n < STOP_TABLE) {
+		*runtime = n;
+		return NULL;
+	}
+	return n < tr->n_numbers && tr->numbers[n].frag ? &tr->numbers[n].stop : NULL;
+}
+
+uint64_t tr_branch(const struct translator *tr, uint32_t number)
+{
+	return number < tr->n_numbers && tr->numbers[number].frag &&
+			       tr->numbers[number].stop.kind == TR_STOP_BRANCH
+		       ? tr->numbers[number].stop.pc
+		       : 0;
+}

@@ -1,0 +1,168 @@
+/*
+ * Fragments leave: which ones depend on a page, how they are retired, when they are given up.
+ * doc/code-cache.md says why in this order.
+ */
+#include "translator/cache.h"
+
+#include <stdlib.h>
+
+/* ---- pages, and who depends on them ---- */
+
+static uint32_t page_at(const struct translator *tr, uint64_t page)
+{
+	uint32_t i = (uint32_t)(page * 0x9e3779b97f4a7c15ULL >> 32) & (tr->cap_pages - 1);
+	while (tr->pages[i] && tr->pages[i]->page != page)
+		i = (i + 1) & (tr->cap_pages - 1);
+	return i;
+}
+
+static void grow_pages(struct translator *tr)
+{
+	struct tr_page **old = tr->pages;
+	uint32_t n = tr->cap_pages;
+	tr->cap_pages = n ? 2 * n : 1024;
+	tr->pages = calloc(tr->cap_pages, sizeof(*tr->pages));
+	DJ_ASSERT(tr->pages, "out of memory for pages");
+	for (uint32_t i = 0; i < n; i++)
+		if (old[i])
+			tr->pages[page_at(tr, old[i]->page)] = old[i];
+	free(old);
+}
+
+static struct tr_page *page_of(struct translator *tr, uint64_t page)
+{
+	if (2 * tr->n_pages >= tr->cap_pages)
+		grow_pages(tr);
+	struct tr_page **p = &tr->pages[page_at(tr, page)];
+	if (!*p) {
+		*p = calloc(1, sizeof(**p));
+		DJ_ASSERT(*p, "out of memory for a page");
+		(*p)->page = page;
+		tr->n_pages++;
+	}
+	return *p;
+}
+
+void tr_use_pages(struct translator *tr, struct tr_frag *f, const uint64_t *page, unsigned n)
+{
+	f->uses = calloc(n, sizeof(*f->uses));
+	DJ_ASSERT(f->uses, "out of memory for a fragment");
+	f->n_uses = n;
+	for (unsigned i = 0; i < n; i++) {
+		struct tr_page *p = page_of(tr, page[i]);
+		struct tr_use *u = &f->uses[i];
+		*u = (struct tr_use){ .frag = f, .next = p->uses, .at = &p->uses };
+		if (u->next)
+			u->next->at = &u->next;
+		p->uses = u;
+	}
+}
+
+static void end_uses(struct tr_frag *f)
+{
+	for (unsigned i = 0; i < f->n_uses; i++) {
+		struct tr_use *u = &f->uses[i];
+		*u->at = u->next;
+		if (u->next)
+			u->next->at = u->at;
+	}
+	free(f->uses);
+	f->uses = NULL;
+	f->n_uses = 0;
+}
+
+/* ---- retiring ---- */
+
+static void retire(struct translator *tr, struct tr_frag *f)
+{
+	tr_links_end(tr, f);
+	tr_links_part(tr, f);
+	tr_remove_indirect(tr, f);
+	struct tr_frag **p = &tr->hash[tr_hash(f->pc)];
+	while (*p != f)
+		p = &(*p)->next;
+	*p = f->next;
+	end_uses(f);
+	f->retired = tr->epoch;
+	f->next = NULL;
+	*tr->retired_end = f;
+	tr->retired_end = &f->next;
+	tr->stats.retired++;
+}
+
+/* What is retired from now on belongs to another epoch. */
+static void end_epoch(struct translator *tr, uint64_t retired_before)
+{
+	if (tr->stats.retired != retired_before)
+		tr->epoch++;
+}
+
+static void retire_page(struct translator *tr, const struct tr_page *p)
+{
+	while (p->uses)
+		retire(tr, p->uses->frag);
+}
+
+void tr_invalidate(struct translator *tr, uint64_t addr, uint64_t len)
+{
+	uint64_t first = addr >> 12, last = (addr + len - 1) >> 12;
+	uint64_t before = tr->stats.retired;
+	if (!len)
+		return;
+	tr_forget_decoded(tr, addr, len);
+	if (!tr->n_pages)
+		return;
+	if (last - first < tr->cap_pages) {
+		for (uint64_t page = first; page <= last; page++) {
+			const struct tr_page *p = tr->pages[page_at(tr, page)];
+			if (p)
+				retire_page(tr, p);
+		}
+	} else {
+		for (uint32_t i = 0; i < tr->cap_pages; i++)
+			if (tr->pages[i] && tr->pages[i]->page >= first &&
+			    tr->pages[i]->page <= last)
+				retire_page(tr, tr->pages[i]);
+	}
+	end_epoch(tr, before);
+}
+
+void tr_flush(struct translator *tr)
+{
+	uint64_t before = tr->stats.retired;
+	for (uint32_t i = 0; i < FRAG_HASH; i++)
+		while (tr->hash[i])
+			retire(tr, tr->hash[i]);
+	tr_forget_decoded(tr, 0, UINT64_MAX);
+	tr->stats.flushes++;
+	end_epoch(tr, before);
+}
+
+/* ---- epochs ---- */
+
+uint64_t tr_epoch(const struct translator *tr)
+{
+	return tr->epoch;
+}
+
+static void give_up(struct translator *tr, struct tr_frag *f)
+{
+	struct tr_arena *a = f->arena;
+	tr_numbers_drop(tr, f->numbers);
+	tr_chunk_remove(a, f);
+	tr_chunk_drop(a, f->chunk);
+	if (f->hw)
+		tr_chunk_drop(a, f->stub_chunk);
+	free(f);
+}
+
+void tr_reclaim(struct translator *tr, uint64_t oldest)
+{
+	while (tr->retired && tr->retired->retired < oldest) {
+		struct tr_frag *f = tr->retired;
+		tr->retired = f->next;
+		if (!tr->retired)
+			tr->retired_end = &tr->retired;
+		give_up(tr, f);
+	}
+}

@@ -1,0 +1,97 @@
+/*
+ * Reading a run of program code, and which flags are live in it.
+ */
+#include "translator/build.h"
+
+bool tr_must_be_native(const struct insn *in)
+{
+	if (in->lock && !insn_lockable(in))
+		return true; /* faults */
+	if (in->id == INSN_RDTSC || in->id == INSN_RDTSCP)
+		return false;
+	if (in->id == INSN_SYSCALL)
+		return false;
+	if (!insn_is_emulated(in))
+		return true;
+	if (in->attr & (INSN_A_PRIV | INSN_A_NONDET))
+		return true;
+	return in->id ==
+	       INSN_MOVDIR64B; /* stores where a register points, which has_mem does not speak of */
+}
+
+/* The fragment depends on this page. False if there are too many. */
+static bool depend(struct tr_build *b, uint64_t page)
+{
+	for (unsigned i = 0; i < b->n_uses; i++)
+		if (b->use[i] == page)
+			return true;
+	if (b->n_uses == USES_MAX)
+		return false;
+	b->use[b->n_uses++] = page;
+	return true;
+}
+
+uint32_t tr_live_at(struct tr_build *b, uint64_t pc)
+{
+	struct tr_look look = { .n = 0 };
+	uint32_t live = tr_flags_live_at(b->tr, pc, 1, &look);
+	if (live == ARITH)
+		return live; /* nothing was assumed */
+	for (unsigned i = 0; i < look.n; i++)
+		if (!depend(b, look.page[i]))
+			return ARITH;
+	return live;
+}
+
+/* Which flags are live before each instruction. */
+static void find_live(struct tr_build *b)
+{
+	uint32_t live;
+	const struct insn *last = &b->insn[b->n - 1];
+	if (tr_must_be_native(last) || (last->attr & (INSN_A_INDIRECT | INSN_A_RET)))
+		live = ARITH;
+	else if ((last->attr & INSN_A_BRANCH) && !(last->attr & INSN_A_COND))
+		live = tr_live_at(b, (uint64_t)last->imm);
+	else
+		live = tr_live_at(b, last->addr + last->len);
+	b->live[b->n] = live;
+	for (unsigned i = b->n; i-- > 0;) {
+		const struct insn *in = &b->insn[i];
+		if ((in->attr & INSN_A_BRANCH) && (in->attr & INSN_A_COND))
+			live |= tr_live_at(b, (uint64_t)in->imm);
+		live &= ~tr_flags_killed(in);
+		live |= tr_flags_used(in);
+		if (tr_must_be_native(in))
+			live = ARITH;
+		b->live[i] = live;
+	}
+}
+
+void tr_scan(struct tr_build *b, uint64_t pc)
+{
+	b->n = 0;
+	b->changing = false;
+	while (b->n < FRAG_MAX) {
+		const struct tr_decoded *d = tr_decode(b->tr, pc);
+		struct insn *in = &b->insn[b->n];
+		if (!d || (b->n >= JOIN && tr_find(b->tr, pc)))
+			break; /* go on in the fragment that is there */
+		*in = d->insn;
+		b->n++;
+		pc += in->len;
+		b->changing |= d->changing;
+		if (b->changing && (b->n >= 16 || (in->mem_access & INSN_W) ||
+				    (in->attr & (INSN_A_STACK | INSN_A_STRING | INSN_A_MASKED))))
+			break;
+		if (tr_must_be_native(in))
+			break;
+		if ((in->attr & INSN_A_BRANCH) && !(in->attr & INSN_A_COND))
+			break;
+	}
+	b->n_uses = 0;
+	if (!b->n)
+		return;
+	depend(b, b->insn[0].addr >> 12);
+	depend(b, (pc - 1) >> 12);
+	find_live(b);
+}

@@ -1,0 +1,169 @@
+/*
+ * Translation of stack instructions.
+ */
+#include "translator/build.h"
+
+const struct ea tr_stack_top = { .base = 4, .index = -1, .scale = 1 };
+const struct ea tr_shadow_top = { .base = 4, .index = -1, .scale = 1, .gs = true, .a32 = true };
+
+void tr_mirror_top(struct tr_build *b, unsigned size, unsigned reg)
+{
+	if (b->policy.mirror)
+		cg_store_size(b->c, size, reg, &tr_shadow_top);
+}
+
+void tr_push_reg(struct tr_build *b, unsigned size, unsigned reg)
+{
+	if (size == 2)
+		cg8(b->c, 0x66);
+	if (reg >= 8)
+		cg8(b->c, 0x41);
+	cg8(b->c, (uint8_t)(0x50 | (reg & 7)));
+}
+
+static void push(struct tr_build *b, const struct insn *in, unsigned size)
+{
+	struct cg *c = b->c;
+	unsigned r = in->opnd[0].reg;
+	if (in->opnd[0].kind == OPND_GPR) {
+		int s = (int)r;
+		if (r == 4) {
+			s = tr_reg_scratch(b, 0, false);
+			if (b->failed)
+				return;
+			cg_rr(c, 8, 0x89, 4, (unsigned)s);
+		}
+		tr_mark_body(b);
+		tr_push_reg(b, size, r);
+		tr_mirror_top(b, size, (unsigned)s);
+	} else if (in->opnd[0].kind == OPND_IMM) {
+		tr_mark_body(b);
+		cg_bytes(c, in->bytes, in->len);
+		if (b->policy.mirror) {
+			unsigned n = size == 2 ? 2 : 4;
+			uint32_t imm = (uint32_t)in->imm;
+			cg_rm(c, size, 0xc7, 0, &tr_shadow_top, n);
+			cg_bytes(c, &imm, n);
+		}
+	} else {
+		struct ea mem, shadow;
+		if (in->mem_size != size ||
+		    !tr_mem_operand(b, &mem, &shadow)) { /* or a segment register */
+			b->failed = true;
+			return;
+		}
+		tr_flags_clobber(b, false);
+		int s = tr_reg_scratch(b, ea_regs(&mem), false);
+		if (b->failed)
+			return;
+		tr_mem_load(b, size, (unsigned)s, &mem, &shadow);
+		tr_push_reg(b, size, (unsigned)s);
+		tr_mirror_top(b, size, (unsigned)s);
+	}
+}
+
+static void pop(struct tr_build *b, const struct insn *in, unsigned size)
+{
+	struct cg *c = b->c;
+	unsigned r = in->opnd[0].reg;
+	if (in->opnd[0].kind != OPND_GPR) {
+		/* the address is computed with rsp already raised (SDM vol. 2B, POP) */
+		struct ea mem, shadow;
+		if (!in->has_mem || in->mem_size != size || !tr_mem_operand(b, &mem, &shadow)) {
+			b->failed = true;
+			return;
+		}
+		int s = tr_reg_scratch(b, ea_regs(&mem), false);
+		if (b->failed)
+			return;
+		tr_mem_load(b, size, (unsigned)s, &tr_stack_top, &tr_shadow_top);
+		if (in->base == 4) {
+			mem = ea_add(mem, (int32_t)size);
+			shadow = ea_add(shadow, (int32_t)size);
+		}
+		cg_store_size(c, size, (unsigned)s, &mem);
+		if (b->policy.mirror)
+			cg_store_size(c, size, (unsigned)s, &shadow);
+		cg_lea(b->c, 4, 4, (int32_t)size);
+	} else if (r == 4 || size == 2) {
+		if (r == 4 && size == 2) {
+			b->failed = true;
+			return;
+		}
+		int s = tr_reg_scratch(b, 0, false);
+		if (b->failed)
+			return;
+		tr_mem_load(b, size, (unsigned)s, &tr_stack_top, &tr_shadow_top);
+		cg_rr(c, size, 0x89, (unsigned)s, r);
+		if (r != 4)
+			cg_lea(b->c, 4, 4, 2);
+	} else {
+		tr_mem_load(b, 8, r, &tr_stack_top, &tr_shadow_top);
+		cg_lea(b->c, 4, 4, 8);
+	}
+}
+
+void tr_stack_insn(struct tr_build *b)
+{
+	const struct insn *in = &b->insn[b->i];
+	struct cg *c = b->c;
+	bool narrow = in->opsize16 && !(in->rex & 8);
+	if (in->id == INSN_PUSH || in->id == INSN_POP) {
+		(in->id == INSN_PUSH ? push : pop)(b, in, narrow ? 2 : 8);
+		return;
+	}
+	if (narrow) {
+		b->failed = true;
+		return;
+	}
+
+	switch (in->id) {
+	case INSN_LEAVE: {
+		struct ea mem = ea_base(5, 0), shadow = mem;
+		shadow.gs = shadow.a32 = true;
+		int s = tr_reg_scratch(b, 0, false);
+		if (b->failed)
+			return;
+		tr_mem_load(b, 8, (unsigned)s, &mem, &shadow);
+		cg_lea(b->c, 4, 5, 8);
+		cg_rr(c, 8, 0x89, (unsigned)s, 5);
+		return;
+	}
+	case INSN_ENTER: {
+		/* the instruction itself: it also faults if the new top of the stack cannot be
+		 * written to */
+		struct ea shadow = { .base = 5, .index = -1, .scale = 1, .gs = true, .a32 = true };
+		int s = tr_reg_scratch(b, 0, false);
+		if (b->failed)
+			return;
+		cg_rr(c, 8, 0x89, 5, (unsigned)s);
+		tr_mark_body(b);
+		cg_bytes(c, in->bytes, in->len);
+		if (b->policy.mirror)
+			cg_store(c, (unsigned)s, &shadow);
+		return;
+	}
+	case INSN_PUSHF: {
+		int s = tr_reg_scratch(b, 0, false);
+		if (b->failed)
+			return;
+		tr_flags_need(b, c);
+		tr_mark_body(b);
+		cg8(c, 0x9c);
+		if (b->policy.mirror) {
+			cg_load(c, (unsigned)s, &tr_stack_top);
+			cg_store(c, (unsigned)s, &tr_shadow_top);
+		}
+		return;
+	}
+	case INSN_POPF: {
+		tr_flags_clobber(b, false);
+		tr_mem_check(b, &tr_stack_top, &tr_shadow_top, 8);
+		cg8(c, 0x9d);
+		b->st.flags = TR_FLAGS_HW;
+		return;
+	}
+	default:
+		b->failed = true;
+	}
+}

@@ -1,0 +1,65 @@
+/*
+ * Where the program is when the processor is in translated code.
+ */
+#include "translator/runtime.h"
+
+bool tr_locate(const struct translator *tr, uint64_t va, uint64_t rt_ret, struct tr_where *w)
+{
+	const struct tr_arena *a = tr_arena_at(tr, va);
+	memset(w, 0, sizeof(*w));
+	if (!a)
+		return false;
+	uint64_t at = va;
+	bool string = va >= rt_va(a, rt_strings) && va < rt_va(a, rt_strings_end);
+	if (string) {
+		at = rt_ret - 1; /* inside the code of the string instruction */
+		a = tr_arena_at(tr, at);
+		if (!a)
+			return false;
+	}
+	const struct tr_frag *f = tr_chunk_find(a, at);
+	if (!f)
+		return false;
+	uint32_t off = (uint32_t)(at - f->entry);
+	uint32_t i = f->n;
+	while (i > 0 && f->insn[i - 1].start > off)
+		i--;
+	if (!i)
+		return false;
+	i--;
+	const struct tr_finsn *fi = &f->insn[i];
+	w->index = i;
+	w->pc = f->pc + fi->pc_off;
+	w->boundary = !string && fi->start == off;
+	if (w->boundary) {
+		w->spilled = fi->spilled_start;
+		w->flags = fi->flags_start;
+		return true;
+	}
+	w->string = fi->id_string;
+	if (fi->after_syscall && off < fi->after_syscall) {
+		w->before_syscall = true;
+		w->spilled = fi->spilled_start;
+		w->flags = off >= fi->body ? fi->flags_body : fi->flags_start;
+		return true;
+	}
+	w->spilled = fi->spilled_body;
+	w->flags = fi->flags_body;
+	w->after_syscall = fi->after_syscall && off == fi->after_syscall;
+	if (string) {
+		uint32_t o = (uint32_t)(va - a->va);
+		for (const uint32_t *h = rt_heads; h < rt_heads_end; h++)
+			w->string_head |= *h == o;
+	}
+	return true;
+}
+
+uint64_t tr_syscall_insn(const struct translator *tr)
+{
+	return tr->arenas ? rt_va(tr->arenas, rt_syscall) : 0;
+}
+
+void tr_stats(const struct translator *tr, struct tr_stats *s)
+{
+	*s = tr->stats;
+}
