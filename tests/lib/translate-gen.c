@@ -673,6 +673,13 @@ static void loop(struct gen *g)
 	emit(g, c, 9);
 }
 
+static void fence(struct gen *g)
+{
+	static const uint8_t modrm[3] = { 0xe8, 0xf0, 0xf8 }; /* lfence, mfence, sfence */
+	uint8_t c[3] = { 0x0f, 0xae, modrm[rnd(3)] };
+	emit(g, c, 3);
+}
+
 static void block(struct gen *g, unsigned insns, bool flow)
 {
 	for (unsigned i = 0; i < insns; i++) {
@@ -695,6 +702,8 @@ static void block(struct gen *g, unsigned insns, bool flow)
 			masked_bytes(g);
 		else if (k < 28)
 			chance(50) ? xlat(g) : enter(g);
+		else if (k < 30)
+			fence(g);
 		else if (k < 42 && flow)
 			forward(g);
 		else if (k < 50 && flow)

@@ -612,7 +612,7 @@ static bool emulate(uint64_t steps, struct dj_regs *out)
 
 	emu_forget_code(emu, prog->base, GEN_CODE);
 	emu_set_regs(emu, &prog->regs, DJ_REG_ALL);
-	emu->steps = 0;
+	emu->steps = emu->fences = 0;
 	emu->in_rep = false;
 	emu->rep_iter = 0;
 	emu->hooks = EMU_HOOK_IMPORT | EMU_HOOK_TRACK;
@@ -752,7 +752,7 @@ static void start_control(void)
 {
 	run.n_imports = run.n_effects = 0;
 	run.steps = 0;
-	*tcb(T_STEPS) = 0;
+	*tcb(T_STEPS) = *tcb(T_SEQ) = 0;
 	*tcb(T_GSBASE) = GEN_GS;
 	*tcb(T_HEAD) = s + (uint64_t)(int64_t)T_RING;
 	/* at times a ring that is full soon */
@@ -841,6 +841,11 @@ bool run_program(struct gen *g, bool step)
 	compare_regs("translated", &cpu, &it);
 	if (!run.complained && emulate(steps, &replayed)) {
 		compare_regs("replayed", &cpu, &replayed);
+		/* natively executed ones count in neither */
+		if (*tcb(T_SEQ) != emu->fences)
+			complain("%llu ordered events, replayed %llu",
+				 (unsigned long long)*tcb(T_SEQ), (unsigned long long)emu->fences);
+		run_counts.ordered += emu->fences;
 		compare_memory("translated", true);
 	}
 
@@ -871,12 +876,21 @@ bool run_program(struct gen *g, bool step)
 
 uint64_t run_place(bool high)
 {
-	if (place[high] == PLACES) {
+	const uint64_t size = GEN_CODE + 64;
+
+	if (place[high] && gen_chance(30)) {
+		/* where the last one was: its translation must be gone, and what is next to it must
+		 * not miss what they shared */
+		place[high]--;
+		tr_invalidate(tr, code_at[high] + place[high] * size, size);
+		if (gen_chance(50))
+			tr_reclaim(tr, tr_epoch(tr));
+	} else if (place[high] == PLACES) {
 		place[high] = 0;
 		tr_flush(tr);
 		tr_reclaim(tr, tr_epoch(tr));
 	}
-	return code_at[high] + place[high]++ * (uint64_t)(GEN_CODE + 64);
+	return code_at[high] + place[high]++ * size;
 }
 
 int run_set_up(void)

@@ -14,7 +14,7 @@ uint64_t run_place(bool high);
 bool run_program(struct gen *g, bool step);
 
 extern struct run_counts {
-	unsigned long programs, steps, imports, natives, faults, misses, boundaries;
+	unsigned long programs, steps, imports, natives, faults, misses, boundaries, ordered;
 } run_counts;
 
 #endif

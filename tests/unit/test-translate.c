@@ -418,10 +418,11 @@ static void programs(unsigned n, unsigned insns, bool branches)
 		bad += !run_program(&g, chance(50));
 	}
 	printf("(%lu programs, %lu faults, %lu steps, %lu imports, %lu natives, %lu misses, %lu "
-	       "boundaries) ",
+	       "boundaries, %lu ordered) ",
 	       run_counts.programs, run_counts.faults, run_counts.steps, run_counts.imports,
-	       run_counts.natives, run_counts.misses, run_counts.boundaries);
+	       run_counts.natives, run_counts.misses, run_counts.boundaries, run_counts.ordered);
 	CU_ASSERT(bad == 0);
+	CU_ASSERT(run_counts.ordered > n / 50);
 	if (bad)
 		fprintf(stderr, "%u of %u programs\n", bad, n);
 }
