@@ -1,0 +1,666 @@
+/*
+ * Several threads execute translated code while another one rewrites the program under them:
+ * patches, extends, invalidates, retires and uses memory again (doc/code-cache.md).
+ *
+ * The program is a set of small functions of four blocks each that go to one another by every kind
+ * of branch. Each block mixes a constant into an accumulator and logs its name and version; what
+ * constant, where to and how depends on the version. A thread's log is then gone through again:
+ *
+ *  - The blocks must follow one another as the accumulator, computed anew, says. A thread that ran
+ *    into code that was overwritten, a jump half patched, flags that nobody kept: all that leaves
+ *    the way.
+ *  - A version is the number of the rewriting that put it there, so it says when it became valid
+ *    and when it ended. Who has seen version n may not enter a block that ended before n. A link or
+ *    table entry that was forgotten shows as a step back in time.
+ *
+ * This process is program and supervisor in one: stops arrive as SIGTRAP, and what the supervisor
+ * does is done under a lock by the handler. SIGUSR1 now and then puts a thread to sleep wherever it
+ * is, so that old code is in use for long.
+ *
+ *	stress-cache [SECONDS [SEED]]
+ */
+#include "format/regs.h"
+#include "translator/cache.h"
+
+#include <asm/prctl.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#define THREADS	   4
+#define FUNCTIONS  96
+#define BLOCK	   64
+#define SLOT	   (4 * BLOCK) /* bytes of a function */
+#define PER_PAGE   (4096 / SLOT)
+#define PAGES	   (FUNCTIONS / PER_PAGE)
+#define ROUNDS	   6
+#define LOG	   (1 << 16)
+#define STACK	   (1 << 16)
+#define VERSIONS   (1 << 22)
+#define MARK	   127 /* function number of a stop in the log */
+#define MULTIPLIER 0x01000193u
+
+/* Two regions of code that reach each other, with an arena each; the arenas do not. */
+static const uint64_t code_at[2] = { 0x2a0080000000, 0x2a00e0000000 };
+static const uint64_t arena_at[2] = { 0x2a0030000000, 0x2a0120000000 };
+static const uint64_t driver = 0x2a0080100000, end = 0x2a0080200000;
+
+static uint64_t seed;
+static struct translator *tr;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t now; /* rewritings so far */
+static uint32_t version[PAGES], ended[VERSIONS];
+static bool stop, arena_made[2];
+static unsigned long runs, blocks, stops, sleeps, rewritings, reclaims, flushes;
+
+static struct thread {
+	pthread_t id;
+	uint64_t s, random;
+	uint8_t *area;
+	bool inside; /* translated code, having entered it in: */
+	uint64_t epoch;
+	mcontext_t outside; /* where it was before it began */
+	struct _libc_fpstate fp;
+	uint32_t *log, *log_end;
+	uint8_t *stack;
+	unsigned start;
+	uint64_t progress;
+} threads[THREADS];
+
+static __thread struct thread *self;
+
+static uint64_t rnd(uint64_t *state)
+{
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	*state ^= *state << 17;
+	return *state;
+}
+
+static void fail(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+static void fail(const char *fmt, ...)
+{
+	char text[300];
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	fprintf(stderr, "FAIL: %s (seed %llu, rewriting %u)\n", text, (unsigned long long)seed,
+		now);
+	_exit(1);
+}
+
+/* ---- the program ------------------------------------------------------------------------------
+ */
+
+/* What a block does, by its version. */
+struct plan {
+	uint32_t add, bit;
+	bool carry;    /* block 0: adds the carry flag that it is entered with */
+	bool indirect; /* call, jump */
+	int to, or_to; /* function to go to, -1: none (block 3: return) */
+	unsigned flag; /* the carry flag is this bit when it goes there */
+};
+
+static struct plan plan_of(unsigned f, unsigned b, uint32_t v)
+{
+	uint64_t h = seed ^ (f * 4 + b + 1) * 0x9e3779b97f4a7c15ULL ^ v * 0xbf58476d1ce4e5b9ULL;
+	for (int i = 0; i < 3; i++)
+		rnd(&h);
+	struct plan p = { .add = (uint32_t)h, .bit = h >> 32 & 15, .to = -1, .or_to = -1 };
+	p.carry = h >> 36 & 1;
+	p.indirect = h >> 37 & 1;
+	p.flag = h >> 38 & 31;
+	unsigned near = f + 1 + (unsigned)(h >> 43) % 12, far = f + 1 + (unsigned)(h >> 47) % 40;
+	bool goes = b == 1 || (b == 3 && (h >> 53 & 3));
+	if (goes && near < FUNCTIONS && far < FUNCTIONS) {
+		p.to = (int)near;
+		p.or_to = (int)far;
+	}
+	return p;
+}
+
+static uint64_t address(unsigned f)
+{
+	unsigned page = f / PER_PAGE;
+	return code_at[page & 1] + page / 2 * 4096ULL + f % PER_PAGE * SLOT;
+}
+
+static uint8_t *put(uint8_t *p, const char *bytes, size_t n)
+{
+	memcpy(p, bytes, n);
+	return p + n;
+}
+
+static uint8_t *put32(uint8_t *p, const char *opcode, size_t n, uint32_t imm)
+{
+	p = put(p, opcode, n);
+	return put(p, (const char *)&imm, 4);
+}
+
+static uint8_t *put64(uint8_t *p, const char *opcode, uint64_t imm)
+{
+	p = put(p, opcode, 2);
+	return put(p, (const char *)&imm, 8);
+}
+
+static uint8_t *jump(uint8_t *p, const char *opcode, size_t n, uint64_t to)
+{
+	return put32(p, opcode, n, (uint32_t)(to - ((uint64_t)(uintptr_t)p + n + 4)));
+}
+
+static uint8_t *put_mix(uint8_t *p, const struct plan *x, unsigned f, unsigned b, uint32_t v)
+{
+	p = put32(p, b == 0 && x->carry ? "\x15" : "\x05", 1, x->add); /* adc or add eax */
+	p = put32(p, "\x69\xc0", 2, MULTIPLIER);		       /* imul eax, eax */
+	p = put(p, "\x89\xc2\xc1\xea\x0f\x31\xd0", 7); /* mov edx, eax; shr edx, 15; xor eax, edx */
+	p = put32(p, "\xc7\x07", 2, v << 9 | f << 2 | b); /* mov dword [rdi] */
+	return put(p, "\x89\x47\x04\x48\x83\xc7\x08", 7); /* mov [rdi + 4], eax; add rdi, 8 */
+}
+
+static uint8_t *put_bt(uint8_t *p, unsigned bit)
+{
+	p = put(p, "\x0f\xba\xe0", 3); /* bt eax */
+	*p++ = (uint8_t)bit;
+	return p;
+}
+
+/* Few instructions, lest fragments end in the middle of a block. */
+static void put_nops(uint8_t *p, uint8_t *to)
+{
+	while (p < to)
+		if (to - p >= 8)
+			p = put(p, "\x0f\x1f\x84\0\0\0\0\0", 8);
+		else
+			*p++ = 0x90;
+}
+
+/* Block b, which begins at the same place in every version: return addresses outlive it. */
+static void write_block(unsigned f, unsigned b, uint32_t v)
+{
+	uint8_t *at = (uint8_t *)(uintptr_t)address(f) + b * BLOCK, *p, code[2 * BLOCK];
+	uint64_t second = address(f) + 2 * BLOCK;
+	struct plan x = plan_of(f, b, v);
+	p = put_mix(at, &x, f, b, v);
+	put_nops(p, at + BLOCK - (b == 1 && x.to >= 0 ? x.indirect ? 16 : 9 : 0));
+	if (b == 0) {
+		p = put32(p, "\xa9", 1, 1u << x.bit);
+		p = jump(p, "\x0f\x85", 2, second); /* test eax; jnz block 2 */
+		put_nops(p, at + BLOCK);
+	} else if (b == 1 && x.to >= 0 && x.indirect) {
+		/* mov rdx; bt; call rdx, which ends where block 2 begins */
+		p = put(put_bt(put64(code, "\x48\xba", address((unsigned)x.to)), x.flag),
+			"\xff\xd2", 2);
+		memcpy(at + BLOCK - (p - code), code, (size_t)(p - code));
+		p = at + BLOCK;
+	} else if (b == 1 && x.to >= 0) {
+		p = jump(put_bt(at + BLOCK - 9, x.flag), "\xe8", 1, address((unsigned)x.to));
+	} else if (b == 2) {
+		p = put32(p, "\xa9", 1, 3);
+		p = jump(p, "\x0f\x84", 2, second); /* test eax, 3; jz block 2 */
+		put_nops(p, at + BLOCK);
+	} else if (b == 3 && x.to >= 0 && x.indirect) {
+		p = put64(p, "\x48\xba", address((unsigned)x.to));
+		p = put64(p, "\x48\xbb", address((unsigned)x.or_to));
+		p = put(p, "\xa8\x01\x48\x0f\x45\xd3", 6); /* test al, 1; cmovnz rdx, rbx */
+		p = put(put_bt(p, x.flag), "\xff\xe2", 2);
+	} else if (b == 3 && x.to >= 0) {
+		p = jump(put_bt(p, x.flag), "\xe9", 1, address((unsigned)x.to));
+	} else if (b == 3) {
+		*p++ = 0xc3;
+	}
+	if (p - at > BLOCK)
+		fail("a block is longer than its place");
+}
+
+static void write_page(unsigned page, uint32_t v)
+{
+	for (unsigned f = page * PER_PAGE; f < (page + 1) * PER_PAGE; f++)
+		for (unsigned b = 0; b < 4; b++)
+			write_block(f, b, v);
+	version[page] = v;
+}
+
+static void write_driver(void)
+{
+	uint8_t *p = (uint8_t *)(uintptr_t)driver;
+	p = put(p, "\xf8\x41\xff\xd5", 4);  /* clc; call r13 */
+	p = put(p, "\x41\xff\xcc", 3);	    /* dec r12d */
+	p = jump(p, "\x0f\x85", 2, driver); /* jnz */
+	*p = 0xc3;
+}
+
+/* ---- the log, gone through again ----------------------------------------------------------------
+ */
+
+struct walk {
+	uint32_t acc, seen; /* latest rewriting known of */
+	bool carry;
+	uint32_t carry_at; /* what was seen when it was set */
+	unsigned f, b;	   /* next */
+	unsigned stack[FUNCTIONS], depth, rounds;
+};
+
+static uint32_t mix(uint32_t acc, uint32_t add)
+{
+	acc = (acc + add) * MULTIPLIER;
+	return acc ^ acc >> 15;
+}
+
+/* The next block, in version v, which made the accumulator `acc`; false if it cannot have. */
+static bool step(const struct thread *t, struct walk *w, uint32_t v, uint32_t acc)
+{
+	struct plan x = plan_of(w->f, w->b, v);
+	bool carries = w->b == 0 && x.carry;
+	if (acc == mix(w->acc, x.add + (carries && w->carry)))
+		w->acc = acc;
+	else if (carries && v > w->carry_at && acc == mix(w->acc, x.add + !w->carry))
+		w->acc = acc; /* was inside of what did not keep flags for the version before */
+	else
+		return false;
+	switch (w->b) {
+	case 0:
+		w->b = w->acc >> x.bit & 1 ? 2 : 1;
+		return true;
+	case 1:
+		w->b = 2;
+		if (x.to >= 0) {
+			w->stack[w->depth++] = w->f;
+			w->b = 0;
+			w->f = (unsigned)x.to;
+		}
+		break;
+	case 2:
+		w->b = w->acc & 3 ? 3 : 2;
+		return true;
+	case 3:
+		if (x.to >= 0) {
+			w->f = (unsigned)(x.indirect && w->acc & 1 ? x.or_to : x.to);
+			w->b = 0;
+		} else if (w->depth) {
+			w->f = w->stack[--w->depth];
+			w->b = 2;
+		} else {
+			w->rounds++;
+			w->f = t->start;
+			w->b = 0;
+			w->carry = false;
+			w->carry_at = UINT32_MAX;
+			return true;
+		}
+	}
+	w->carry = w->acc >> x.flag & 1;
+	w->carry_at = w->seen;
+	return true;
+}
+
+static void check_log(struct thread *t, uint32_t acc)
+{
+	struct walk w = { .acc = t->start * 77u, .f = t->start, .carry_at = UINT32_MAX };
+	for (const uint32_t *p = t->log; p < t->log_end; p += 2) {
+		uint32_t v = *p >> 9, f = *p >> 2 & 127, b = *p & 3;
+		if (f == MARK) {
+			w.seen = v > w.seen ? v : w.seen;
+			continue;
+		}
+		if (f != w.f || b != w.b)
+			fail("at %u.%u, should be at %u.%u (entry %zd)", f, b, w.f, w.b,
+			     p - t->log);
+		if (v >= VERSIONS || !v)
+			fail("version %u of %u.%u", v, f, b);
+		if (v > w.seen)
+			w.seen = v;
+		uint32_t over = __atomic_load_n(&ended[v], __ATOMIC_ACQUIRE);
+		if (over && over <= w.seen)
+			fail("version %u of %u.%u ended with %u, but %u was seen before (entry "
+			     "%zd)",
+			     v, f, b, over, w.seen, p - t->log);
+		if (!step(t, &w, v, p[1]))
+			fail("%u.%u in version %u makes %#x of %#x (entry %zd)", f, b, v, p[1],
+			     w.acc, p - t->log);
+		__atomic_fetch_add(&blocks, 1, __ATOMIC_RELAXED);
+	}
+	if (w.rounds != ROUNDS || w.acc != acc)
+		fail("result %#x after %u rounds, should be %#x", acc, w.rounds, w.acc);
+}
+
+/* ---- the supervisor -----------------------------------------------------------------------------
+ */
+
+static uint64_t *tcb(const struct thread *t, int64_t off)
+{
+	return (uint64_t *)(void *)(t->area + AREA_CONTROL + off);
+}
+
+static bool is_code(uint64_t pc)
+{
+	for (int i = 0; i < 2; i++)
+		if (pc - code_at[i] < PAGES * 4096)
+			return true;
+	return pc - driver < 4096;
+}
+
+static size_t read_code(void *ctx, uint64_t pc, uint8_t *buf, size_t len, bool *changing)
+{
+	(void)ctx;
+	*changing = false;
+	size_t n = 0;
+	for (; n < len && is_code(pc + n); n++)
+		buf[n] = *(uint8_t *)(uintptr_t)(pc + n);
+	return n;
+}
+
+static void translated(void *ctx, uint64_t pc, size_t len)
+{
+	(void)ctx, (void)pc, (void)len;
+}
+
+static void make_arena(uint64_t pc)
+{
+	int which = pc >= code_at[1];
+	if (arena_made[which]) {
+		tr_no_arena(tr);
+		return;
+	}
+	arena_made[which] = true;
+	int fd = memfd_create("arena", MFD_CLOEXEC), shared = MAP_SHARED | MAP_NORESERVE;
+	if (fd < 0 || ftruncate(fd, TR_ARENA_SIZE))
+		fail("no memory for an arena");
+	void *ours = mmap(NULL, TR_ARENA_SIZE, PROT_READ | PROT_WRITE, shared, fd, 0);
+	void *va = mmap((void *)arena_at[which], TR_ARENA_SIZE, PROT_READ | PROT_EXEC,
+			shared | MAP_FIXED_NOREPLACE, fd, 0);
+	if (ours == MAP_FAILED || va != (void *)arena_at[which])
+		fail("cannot map an arena");
+	close(fd);
+	tr_add_arena(tr, arena_at[which], ours);
+}
+
+static void reclaim(void)
+{
+	uint64_t oldest = tr_epoch(tr);
+	for (int i = 0; i < THREADS; i++)
+		if (threads[i].inside && threads[i].epoch < oldest)
+			oldest = threads[i].epoch;
+	tr_reclaim(tr, oldest);
+	reclaims++;
+}
+
+static void enter(struct thread *t, greg_t *g, uint64_t pc, bool indirect)
+{
+	struct tr_frag *f;
+	t->inside = false;
+	for (;;) {
+		enum tr_found found = tr_fragment(tr, pc, &f);
+		if (found == TR_FOUND)
+			break;
+		if (found == TR_NATIVE)
+			fail("nothing at %#llx", (unsigned long long)pc);
+		if (found == TR_NO_ARENA)
+			make_arena(pc);
+		else
+			reclaim();
+	}
+	if (indirect)
+		tr_add_indirect(tr, f);
+	t->inside = true;
+	t->epoch = tr_epoch(tr);
+	g[REG_RIP] = (greg_t)tr_entry(f);
+	/* from here on nothing is entered that ended before */
+	uint32_t *log = (uint32_t *)g[REG_RDI];
+	*log = now << 9 | MARK << 2;
+	g[REG_RDI] += 8;
+}
+
+/* The program's end: the thread goes on where it began. */
+static void leave(struct thread *t, ucontext_t *uc)
+{
+	const greg_t *g = uc->uc_mcontext.gregs;
+	t->inside = false;
+	t->log_end = (uint32_t *)g[REG_RDI];
+	uint32_t acc = (uint32_t)*tcb(t, T_SLOT(0));
+	memcpy(uc->uc_mcontext.gregs, t->outside.gregs, sizeof(uc->uc_mcontext.gregs));
+	uc->uc_mcontext.gregs[REG_RAX] = acc;
+}
+
+static void begin(struct thread *t, ucontext_t *uc)
+{
+	greg_t *g = uc->uc_mcontext.gregs;
+	memcpy(t->outside.gregs, g, sizeof(t->outside.gregs));
+	uint64_t *sp = (uint64_t *)(void *)(t->stack + STACK - 64);
+	*sp = end;
+	g[REG_RSP] = (greg_t)(uintptr_t)sp;
+	g[REG_RAX] = t->start * 77u;
+	g[REG_R12] = ROUNDS;
+	g[REG_R13] = (greg_t)address(t->start);
+	g[REG_RDI] = (greg_t)(uintptr_t)t->log;
+	enter(t, g, driver, false);
+}
+
+static void on_trap(int sig, siginfo_t *si, void *context)
+{
+	ucontext_t *uc = context;
+	greg_t *g = uc->uc_mcontext.gregs;
+	struct thread *t = self;
+	uint32_t runtime;
+	(void)sig, (void)si;
+	pthread_mutex_lock(&lock);
+	if (!t->inside) {
+		begin(t, uc);
+		pthread_mutex_unlock(&lock);
+		return;
+	}
+	stops++;
+	const struct tr_stop *at = tr_stop_at(tr, (uint64_t)g[REG_RIP] - 1, &runtime);
+	if (runtime == STOP_RING_FULL) {
+		*tcb(t, T_HEAD) = t->s + (uint64_t)(int64_t)T_RING;
+		g[REG_RIP] += 4;
+	} else if (runtime == STOP_IBL_MISS) {
+		uint64_t pc = (uint64_t)g[REG_RCX], f = *tcb(t, T_FLAGS);
+		if (pc == end) {
+			leave(t, uc);
+		} else {
+			g[REG_RAX] = (greg_t)*tcb(t, T_SLOT(0));
+			g[REG_RCX] = (greg_t)*tcb(t, T_SLOT(1));
+			g[REG_EFL] &= ~(greg_t)DJ_FLAGS_ARITH;
+			g[REG_EFL] |= (greg_t)((f >> 8 & 0xd5) | (f & 1 ? DJ_FLAG_OF : 0));
+			enter(t, g, pc, true);
+		}
+	} else if (at && at->kind == TR_STOP_LINK) {
+		enter(t, g, at->pc, false);
+	} else {
+		fail("strange stop at %#llx", (unsigned long long)g[REG_RIP] - 1);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+static void on_fault(int sig, siginfo_t *si, void *context)
+{
+	const ucontext_t *uc = context;
+	fail("signal %d at %#llx, address %p", sig,
+	     (unsigned long long)uc->uc_mcontext.gregs[REG_RIP], si->si_addr);
+}
+
+/* Sleep in the middle of things. Where that is must be known, however old the code. */
+static void on_sleep(int sig, siginfo_t *si, void *context)
+{
+	const ucontext_t *uc = context;
+	uint64_t pc = (uint64_t)uc->uc_mcontext.gregs[REG_RIP];
+	struct timespec t = { .tv_nsec = 300000 };
+	struct tr_where w;
+	int saved = errno;
+	(void)sig, (void)si;
+	for (int i = 0; i < 2; i++) {
+		if (pc - arena_at[i] >= TR_ARENA_SIZE)
+			continue;
+		__atomic_fetch_add(&sleeps, 1, __ATOMIC_RELAXED);
+		nanosleep(&t, NULL);
+		pthread_mutex_lock(&lock);
+		bool hot = pc - arena_at[i] >= CHUNK_HOT && pc - arena_at[i] < ARENA_HOT;
+		if (hot && !tr_locate(tr, pc, 0, &w))
+			fail("nobody knows what is at %#llx", (unsigned long long)pc);
+		pthread_mutex_unlock(&lock);
+	}
+	errno = saved;
+}
+
+/* ---- threads
+ * -------------------------------------------------------------------------------------- */
+
+static void *run(void *arg)
+{
+	struct thread *t = self = arg;
+	static const size_t size = 64 << 10;
+	stack_t ss = { .ss_sp = malloc(size), .ss_size = size };
+	sigaltstack(&ss, NULL);
+	syscall(SYS_arch_prctl, ARCH_SET_GS, t->s);
+	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
+		uint32_t acc;
+		t->start = (unsigned)(rnd(&t->random) % 24);
+		__asm__ volatile("int3" : "=a"(acc) : : "memory");
+		check_log(t, acc);
+		t->progress++;
+		__atomic_fetch_add(&runs, 1, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+static void make_thread(struct thread *t, int fd, unsigned number)
+{
+	const int fixed = MAP_SHARED | MAP_FIXED, rw = PROT_READ | PROT_WRITE;
+	off_t own = AREA_TABLES + (off_t)number * AREA_THREAD;
+	t->area = mmap(NULL, AREA_CONTROL + AREA_SHADOW, rw,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (t->area == MAP_FAILED || mmap(t->area, AREA_TABLES, rw, fixed, fd, 0) == MAP_FAILED ||
+	    mmap(t->area + AREA_TABLES, AREA_THREAD, rw, fixed, fd, own) == MAP_FAILED ||
+	    mmap(t->area + AREA_CONTROL + (1UL << 32), AREA_PAGE, rw, fixed, fd,
+		 own + AREA_THREAD - AREA_PAGE) == MAP_FAILED)
+		fail("no memory for a thread's area: %s", strerror(errno));
+	t->s = (uint64_t)(uintptr_t)t->area + AREA_CONTROL;
+	*tcb(t, T_SELF) = t->s;
+	*tcb(t, T_HEAD) = t->s + (uint64_t)(int64_t)T_RING;
+	*tcb(t, T_LIMIT) = *tcb(t, T_HEAD) + AREA_HALF - AREA_SLACK;
+	t->random = seed * (number + 3) | 1;
+	t->log = malloc(LOG * sizeof(*t->log));
+	t->stack = malloc(STACK);
+	if (!t->log || !t->stack || pthread_create(&t->id, NULL, run, t))
+		fail("no memory for a thread");
+}
+
+/* ---- who changes things
+ * ---------------------------------------------------------------------------- */
+
+static void rewrite(uint64_t *random)
+{
+	unsigned page = (unsigned)(rnd(random) % PAGES);
+	if (now + 1 == VERSIONS)
+		return;
+	uint32_t v = now + 1, old = version[page];
+	now = v;
+	write_page(page, v);
+	tr_invalidate(tr, address(page * PER_PAGE), 4096);
+	__atomic_store_n(&ended[old], v, __ATOMIC_RELEASE);
+	rewritings++;
+}
+
+static void change(double seconds)
+{
+	uint64_t random = seed ^ 0x5555, last[THREADS] = { 0 };
+	struct timespec from, t, pause = { 0 };
+	double at, watched = 0;
+	clock_gettime(CLOCK_MONOTONIC, &from);
+	do {
+		pthread_mutex_lock(&lock);
+		switch (rnd(&random) % 16) {
+		case 0:
+			if (rnd(&random) % 64 == 0) {
+				tr_flush(tr);
+				flushes++;
+			}
+			break;
+		case 1 ... 4:
+			reclaim();
+			break;
+		default:
+			rewrite(&random);
+		}
+		pthread_mutex_unlock(&lock);
+		if (rnd(&random) % 8 == 0)
+			pthread_kill(threads[rnd(&random) % THREADS].id, SIGUSR1);
+		pause.tv_nsec = (long)(rnd(&random) % 400) * 1000;
+		nanosleep(&pause, NULL);
+		clock_gettime(CLOCK_MONOTONIC, &t);
+		at = (double)(t.tv_sec - from.tv_sec) + (double)(t.tv_nsec - from.tv_nsec) / 1e9;
+		if (at - watched > 30) {
+			watched = at;
+			for (int i = 0; i < THREADS; i++) {
+				if (threads[i].progress == last[i])
+					fail("thread %d is stuck", i);
+				last[i] = threads[i].progress;
+			}
+		}
+	} while (at < seconds);
+}
+
+static void on(int sig, void (*handler)(int, siginfo_t *, void *), bool others)
+{
+	struct sigaction sa = { .sa_sigaction = handler, .sa_flags = SA_ONSTACK | SA_SIGINFO };
+	sigemptyset(&sa.sa_mask);
+	if (!others) /* the lock is held in there */
+		sigaddset(&sa.sa_mask, SIGUSR1);
+	sigaction(sig, &sa, NULL);
+}
+
+int main(int argc, char **argv)
+{
+	double seconds = argc > 1 ? atof(argv[1]) : 4;
+	struct timespec t;
+	clock_gettime(CLOCK_REALTIME, &t);
+	seed = argc > 2 ? strtoull(argv[2], NULL, 0) : (uint64_t)t.tv_nsec | 1;
+	printf("seed %llu\n", (unsigned long long)seed);
+	fflush(stdout);
+	int fixed = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+	int fd = memfd_create("area", MFD_CLOEXEC);
+	if (fd < 0 || ftruncate(fd, AREA_TABLES + THREADS * AREA_THREAD))
+		fail("no memory for the areas");
+	for (int i = 0; i < 2; i++)
+		if (mmap((void *)code_at[i], 2 << 20, PROT_READ | PROT_WRITE, fixed, -1, 0) !=
+		    (void *)code_at[i])
+			fail("no room for the program");
+	for (unsigned page = 0; page < PAGES; page++)
+		write_page(page, ++now);
+	write_driver();
+	uint8_t *tables = mmap(NULL, AREA_TABLES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	struct tr_ops ops = { NULL, read_code, translated };
+	struct tr_config config = { .tables = tables, .policy = tr_policies[TR_POLICY_SHADOW] };
+	tr = tr_new(&ops, &config);
+	on(SIGTRAP, on_trap, false);
+	on(SIGUSR1, on_sleep, true);
+	on(SIGSEGV, on_fault, false);
+	on(SIGBUS, on_fault, false);
+	on(SIGILL, on_fault, false);
+	for (unsigned i = 0; i < THREADS; i++)
+		make_thread(&threads[i], fd, i);
+	change(seconds);
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	for (unsigned i = 0; i < THREADS; i++)
+		pthread_join(threads[i].id, NULL);
+	struct tr_stats st;
+	tr_stats(tr, &st);
+	printf("%lu runs, %lu blocks, %lu stops, %lu sleeps; %lu rewritings, %lu reclaims, %lu "
+	       "flushes; %llu fragments, %llu retired\n",
+	       runs, blocks, stops, sleeps, rewritings, reclaims, flushes,
+	       (unsigned long long)st.fragments, (unsigned long long)st.retired);
+	if (runs < 10 || rewritings < 10 || st.retired < 10)
+		fail("hardly anything happened");
+	tr_free(tr);
+	return 0;
+}
