@@ -45,6 +45,7 @@
 #define LOG	   (1 << 16)
 #define STACK	   (1 << 16)
 #define VERSIONS   (1 << 22)
+#define SLEEPS	   64
 #define MARK	   127 /* function number of a stop in the log */
 #define MULTIPLIER 0x01000193u
 
@@ -73,6 +74,12 @@ static struct thread {
 	uint8_t *stack;
 	unsigned start;
 	uint64_t progress;
+	/* after it has slept: from this place of the log on it is out of the fragment */
+	struct {
+		const uint32_t *from;
+		uint32_t seen;
+	} slept[SLEEPS];
+	unsigned n_slept;
 } threads[THREADS];
 
 static __thread struct thread *self;
@@ -305,6 +312,7 @@ static bool step(const struct thread *t, struct walk *w, uint32_t v, uint32_t ac
 
 static void check_log(struct thread *t, uint32_t acc)
 {
+	unsigned k = 0;
 	struct walk w = { .acc = t->start * 77u, .f = t->start, .carry_at = UINT32_MAX };
 	for (const uint32_t *p = t->log; p < t->log_end; p += 2) {
 		uint32_t v = *p >> 9, f = *p >> 2 & 127, b = *p & 3;
@@ -317,6 +325,8 @@ static void check_log(struct thread *t, uint32_t acc)
 			     p - t->log);
 		if (v >= VERSIONS || !v)
 			fail("version %u of %u.%u", v, f, b);
+		for (; k < t->n_slept && p >= t->slept[k].from; k++)
+			w.seen = t->slept[k].seen > w.seen ? t->slept[k].seen : w.seen;
 		if (v > w.seen)
 			w.seen = v;
 		uint32_t over = __atomic_load_n(&ended[v], __ATOMIC_ACQUIRE);
@@ -437,6 +447,7 @@ static void begin(struct thread *t, ucontext_t *uc)
 	memcpy(t->outside.gregs, g, sizeof(t->outside.gregs));
 	uint64_t *sp = (uint64_t *)(void *)(t->stack + STACK - 64);
 	*sp = end;
+	t->n_slept = 0;
 	g[REG_RSP] = (greg_t)(uintptr_t)sp;
 	g[REG_RAX] = t->start * 77u;
 	g[REG_R12] = ROUNDS;
@@ -494,7 +505,7 @@ static void on_sleep(int sig, siginfo_t *si, void *context)
 {
 	const ucontext_t *uc = context;
 	uint64_t pc = (uint64_t)uc->uc_mcontext.gregs[REG_RIP];
-	struct timespec t = { .tv_nsec = 300000 };
+	struct timespec t = { .tv_nsec = (long)(rnd(&self->random) % 1500) * 1000 };
 	struct tr_where w;
 	int saved = errno;
 	(void)sig, (void)si;
@@ -507,6 +518,12 @@ static void on_sleep(int sig, siginfo_t *si, void *context)
 		bool hot = pc - arena_at[i] >= CHUNK_HOT && pc - arena_at[i] < ARENA_HOT;
 		if (hot && !tr_locate(tr, pc, 0, &w))
 			fail("nobody knows what is at %#llx", (unsigned long long)pc);
+		if (hot && self->n_slept < SLEEPS && !(w.spilled & 1u << DJ_RDI)) {
+			/* the fragment may go on for all of a function's blocks */
+			const uint32_t *log = (const uint32_t *)uc->uc_mcontext.gregs[REG_RDI];
+			self->slept[self->n_slept].from = log + 2 * 5;
+			self->slept[self->n_slept++].seen = now;
+		}
 		pthread_mutex_unlock(&lock);
 	}
 	errno = saved;
@@ -586,14 +603,18 @@ static void change(double seconds)
 				flushes++;
 			}
 			break;
-		case 1 ... 4:
+		case 1:
+			for (unsigned i = 0; i < 2 * PAGES; i++)
+				rewrite(&random);
+			break;
+		case 2 ... 5:
 			reclaim();
 			break;
 		default:
 			rewrite(&random);
 		}
 		pthread_mutex_unlock(&lock);
-		if (rnd(&random) % 8 == 0)
+		if (rnd(&random) % 2)
 			pthread_kill(threads[rnd(&random) % THREADS].id, SIGUSR1);
 		pause.tv_nsec = (long)(rnd(&random) % 400) * 1000;
 		nanosleep(&pause, NULL);
