@@ -51,7 +51,7 @@ struct tr_build {
 	struct tr_arena *arena;
 	struct cg *c; /* hot */
 	struct cg *cold;
-	struct tr_frag *f;
+	struct tr_frag *f; /* room for FRAG_MAX instructions */
 	struct insn insn[FRAG_MAX];
 	uint32_t live[FRAG_MAX + 1]; /* arithmetic flags live before instruction i */
 	unsigned n;

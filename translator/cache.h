@@ -86,12 +86,12 @@ struct tr_use {
 struct tr_frag {
 	struct tr_frag *next; /* in the hash; retired: in the queue */
 	struct tr_arena *arena;
-	uint64_t pc;	    /* of the program */
-	uint64_t entry;	    /* main entry */
-	uint64_t end;	    /* hot code is [entry, end) */
-	uint64_t hw, saved; /* stubs for indirect branches, or 0 */
-	uint64_t retired;   /* in this epoch, or 0 */
-	struct tr_use *uses;
+	uint64_t pc;	     /* of the program */
+	uint64_t entry;	     /* main entry */
+	uint64_t end;	     /* hot code is [entry, end) */
+	uint64_t hw, saved;  /* stubs for indirect branches, or 0 */
+	uint64_t retired;    /* in this epoch, or 0 */
+	struct tr_use *uses; /* behind the instructions */
 	uint32_t n_uses;
 	uint32_t slot;		    /* in the target table, or TR_NO_SLOT */
 	uint32_t stub_chunk;	    /* where hw and saved lie */
@@ -101,6 +101,10 @@ struct tr_frag {
 	uint32_t n;
 	struct tr_finsn insn[];
 };
+
+#define TR_FRAG_SIZE(insns, uses)                                                                  \
+	(sizeof(struct tr_frag) + (insns) * sizeof(struct tr_finsn) +                              \
+	 (uses) * sizeof(struct tr_use))
 
 #define FRAG_HASH (1u << 18)
 
@@ -116,7 +120,7 @@ void tr_publish(struct translator *tr, struct tr_frag *f);
 
 /* What a number means. A link is in one of two lists: of those that lead to the fragment `to`, or,
  * if that is NULL, of those that wait for a fragment (by the hash of the target). A link of a
- * retired fragment is in none. */
+ * fragment under construction, or of a retired one, is in none. */
 struct tr_number {
 	struct tr_stop stop;
 	struct tr_frag *frag; /* whose it is; NULL: not given out */
@@ -178,8 +182,8 @@ struct tr_page {
 	uint64_t page;
 	struct tr_use *uses;
 };
-/* The fragment depends on these pages. */
-void tr_use_pages(struct translator *tr, struct tr_frag *f, const uint64_t *page, unsigned n);
+/* The fragment depends on these f->n_uses pages. */
+void tr_use_pages(struct translator *tr, struct tr_frag *f, const uint64_t *page);
 
 /* ---- all of it ---- */
 

@@ -139,8 +139,11 @@ void tr_arenas_free(struct translator *tr)
 	while (tr->arenas) {
 		struct tr_arena *a = tr->arenas;
 		tr->arenas = a->next;
-		for (unsigned i = 0; i < CHUNKS; i++)
+		for (unsigned i = 0; i < CHUNKS; i++) {
+			for (uint32_t k = 0; k < a->chunks[i].n; k++)
+				free(a->chunks[i].frags[k]);
 			free(a->chunks[i].frags);
+		}
 		free(a->free);
 		free(a);
 	}

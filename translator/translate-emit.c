@@ -195,6 +195,17 @@ void tr_publish(struct translator *tr, struct tr_frag *f)
 	tr_links_join(tr, f);
 }
 
+/* The fragment, in as much memory as it takes. */
+static struct tr_frag *finished(const struct tr_build *b)
+{
+	struct tr_frag *f = malloc(TR_FRAG_SIZE(b->f->n, b->n_uses));
+	DJ_ASSERT(f, "out of memory for a fragment");
+	memcpy(f, b->f, TR_FRAG_SIZE(b->f->n, 0));
+	f->n_uses = b->n_uses;
+	f->uses = (struct tr_use *)(void *)&f->insn[f->n];
+	return f;
+}
+
 struct tr_frag *tr_translate(struct tr_build *b, struct tr_arena *a, uint64_t pc)
 {
 	struct translator *tr = b->tr;
@@ -211,9 +222,8 @@ struct tr_frag *tr_translate(struct tr_build *b, struct tr_arena *a, uint64_t pc
 	size_t len = (size_t)(last->addr + last->len - pc);
 	tr->ops.translated(tr->ops.ctx, pc, len);
 
-	struct tr_frag *f = calloc(1, sizeof(*f) + b->n * sizeof(f->insn[0]));
-	DJ_ASSERT(f, "out of memory for a fragment");
-	b->f = f;
+	struct tr_frag *f = b->f;
+	memset(f, 0, TR_FRAG_SIZE(b->n, 0));
 	f->pc = pc;
 	f->arena = a;
 	f->entry = cg_va(b->c);
@@ -227,10 +237,10 @@ struct tr_frag *tr_translate(struct tr_build *b, struct tr_arena *a, uint64_t pc
 	f->numbers = b->numbers;
 	if (tr_arena_overflow(a)) {
 		tr_numbers_drop(tr, f->numbers);
-		free(f);
 		return NULL;
 	}
-	tr_use_pages(tr, f, b->use, b->n_uses);
+	f = finished(b);
+	tr_use_pages(tr, f, b->use);
 	tr_publish(tr, f);
 	tr->stats.fragments++;
 	tr->stats.instructions += f->n;

@@ -67,7 +67,8 @@ void tr_exit_to(struct tr_build *b, struct tr_state st, uint64_t target, unsigne
 	n->stub = (uint32_t)(b->cold->p - b->arena->ours);
 	n->site = (uint32_t)(cg_jmp(c, cg_va(b->cold)) - b->arena->ours);
 	emit_stop(b->cold, b->numbers);
-	if (b->n_targets < sizeof(b->target) / sizeof(*b->target) && !tr_find(tr, target))
+	n->to = tr_find(tr, target); /* will be linked to it */
+	if (!n->to && b->n_targets < sizeof(b->target) / sizeof(*b->target))
 		b->target[b->n_targets++] = target;
 }
 

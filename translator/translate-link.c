@@ -143,7 +143,8 @@ void tr_links_begin(struct translator *tr, struct tr_frag *f)
 		n->frag = f;
 		if (n->stop.kind != TR_STOP_LINK)
 			continue;
-		struct tr_frag *to = tr_find(tr, n->stop.pc);
+		struct tr_frag *to = n->stop.pc == f->pc ? f : n->to;
+		n->to = NULL;
 		if (to)
 			link_to(tr, k, to);
 		else

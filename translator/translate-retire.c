@@ -43,12 +43,9 @@ static struct tr_page *page_of(struct translator *tr, uint64_t page)
 	return *p;
 }
 
-void tr_use_pages(struct translator *tr, struct tr_frag *f, const uint64_t *page, unsigned n)
+void tr_use_pages(struct translator *tr, struct tr_frag *f, const uint64_t *page)
 {
-	f->uses = calloc(n, sizeof(*f->uses));
-	DJ_ASSERT(f->uses, "out of memory for a fragment");
-	f->n_uses = n;
-	for (unsigned i = 0; i < n; i++) {
+	for (unsigned i = 0; i < f->n_uses; i++) {
 		struct tr_page *p = page_of(tr, page[i]);
 		struct tr_use *u = &f->uses[i];
 		*u = (struct tr_use){ .frag = f, .next = p->uses, .at = &p->uses };
@@ -66,9 +63,6 @@ static void end_uses(struct tr_frag *f)
 		if (u->next)
 			u->next->at = u->at;
 	}
-	free(f->uses);
-	f->uses = NULL;
-	f->n_uses = 0;
 }
 
 /* ---- retiring ---- */

@@ -177,6 +177,8 @@ struct translator *tr_new(const struct tr_ops *ops, const struct tr_config *conf
 	DJ_ASSERT(tr->build && tr->waiting && tr->target && tr->decoded,
 		  "out of memory for the translator");
 	tr->build->tr = tr;
+	tr->build->f = malloc(TR_FRAG_SIZE(FRAG_MAX, 0));
+	DJ_ASSERT(tr->build->f, "out of memory for the translator");
 	tr->build->policy = tr->policy;
 	for (unsigned i = 0; i < STOP_TABLE; i++)
 		tr_number_new(tr, TR_STOP_LINK, 0, 0);
@@ -187,12 +189,11 @@ void tr_free(struct translator *tr)
 {
 	if (!tr)
 		return;
-	tr_flush(tr);
-	tr_reclaim(tr, UINT64_MAX);
 	tr_arenas_free(tr);
 	for (uint32_t i = 0; i < tr->cap_pages; i++)
 		free(tr->pages[i]);
 	free(tr->pages);
+	free(tr->build->f);
 	free(tr->build);
 	free(tr->waiting);
 	free(tr->target);

@@ -505,6 +505,8 @@ static void on_sleep(int sig, siginfo_t *si, void *context)
 {
 	const ucontext_t *uc = context;
 	uint64_t pc = (uint64_t)uc->uc_mcontext.gregs[REG_RIP];
+	if (!self) /* just born */
+		return;
 	struct timespec t = { .tv_nsec = (long)(rnd(&self->random) % 1500) * 1000 };
 	struct tr_where w;
 	int saved = errno;
