@@ -32,6 +32,7 @@
 #include "format/error.h"
 #include "format/record.h"
 #include "format/trace.h"
+#include "insn/insn.h"
 #include "recorder/record.h"
 #include "recorder/tracer.h"
 #include "translator/area.h"

@@ -63,7 +63,7 @@
 #define T_RING	   (T_BASE - 2 * AREA_HALF)
 /* The target table: pairs of the wanted address and where to go. A place in it is found by the low
  * bits of the address plus a multiple of the others: what is close in the program is close here. */
-#define AREA_TARGET_BITS  20
+#define AREA_TARGET_BITS  19
 #define AREA_TARGET_MIX	  0x9e3779b1
 #define AREA_TARGET_BYTES (16 << AREA_TARGET_BITS)
 #define T_TARGETS	  (T_RING - AREA_TARGET_BYTES)

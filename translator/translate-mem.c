@@ -17,7 +17,7 @@
  * A store is the instruction itself and then the instruction on the shadow. A read-modify-write
  * is checked like a load, executed on the shadow, and the result is copied to memory.
  *
- * build.h says where the instructions are that do it in another way.
+ * translator/build.h says where the instructions are that do it in another way.
  */
 #include "format/regs.h"
 #include "translator/runtime.h"

@@ -1,6 +1,6 @@
 /*
- * The translator: what can be asked of it, in one place. translate.h has the interface, cache.h
- * and build.h say which file does what.
+ * The translator: what can be asked of it, in one place. translate.h has the interface,
+ * translator/cache.h and translator/build.h say which file does what.
  */
 #include "translator/build.h"
 
