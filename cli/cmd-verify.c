@@ -63,7 +63,7 @@ int cmd_verify(int argc, char **argv)
 	t = cli_open_trace("verify", argc, argv, &status);
 	if (!t)
 		return status;
-	int ret = replay_verify(t, &res, isatty(STDERR_FILENO) ? show_progress : NULL, &err);
+	int ret = replay_verify(t, &res, NULL, isatty(STDERR_FILENO) ? show_progress : NULL, &err);
 	if (shown)
 		fputs("\r\033[K", stderr);
 	status = ret ? cli_error(&err) : print_result(&res, dj_trace_damage(t) != NULL);

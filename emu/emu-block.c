@@ -238,6 +238,61 @@ bool emu_bind(const struct insn *in, struct emu_uop *u)
 	return false;
 }
 
+/* ---- observers ------------------------------------------------------------------------- */
+
+static unsigned edge_kind(const struct insn *in, bool taken)
+{
+	if (in->attr & INSN_A_CALL)
+		return EMU_SEE_CALL;
+	if (in->attr & INSN_A_RET)
+		return EMU_SEE_RETURN;
+	return taken ? EMU_SEE_JUMP : EMU_SEE_FALL;
+}
+
+/* The handler of a branch that is seen. */
+static void seen(struct emu *e, const struct emu_uop *u)
+{
+	const struct emu_seen *s = (const struct emu_seen *)u->insn;
+	const struct emu_core *c = emu_core(e);
+	struct emu_edge edge = { .from = u->insn->addr };
+
+	s->fn(e, u);
+	edge.to = e->cpu.rip;
+	/* a conditional jump to the next instruction goes the same way, taken or not */
+	edge.kind = edge_kind(u->insn, !(u->insn->attr & INSN_A_COND) || edge.to != u->next);
+	edge.steps = e->steps + 1 + (c->careful ? 0 : s->index - c->from);
+	if ((edge.kind & e->seen) && !e->unseen)
+		e->see(e->ctx, e, &edge);
+}
+
+/* Bind the observer into the last instruction of a block, a branch, if it may be wanted. False if
+ * there is no memory for that. */
+static bool bind_seen(struct emu *e, struct emu_uop *u, unsigned index)
+{
+	unsigned kinds = edge_kind(u->insn, true) | edge_kind(u->insn, false);
+	struct emu_seen *s;
+
+	if (!(kinds & e->seen))
+		return true;
+	s = arena_alloc(emu_core(e), sizeof(*s));
+	if (!s)
+		return false;
+	*s = (struct emu_seen){ .insn = *u->insn, .fn = u->fn, .index = index };
+	u->insn = &s->insn;
+	u->fn = seen;
+	return true;
+}
+
+void emu_observe(struct emu *e, unsigned kinds,
+		 void (*see)(void *ctx, struct emu *e, const struct emu_edge *edge))
+{
+	e->seen = kinds;
+	e->see = see;
+	emu_blocks_flush(emu_core(e));
+}
+
+/* ---- making blocks --------------------------------------------------------------------- */
+
 /* Code bytes for decoding, fetched in pieces larger than an instruction. */
 struct window {
 	uint64_t addr;
@@ -310,15 +365,17 @@ static struct emu_block *block_make(struct emu *e, uint64_t rip, enum emu_stop *
 	struct emu_block *b = arena_alloc(c, sizeof(*b));
 	struct emu_uop *bu = arena_alloc(c, n * sizeof(*bu));
 	struct insn *bi = arena_alloc(c, n * sizeof(*bi));
-	if (!b || !bu || !bi) {
+	if (b && bu && bi) {
+		memcpy(bu, uops, n * sizeof(*bu));
+		memcpy(bi, insns, n * sizeof(*bi));
+		for (unsigned i = 0; i < n; i++)
+			bu[i].insn = &bi[i];
+	}
+	if (!b || !bu || !bi || (branches && !bind_seen(e, &bu[n - 1], n - 1))) {
 		*why = EMU_STOP_UNKNOWN;
 		snprintf(e->why, sizeof(e->why), "out of memory");
 		return NULL;
 	}
-	memcpy(bu, uops, n * sizeof(*bu));
-	memcpy(bi, insns, n * sizeof(*bi));
-	for (unsigned i = 0; i < n; i++)
-		bu[i].insn = &bi[i];
 	*b = (struct emu_block){ .rip = rip,
 				 .end = at,
 				 .n = (uint16_t)n,

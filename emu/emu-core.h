@@ -38,6 +38,9 @@ struct emu_core {
 	/* where the next instruction was last seen; block NULL if not known */
 	struct emu_block *at;
 	unsigned at_index;
+	/* the stretch being run: its first instruction, and whether all is kept exact meanwhile */
+	unsigned from;
+	bool careful;
 
 	/* REP string instructions: how many iterations the handler may do, and its answers */
 	uint64_t rep_limit;
@@ -58,6 +61,13 @@ static inline struct emu_core *emu_core(struct emu *e)
 {
 	return e->blocks;
 }
+
+/* A branch that somebody wants to see, instead of the handler's own uop->insn. */
+struct emu_seen {
+	struct insn insn;
+	emu_fn *fn;	/* the instruction's handler */
+	unsigned index; /* in its block */
+};
 
 struct emu_core *emu_core_new(void);
 void emu_core_free(struct emu_core *c);

@@ -274,15 +274,13 @@ enum emu_stop emu_run(struct emu *e, uint64_t until)
 	enum emu_stop why = EMU_STOP_STEPS;
 	/* what emu_raise() needs to find unharmed */
 	struct emu_block *volatile cur_block = NULL;
-	volatile unsigned cur_from = 0;
-	volatile bool cur_careful = false;
 	unsigned i;
 
 	if (e->steps >= until)
 		return EMU_STOP_STEPS;
 	c->rep_limit = UINT64_MAX;
 	if (setjmp(e->escape))
-		return raised(e, cur_block, cur_from, cur_careful);
+		return raised(e, cur_block, c->from, c->careful);
 
 	struct emu_block *b = locate(e, &i, &why);
 	while (b) {
@@ -290,14 +288,14 @@ enum emu_stop emu_run(struct emu *e, uint64_t until)
 		unsigned to = b->n - i <= left ? b->n : i + (unsigned)left;
 
 		cur_block = b;
-		cur_from = i;
+		c->from = i;
 		bool ask = stops_in(e, b);
 		if (ask || (e->hooks & EMU_HOOK_IMPORT) || (e->hooks && e->exact)) {
-			cur_careful = true;
+			c->careful = true;
 			if (run_careful(e, c, b, i, to, ask, &why))
 				return why;
 		} else {
-			cur_careful = false;
+			c->careful = false;
 			run_fast(e, c, b->uops + i, b->uops + to);
 			settle(e, b, i, to);
 			e->in_rep = false;
@@ -325,6 +323,7 @@ static enum emu_stop run_one(struct emu *e, uint64_t limit)
 	unsigned i;
 
 	c->rep_limit = UINT64_MAX;
+	c->careful = true;
 	if (setjmp(e->escape)) {
 		c->rep_limit = UINT64_MAX;
 		return raised(e, cur_block, 0, true);

@@ -108,6 +108,22 @@ enum emu_stop {
 	EMU_STOP_BREAK,	    /* stop_at() said yes at cpu.rip, instruction not executed */
 };
 
+/* How control came from one instruction to another that is not simply the next: what an observer
+ * may want to know of, as bits. Each is told after the branch was executed; where it leads begins
+ * a basic block. */
+enum {
+	EMU_SEE_JUMP = 1, /* a jump, conditional or not, that was taken */
+	EMU_SEE_FALL = 2, /* a conditional jump that was not */
+	EMU_SEE_CALL = 4,
+	EMU_SEE_RETURN = 8,
+	EMU_SEE_ALL = 15,
+};
+struct emu_edge {
+	unsigned kind;	   /* one of the above */
+	uint64_t from, to; /* addresses of the branch and of the next instruction */
+	uint64_t steps;	   /* e->steps once the branch counts */
+};
+
 enum {
 	EMU_HOOK_IMPORT = 1, /* this step has imports: call before_load before each load */
 	EMU_HOOK_TRACK = 2,  /* call after_load / before_store / after_store for each access */
@@ -148,6 +164,11 @@ struct emu {
 	bool (*stop_within)(void *ctx, uint64_t lo, uint64_t hi);
 	uint32_t stop_generation; /* never 0 when stop_within is set */
 
+	/* Who sees edges, and of which kinds: set by emu_observe(). */
+	unsigned seen;
+	void (*see)(void *ctx, struct emu *e, const struct emu_edge *edge);
+	bool unseen; /* for the time being they are not told */
+
 	void *blocks; /* block cache, owned by emu/emu.c */
 };
 
@@ -172,6 +193,12 @@ enum emu_stop emu_step(struct emu *e);
 /* Execute iterations of the REP instruction at rip until its count register equals
  * `count` (completing it if that ends it). */
 enum emu_stop emu_run_rep(struct emu *e, uint64_t count);
+
+/* From now on tell `see` of edges of these kinds; 0: of none. What is to be seen is bound into the
+ * code, so that code costs nothing where nobody looks: all of it is bound anew. Not while running.
+ */
+void emu_observe(struct emu *e, unsigned kinds,
+		 void (*see)(void *ctx, struct emu *e, const struct emu_edge *edge));
 
 /* Decode the instruction at rip; false if not known. */
 bool emu_peek(struct emu *e, struct insn *out);

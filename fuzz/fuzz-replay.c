@@ -389,7 +389,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 	if (write_trace(path, &in)) {
 		struct dj_trace *t = dj_trace_open(path, &err);
 		if (t) {
-			(void)replay_verify(t, &result, NULL, &err);
+			(void)replay_verify(t, &result, NULL, NULL, &err);
 			dj_trace_close(t);
 		}
 		struct replay *r = replay_open(path, &err);

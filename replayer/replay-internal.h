@@ -66,6 +66,8 @@ struct replay {
 	void *poll_ctx;
 	atomic_bool interrupt;
 
+	struct replay_observer observer;
+
 	uint64_t spacing; /* instructions between checkpoints */
 	bool in_copy;
 	struct rp_thread_pos copy_origin;

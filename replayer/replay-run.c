@@ -203,7 +203,9 @@ static void continue_forward(struct replay *r, struct replay_stop *stop)
 		rp_thread_pos(r->th, &from);
 		r->signal_told = false;
 		conditions(r, true);
+		r->th->e->unseen = r->in_copy;
 		int res = replay_run_to(r, &far, events_wanted(r), false, true);
+		r->th->e->unseen = true;
 		if (res == THREAD_REQUEST && r->mv->hit.hit && r->mv->hit.in_rep && !r->in_copy)
 			refine_forward(r, &from);
 		bool done = reason_of(r, res, stop);
@@ -221,7 +223,9 @@ static void step_forward(struct replay *r, struct replay_stop *stop)
 	bool call = rp_thread_syscall_here(r->th, &sysno);
 	r->signal_told = false;
 	conditions(r, true);
+	r->th->e->unseen = r->in_copy;
 	enum rp_thread_stop res = rp_thread_step(r->th);
+	r->th->e->unseen = true;
 	if (!reason_of(r, res, stop)) {
 		if (call && caught(r, sysno)) {
 			fill(r, stop, REPLAY_SYSCALL_RETURN);

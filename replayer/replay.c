@@ -21,6 +21,9 @@ static int open_thread(struct replay *r, size_t i, struct dj_error *err)
 		return dj_fail(err, 1, "out of memory");
 	s->th->mem = s->mv;
 	s->th->e->hooks |= EMU_HOOK_TRACK;
+	s->th->e->unseen = true; /* but for what is run forward for its own sake */
+	if (r->observer.kinds)
+		rp_thread_observe(s->th, &r->observer);
 	rp_checkpoints_init(&s->cs, s->th, s->mv);
 	for (size_t k = 0; k < r->nwatches; k++)
 		rp_memview_watch_add(s->mv, r->watches[k].id, r->watches[k].addr, r->watches[k].len,
@@ -221,6 +224,14 @@ void replay_set_poll(struct replay *r, bool (*poll)(void *), void *ctx)
 {
 	r->poll = poll;
 	r->poll_ctx = ctx;
+}
+
+void replay_observe(struct replay *r, const struct replay_observer *o)
+{
+	r->observer = o ? *o : (struct replay_observer){ 0 };
+	for (size_t i = 0; i < r->nthreads; i++)
+		if (r->threads[i].th)
+			rp_thread_observe(r->threads[i].th, &r->observer);
 }
 
 bool replay_interrupted(struct replay *r)

@@ -208,16 +208,46 @@ void replay_discard(struct replay *r);
 int replay_write(struct replay *r, uint64_t addr, const void *buf, size_t len);	  /* copy only */
 int replay_set_regs(struct replay *r, const struct dj_regs *regs, uint64_t mask); /* copy only */
 
+/* ---- observers -------------------------------------------------------------------------- */
+/* How a thread came to an instruction that is not simply the next one: an edge, which is told when
+ * it has been taken. Where it leads, a basic block was entered. */
+enum {
+	REPLAY_SEE_JUMP = 1, /* a jump, conditional or not, that was taken */
+	REPLAY_SEE_FALL = 2, /* a conditional jump that was not */
+	REPLAY_SEE_CALL = 4,
+	REPLAY_SEE_RETURN = 8,
+	REPLAY_SEE_SIGNAL = 16, /* to a signal's handler, from the instruction it interrupts */
+	REPLAY_SEE_ENTRY = 32,	/* by other means: back from a handler, to a new image */
+	REPLAY_SEE_BLOCKS = 63, /* all of them: every block that is entered, but the first */
+};
+struct replay_edge {
+	uint32_t thread;   /* number */
+	unsigned kind;	   /* one of the above */
+	uint64_t from, to; /* addresses of instructions */
+	uint64_t steps;	   /* of the thread at `to` */
+};
+struct replay_observer {
+	unsigned kinds; /* which to tell of */
+	void *ctx;
+	void (*see)(void *ctx, const struct replay_edge *edge);
+};
+/* From now on tell of edges taken by replay_step(), replay_step_range() and replay_continue()
+ * forward in recorded history; NULL: no more. What one sees is decided when code is bound: where
+ * nobody observes it costs nothing. Not from within an observer. */
+void replay_observe(struct replay *r, const struct replay_observer *o);
+
 /* ---- verification ------------------------------------------------------------------ */
 struct replay_verify_result {
 	uint64_t instructions, events, digests, imports, effects;
 	double seconds;
 	struct replay_divergence div;
 };
-/* Replay every thread from the start without tracking, comparing all digests. Returns 0 if
- * the trace could be replayed as far as it reaches (div.found tells whether it matched),
- * -1 on a bad trace. `progress` (may be NULL) is called now and then with done/total. */
+/* Replay every thread from the start without tracking, comparing all digests, and telling `o` (may
+ * be NULL) of all its edges. Returns 0 if the trace could be replayed as far as it reaches
+ * (div.found tells whether it matched), -1 on a bad trace. `progress` (may be NULL) is called now
+ * and then with done/total. */
 int replay_verify(struct dj_trace *t, struct replay_verify_result *out,
-		  void (*progress)(uint64_t done, uint64_t total), struct dj_error *err);
+		  const struct replay_observer *o, void (*progress)(uint64_t done, uint64_t total),
+		  struct dj_error *err);
 
 #endif

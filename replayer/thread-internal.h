@@ -25,6 +25,9 @@ enum rp_thread_stop rp_thread_stuck(struct rp_thread *th, enum emu_stop why);
 /* Copy an import's line to where the thread will load it. */
 void rp_thread_import_line(struct rp_thread *th, const struct rp_thread_import *imp);
 
+/* Tell the observer of an edge from `from` to where the thread is now. */
+void rp_thread_see(struct rp_thread *th, unsigned kind, uint64_t from);
+
 /* ---- thread-records.c --------------------------------------------------------------- */
 
 /* Read the next record. What is wrong with it shows when its turn comes. */

@@ -79,7 +79,12 @@ static enum rp_thread_stop gather(struct rp_thread *th, const struct dj_record *
 
 static enum rp_thread_stop rec_regs(struct rp_thread *th, const struct dj_record *r)
 {
+	uint64_t from = th->e->cpu.rip;
+
 	emu_set_regs(th->e, &r->regs, r->mask);
+	/* where the thread's history begins it comes from nowhere */
+	if ((r->mask & DJ_REG_RIP) && th->e->steps != th->info->first_steps)
+		rp_thread_see(th, REPLAY_SEE_ENTRY, from);
 	return THREAD_LIMIT;
 }
 

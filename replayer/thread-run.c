@@ -60,10 +60,13 @@ static enum rp_thread_stop do_effects(struct rp_thread *th, const struct dj_reco
 	rp_thread_flush_imports(th);
 	if (th->mem)
 		rp_memview_effects(th->mem, r);
+	uint64_t from = e->cpu.rip;
 	emu_set_regs(e, &r->regs, r->mask);
 	e->in_rep = false;
 	e->rep_iter = 0;
 	e->steps++;
+	if (e->cpu.rip != from + r->insn_len)
+		rp_thread_see(th, REPLAY_SEE_ENTRY, from);
 	th->count_effects++;
 	rp_thread_advance(th);
 	return arrived(th, e->steps - 1);
@@ -77,9 +80,11 @@ static enum rp_thread_stop do_signal(struct rp_thread *th, const struct dj_recor
 	if (th->mem && r->length)
 		rp_memview_learn(th->mem, r->addr, r->bytes, r->length);
 	if (r->mask) {
+		uint64_t from = e->cpu.rip;
 		emu_set_regs(e, &r->regs, r->mask);
 		e->in_rep = false;
 		e->rep_iter = 0;
+		rp_thread_see(th, REPLAY_SEE_SIGNAL, from);
 	}
 	th->signals++;
 	th->signals_total++;

@@ -65,6 +65,42 @@ static void after_store(void *ctx, struct emu *e, uint64_t addr, unsigned size,
 	rp_memview_after_store(th->mem, addr, size, bytes);
 }
 
+/* ---- observers ------------------------------------------------------------------------ */
+
+static void see_edge(void *ctx, struct emu *e, const struct emu_edge *edge)
+{
+	struct rp_thread *th = ctx;
+
+	(void)e;
+	th->observer.see(th->observer.ctx, &(struct replay_edge){ .thread = (uint32_t)th->index,
+								  .kind = edge->kind,
+								  .from = edge->from,
+								  .to = edge->to,
+								  .steps = edge->steps });
+}
+
+void rp_thread_see(struct rp_thread *th, unsigned kind, uint64_t from)
+{
+	if ((kind & th->observer.kinds) && !th->e->unseen)
+		th->observer.see(th->observer.ctx,
+				 &(struct replay_edge){ .thread = (uint32_t)th->index,
+							.kind = kind,
+							.from = from,
+							.to = th->e->cpu.rip,
+							.steps = th->e->steps });
+}
+
+void rp_thread_observe(struct rp_thread *th, const struct replay_observer *o)
+{
+	_Static_assert((int)REPLAY_SEE_JUMP == (int)EMU_SEE_JUMP &&
+			       (int)REPLAY_SEE_FALL == (int)EMU_SEE_FALL &&
+			       (int)REPLAY_SEE_CALL == (int)EMU_SEE_CALL &&
+			       (int)REPLAY_SEE_RETURN == (int)EMU_SEE_RETURN,
+		       "the emulator's kinds of edges are the replay's");
+	th->observer = o ? *o : (struct replay_observer){ 0 };
+	emu_observe(th->e, th->observer.kinds & EMU_SEE_ALL, see_edge);
+}
+
 /* ---- positions ------------------------------------------------------------------------ */
 
 void rp_thread_pos(const struct rp_thread *th, struct rp_thread_pos *pos)

@@ -92,6 +92,7 @@ struct rp_thread {
 	int32_t fork_pid;
 	uint64_t sysno;			  /* THREAD_EV_SYSCALL, _RETURN */
 	uint64_t last_sysno, last_result; /* of the last system call passed */
+	struct replay_observer observer;  /* told of edges unless e->unseen */
 	uint64_t count_imports, count_effects, count_digests;
 	struct replay_divergence div;
 	struct dj_error err;
@@ -116,6 +117,8 @@ struct rp_thread *rp_thread_new(struct dj_trace *t, size_t index, struct rp_spac
 				struct dj_error *err);
 void rp_thread_free(struct rp_thread *th);
 
+/* Whom to tell of edges; NULL: nobody. */
+void rp_thread_observe(struct rp_thread *th, const struct replay_observer *o);
 /* Apply what belongs to the beginning; call once after rp_thread_new (and setting mem). */
 enum rp_thread_stop rp_thread_begin(struct rp_thread *th);
 /* Go back to the beginning, with everything as after rp_thread_begin(). */

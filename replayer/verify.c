@@ -35,7 +35,8 @@ static enum rp_thread_stop run_thread(struct rp_thread *th, uint64_t before, uin
 }
 
 int replay_verify(struct dj_trace *t, struct replay_verify_result *out,
-		  void (*progress)(uint64_t done, uint64_t total), struct dj_error *err)
+		  const struct replay_observer *o, void (*progress)(uint64_t done, uint64_t total),
+		  struct dj_error *err)
 {
 	struct rp_space_names names = { 0 };
 	uint64_t total = 0;
@@ -53,6 +54,8 @@ int replay_verify(struct dj_trace *t, struct replay_verify_result *out,
 			ret = -1;
 			break;
 		}
+		if (o)
+			rp_thread_observe(th, o);
 		enum rp_thread_stop res = run_thread(th, out->instructions, total, progress);
 		out->instructions += th->e->steps - th->info->first_steps;
 		out->events += th->events;

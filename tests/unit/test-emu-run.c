@@ -7,6 +7,8 @@
 #include <CUnit/Basic.h>
 #include <CUnit/CUnit.h>
 
+#include <stdlib.h>
+
 #define CODE   0x401000u
 #define SHADOW (1ULL << 32)
 
@@ -84,13 +86,191 @@ static void test_reset(void)
 	emu_free(e);
 }
 
+/* ---- observers ----------------------------------------------------------------------------- */
+
+/* Ten times: a call of f, whose conditional jump falls through at odd counts; a jump
+ * through a register; LOOP. */
+static const uint8_t branchy[] = {
+	0xb9, 0x0a, 0x00, 0x00, 0x00,		  /* 00 mov ecx, 10 */
+	0x48, 0x8d, 0x15, 0x09, 0x00, 0x00, 0x00, /* 05 lea rdx, [rip + 9]: 15 */
+	0xe8, 0x0b, 0x00, 0x00, 0x00,		  /* 0c call f */
+	0xff, 0xe2,				  /* 11 jmp rdx */
+	0x90, 0x90,				  /* 13 never executed */
+	0x48, 0xff, 0xc0,			  /* 15 inc rax */
+	0xe2, 0xf2,				  /* 18 loop 0c */
+	0xeb, 0x09,				  /* 1a jmp to the end */
+	0xf6, 0xc1, 0x01,			  /* 1c f: test cl, 1 */
+	0x74, 0x03,				  /* 1f jz 24 */
+	0x48, 0xff, 0xc3,			  /* 21 inc rbx */
+	0xc3,					  /* 24 ret */
+};
+#define ROUNDS	     10u
+#define BRANCHY_SPAN (ROUNDS * 7 + ROUNDS / 2 + 3)
+
+struct seen {
+	size_t n;
+	struct emu_edge edges[200];
+};
+
+static void see(void *ctx, struct emu *e, const struct emu_edge *edge)
+{
+	struct seen *s = ctx;
+
+	(void)e;
+	CU_ASSERT_FATAL(s->n < sizeof(s->edges) / sizeof(*s->edges));
+	s->edges[s->n++] = *edge;
+}
+
+static void no_access(void *ctx, struct emu *e, uint64_t addr, unsigned size)
+{
+	(void)ctx, (void)e, (void)addr, (void)size;
+}
+
+static void no_store(void *ctx, struct emu *e, uint64_t addr, unsigned size, const uint8_t *bytes)
+{
+	(void)ctx, (void)e, (void)addr, (void)size, (void)bytes;
+}
+
+static struct emu *start_branchy(struct seen *s, unsigned kinds)
+{
+	struct emu *e = start(branchy, sizeof(branchy));
+
+	*s = (struct seen){ 0 };
+	e->ctx = s;
+	e->before_load = e->after_load = e->before_store = no_access;
+	e->after_store = no_store;
+	e->cpu.gpr[DJ_RSP] = 0x8000;
+	if (kinds)
+		emu_observe(e, kinds, see);
+	return e;
+}
+
+/* What must be seen, from single steps and the decoder alone. */
+static void expected(struct seen *s)
+{
+	struct emu *e = start_branchy(s, 0);
+	struct insn in;
+
+	while (emu_peek(e, &in)) {
+		CU_ASSERT_FATAL(emu_step(e) == EMU_STOP_STEPS);
+		if (!(in.attr & INSN_A_BRANCH))
+			continue;
+		bool fell = (in.attr & INSN_A_COND) && e->cpu.rip == in.addr + in.len;
+		s->edges[s->n++] = (struct emu_edge){
+			.kind = in.attr & INSN_A_CALL  ? EMU_SEE_CALL
+				: in.attr & INSN_A_RET ? EMU_SEE_RETURN
+				: fell		       ? EMU_SEE_FALL
+						       : EMU_SEE_JUMP,
+			.from = in.addr,
+			.to = e->cpu.rip,
+			.steps = e->steps,
+		};
+	}
+	CU_ASSERT(e->steps == BRANCHY_SPAN);
+	emu_free(e);
+}
+
+static bool same_edges(const struct seen *want, const struct seen *have, unsigned kinds)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < want->n; i++) {
+		const struct emu_edge *a = &want->edges[i], *b = &have->edges[n];
+		if (!(a->kind & kinds))
+			continue;
+		if (n == have->n || a->kind != b->kind || a->from != b->from || a->to != b->to ||
+		    a->steps != b->steps)
+			return false;
+		n++;
+	}
+	return n == have->n;
+}
+
+static unsigned count(const struct seen *s, unsigned kind, unsigned from, unsigned to)
+{
+	unsigned n = 0;
+
+	for (size_t i = 0; i < s->n; i++)
+		n += s->edges[i].kind == kind && s->edges[i].from == CODE + from &&
+		     s->edges[i].to == CODE + to;
+	return n;
+}
+
+static void test_edges(void)
+{
+	static struct seen want, have;
+
+	expected(&want);
+	/* by hand */
+	CU_ASSERT(count(&want, EMU_SEE_CALL, 0x0c, 0x1c) == ROUNDS);
+	CU_ASSERT(count(&want, EMU_SEE_RETURN, 0x24, 0x11) == ROUNDS);
+	CU_ASSERT(count(&want, EMU_SEE_JUMP, 0x1f, 0x24) == ROUNDS / 2);
+	CU_ASSERT(count(&want, EMU_SEE_FALL, 0x1f, 0x21) == ROUNDS / 2);
+	CU_ASSERT(count(&want, EMU_SEE_JUMP, 0x11, 0x15) == ROUNDS);
+	CU_ASSERT(count(&want, EMU_SEE_JUMP, 0x18, 0x0c) == ROUNDS - 1);
+	CU_ASSERT(count(&want, EMU_SEE_FALL, 0x18, 0x1a) == 1);
+	CU_ASSERT(want.n == 5 * ROUNDS + 1);
+
+	/* the same whatever is seen, and however it is run: at once, in pieces, by steps, with and
+	 * without hooks, with code forgotten meanwhile */
+	for (unsigned i = 0; i < 600; i++) {
+		unsigned kinds = i % 16 ? i % 16 : EMU_SEE_ALL, way = i / 16 % 4;
+		struct emu *e = start_branchy(&have, kinds);
+		enum emu_stop stop = EMU_STOP_STEPS;
+		if (i & 64)
+			e->hooks = EMU_HOOK_TRACK | EMU_HOOK_IMPORT;
+		e->exact = i & 128;
+		while (!stop) {
+			if (way == 1 || (way > 1 && rand() % 4 == 0))
+				stop = emu_step(e);
+			else
+				stop = emu_run(e, e->steps + (way ? 1 + rand() % 20 : 1000));
+			if (way == 3 && rand() % 10 == 0)
+				emu_forget_code(e, CODE + rand() % sizeof(branchy), 1);
+		}
+		CU_ASSERT_FATAL(stop == EMU_STOP_FETCH && e->steps == BRANCHY_SPAN);
+		CU_ASSERT_FATAL(same_edges(&want, &have, kinds));
+		emu_free(e);
+	}
+}
+
+/* Subscribing late, falling silent, and unsubscribing. */
+static void test_observing(void)
+{
+	static struct seen want, have;
+	struct emu *e;
+
+	expected(&want);
+	e = start_branchy(&have, 0);
+	emu_run(e, 20);
+	CU_ASSERT(have.n == 0);
+	emu_observe(e, EMU_SEE_ALL, see);
+	emu_run(e, 40);
+	e->unseen = true;
+	emu_run(e, 50);
+	e->unseen = false;
+	emu_run(e, 60);
+	emu_observe(e, 0, NULL);
+	emu_run(e, 1000);
+	size_t n = 0;
+	for (size_t i = 0; i < want.n; i++) {
+		uint64_t at = want.edges[i].steps;
+		n += (at > 20 && at <= 40) || (at > 50 && at <= 60);
+	}
+	CU_ASSERT(n > 10 && have.n == n);
+	CU_ASSERT(have.edges[0].steps > 20 && have.edges[n - 1].steps <= 60);
+	emu_free(e);
+}
+
 int main(void)
 {
 	if (CU_initialize_registry() != CUE_SUCCESS)
 		return 1;
 	CU_pSuite s = CU_add_suite("emu-run", NULL, NULL);
 	if (!s || !CU_add_test(s, "the shadow's edge", test_edge) ||
-	    !CU_add_test(s, "memory anew", test_reset))
+	    !CU_add_test(s, "memory anew", test_reset) ||
+	    !CU_add_test(s, "edges are seen, however code is run", test_edges) ||
+	    !CU_add_test(s, "observers come and go", test_observing))
 		return 1;
 	CU_basic_set_mode(CU_BRM_VERBOSE);
 	CU_basic_run_tests();
