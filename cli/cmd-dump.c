@@ -200,6 +200,10 @@ static int dump_thread(struct dj_trace *t, size_t i, const struct dump *d)
 	struct dj_cursor *c = dj_cursor_new(t, i, &err);
 	const struct dj_record *rec;
 
+	if (c && d->from && dj_cursor_seek_steps(c, d->from, &err)) {
+		dj_cursor_free(c);
+		return cli_error(&err);
+	}
 	while (c && (rec = dj_cursor_next(c, &err)) && rec->steps <= d->to) {
 		/* what another thread caused is shown with that one */
 		if (rec->steps >= d->from &&

@@ -113,7 +113,8 @@ int dj_stream_facts(struct dj_stream *s, uint64_t steps, uint64_t number, struct
 
 /* Write what has gathered, as chunks. `steps` is how far the thread is known to have
  * come without further records, so that a reader knows the history reaches there; `seq` the number
- * of ordered events that it has passed there, or DJ_SEQ_UNKNOWN. */
+ * of ordered events that it has passed there, or DJ_SEQ_UNKNOWN. Before the first record this says
+ * with which number the thread begins. */
 int dj_stream_flush(struct dj_stream *s, uint64_t steps, uint64_t seq, struct dj_error *err);
 
 /* The same when no more will come (steps and seq as last flushed or recorded): the stream's memory

@@ -61,6 +61,12 @@ to=$(sed -n 40p positions)
 awk -v a="$from" -v b="$to" '$1 >= a && $1 <= b' positions >want
 run 0 dump --from "$from" --to "$to" "$corpus/sample2"
 sed 's/^1000 \([0-9]*\).*/\1/' out | cmp -s - want || { echo "FAIL: dump --from --to"; failed=1; }
+# where records lie in several chunks, from the middle of one
+run 0 dump --thread 1000 "$corpus/sample1"
+from=$(sed -n '7s/^1000 \([0-9]*\).*/\1/p' out)
+awk -v a="$from" '{ at = $2; sub(/[^0-9].*/, "", at) } at + 0 >= a + 0' out >want
+run 0 dump --thread 1000 --from "$from" "$corpus/sample1"
+cmp -s out want || { echo "FAIL: dump --from $from"; failed=1; }
 run 0 dump --thread 1001 "$corpus/sample1"
 [ "$(grep -vc '^1001 ' out)" -eq 0 ] || { echo "FAIL: dump --thread"; failed=1; }
 run 1 dump --thread 77 "$corpus/sample1"
