@@ -60,7 +60,7 @@ int main(int argc, char **argv)
 		if (strcmp(name, commands[i].name))
 			continue;
 		if (!commands[i].run) {
-			cli_warn("%s: not available on this kind of machine", name);
+			cli_warn("%s: this host cannot record: that takes x86-64 Linux", name);
 			return CLI_USAGE;
 		}
 		return commands[i].run(argc - 1, argv + 1);

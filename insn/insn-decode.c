@@ -302,6 +302,11 @@ static int decode(struct insn *in, struct insn_at *at)
 	return r == INSN_TAKE_OK ? take_rest(in, at, rex, row) : r;
 }
 
+void insn_follow(enum dj_cpu_kind cpu)
+{
+	host = cpu;
+}
+
 int insn_decode(struct insn *out, const uint8_t *code, size_t avail, uint64_t addr)
 {
 	return insn_decode_as(host, out, code, avail, addr);

@@ -140,6 +140,8 @@ struct insn {
 int insn_decode_as(enum dj_cpu_kind cpu, struct insn *out, const uint8_t *code, size_t avail,
 		   uint64_t addr);
 int insn_decode(struct insn *out, const uint8_t *code, size_t avail, uint64_t addr);
+/* Which maker's processor insn_decode() follows from now on; for tests. */
+void insn_follow(enum dj_cpu_kind cpu);
 
 /* How far from its memory operand a bit string's operand lies: as many operands as the index in a
  * register, a signed number, leads away from it (SDM vol. 2A, BT). */

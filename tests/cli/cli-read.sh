@@ -2,7 +2,7 @@
 # deja info, dump, ps: output, exit statuses and diagnostics, over the fuzz corpus's traces.
 # Runs in the build directory; srcdir is the source's.
 set -u
-deja=$PWD/deja
+deja=${DEJA:-$PWD/deja}
 corpus=$(cd "${srcdir:-.}" && pwd)/fuzz/corpus-trace
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT

@@ -40,6 +40,8 @@ static insn_cpu_second *second;
 
 /* ---- processors newer than the decoder ------------------------------------------------ */
 
+#ifdef __x86_64__
+
 /* Feature bits that say nothing new of the instructions tried here: those of instructions in the
  * decoder's tables or in the EVEX maps, of mitigations and of what is the operating system's (SDM
  * vol. 2A, CPUID; Architecture Instruction Set Extensions Programming Reference, table 1-2). */
@@ -57,7 +59,6 @@ static const struct {
 
 static bool newer_than_us(void)
 {
-#ifdef __x86_64__
 	for (size_t i = 0; i < sizeof(features) / sizeof(features[0]); i++) {
 		uint32_t r[4] = { 0 };
 
@@ -68,9 +69,17 @@ static bool newer_than_us(void)
 			if (r[k] & ~features[i].known[k])
 				return true;
 	}
-#endif
 	return false;
 }
+
+#else
+
+static bool newer_than_us(void)
+{
+	return false;
+}
+
+#endif
 
 /* ---- reporting: a few examples of each kind and instruction -------------------------- */
 

@@ -7,11 +7,15 @@
  * state page is reached by 32-bit absolute addresses, so no register is needed to find it.
  * Faults come back through a signal handler on an alternate stack.
  *
+ * On another machine the CPU's answers come from the emulator itself, and what is compared is the
+ * emulator with the one on x86-64, by the log that the same test left there (oracle_ready()).
+ *
  * Emulator side: a struct emu without block cache or driver. Instructions are decoded and
  * bound one at a time and their handlers called directly.
  */
 #include "tests/lib/oracle.h"
 
+#include "format/cpu.h"
 #include "format/error.h"
 #include "insn/insn.h"
 #include "emu/emu-flags.h"
@@ -23,8 +27,72 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <xxhash.h>
 
 unsigned oracle_emu_loads;
+
+/* ---- the log ------------------------------------------------------------------------ */
+
+/*
+ * ORACLE_LOG names a file. On x86-64 it is written: after a byte for the kind of processor, for
+ * each question to the CPU a C and the signal, for each result of the emulator an E and a digest.
+ * Elsewhere it is read, and must tell the same.
+ */
+static FILE *log_file;
+
+#ifdef __x86_64__
+static const char log_mode[] = "wb";
+#else
+static const char log_mode[] = "rb";
+#endif
+
+static bool log_open(void)
+{
+	const char *name = getenv("ORACLE_LOG");
+	int kind = (int)dj_cpu_host();
+
+	if (log_file || !name)
+		return log_file != NULL;
+	log_file = fopen(name, log_mode);
+	DJ_ASSERT(log_file, "cannot open %s", name);
+	if (*log_mode == 'w')
+		fputc(kind, log_file);
+	else
+		kind = fgetc(log_file);
+	insn_follow((enum dj_cpu_kind)kind);
+	return true;
+}
+
+static int log_signal(int sig)
+{
+	if (!log_open())
+		return sig;
+	if (*log_mode == 'w') {
+		fprintf(log_file, "C%c", sig);
+		return sig;
+	}
+	DJ_ASSERT(fgetc(log_file) == 'C', "the test goes another way here than on x86-64");
+	return fgetc(log_file);
+}
+
+bool oracle_log(const struct dj_regs *out, const uint8_t *mem)
+{
+	uint8_t here[9] = { 'E' }, there[9];
+	uint64_t digest;
+
+	if (!log_open())
+		return true;
+	digest = dj_regs_digest(out) ^ XXH3_64bits(mem, ORACLE_MEM_SIZE) ^
+		 (out->rflags & DJ_FLAGS_ARITH) << 40;
+	for (unsigned i = 0; i < 8; i++)
+		here[1 + i] = (uint8_t)(digest >> 8 * i);
+	if (*log_mode == 'w')
+		return fwrite(here, sizeof(here), 1, log_file) == 1;
+	return fread(there, sizeof(there), 1, log_file) == 1 && !memcmp(here, there, sizeof(here));
+}
+
+static int run_emu(const uint8_t *code, size_t n, const struct dj_regs *in, struct dj_regs *out,
+		   uint8_t *mem);
 
 /* ---- the CPU ------------------------------------------------------------------------ */
 #ifdef __x86_64__
@@ -133,6 +201,12 @@ static void cpu_setup(void)
 	done = true;
 }
 
+bool oracle_ready(void)
+{
+	log_open();
+	return oracle_available();
+}
+
 bool oracle_available(void)
 {
 	return __builtin_cpu_supports("avx2");
@@ -231,10 +305,15 @@ int oracle_cpu(const uint8_t *code, size_t n, const struct dj_regs *in, struct d
 	int sig = oracle_run(ORACLE_CODE, in, out, mem);
 	if (!sig)
 		out->rip = ORACLE_CODE + n;
-	return sig;
+	return log_signal(sig);
 }
 
 #else
+
+bool oracle_ready(void)
+{
+	return log_open();
+}
 
 bool oracle_available(void)
 {
@@ -244,8 +323,11 @@ bool oracle_available(void)
 int oracle_cpu(const uint8_t *code, size_t n, const struct dj_regs *in, struct dj_regs *out,
 	       uint8_t *mem)
 {
-	(void)code, (void)n, (void)in, (void)out, (void)mem;
-	return SIGILL;
+	int sig = log_signal(0);
+
+	if (!sig && run_emu(code, n, in, out, mem))
+		sig = SIGILL;
+	return sig;
 }
 
 int oracle_run(uint64_t entry, const struct dj_regs *in, struct dj_regs *out, uint8_t *mem)
@@ -392,8 +474,8 @@ static emu_fn *bind(const struct insn *in, struct emu_uop *u)
 	return NULL;
 }
 
-int oracle_emu(const uint8_t *code, size_t n, const struct dj_regs *in, struct dj_regs *out,
-	       uint8_t *mem)
+static int run_emu(const uint8_t *code, size_t n, const struct dj_regs *in, struct dj_regs *out,
+		   uint8_t *mem)
 {
 	static struct emu *e;
 	unsigned budget = 100000;
@@ -433,6 +515,21 @@ int oracle_emu(const uint8_t *code, size_t n, const struct dj_regs *in, struct d
 	regs_out(e, out);
 	memcpy(mem, e->shadow + ORACLE_MEM, ORACLE_MEM_SIZE);
 	return 0;
+}
+
+int oracle_emu(const uint8_t *code, size_t n, const struct dj_regs *in, struct dj_regs *out,
+	       uint8_t *mem)
+{
+	int r = run_emu(code, n, in, out, mem);
+
+	if (!r && !oracle_log(out, mem)) {
+		fprintf(stderr, "another result than on x86-64:");
+		for (size_t i = 0; i < n; i++)
+			fprintf(stderr, " %02x", code[i]);
+		fprintf(stderr, "\n");
+		return -1;
+	}
+	return r;
 }
 
 /* ---- random inputs ------------------------------------------------------------------ */

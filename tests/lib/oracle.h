@@ -21,6 +21,15 @@
 /* Whether this CPU can run the oracle at all (x86-64 with AVX2). */
 bool oracle_available(void);
 
+/* Whether oracle_cpu() can answer: by the CPU, or, on a machine that is no x86-64, in the way of
+ * the log that the same test left on one (the environment's ORACLE_LOG names it): then its answer
+ * is the emulator's, but for the signal, and it is the emulator's results that must be the log's.
+ */
+bool oracle_ready(void);
+
+/* A result of the emulator, for the log or to be compared with it: whether it is the same. */
+bool oracle_log(const struct dj_regs *out, const uint8_t *mem);
+
 /* Run `n` bytes of straight-line code at ORACLE_CODE with registers *in (all 16 gprs including
  * rsp, arithmetic flags and DF, ymm, mxcsr, x87) and memory `mem` (ORACLE_MEM_SIZE bytes,
  * updated). Returns 0 and fills *out, or the signal number if the CPU raised one. */

@@ -6,11 +6,17 @@
  * right by the format's definition, and every position's registers are known.
  */
 #include "tests/lib/replay-world.h"
+#include "tests/lib/replay-world-code.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/*
+ * The program, as source and as what the assembler made of it on x86-64: other machines have no
+ * assembler for it. world_check() holds the two together where both are there.
+ */
+#ifdef __x86_64__
 __asm__(".pushsection .rodata\n"
 	".globl world_code, world_code_end\n"
 	"world_code:\n"
@@ -88,18 +94,44 @@ __asm__(".pushsection .rodata\n"
 extern const uint8_t world_code[], world_code_end[], world_loop[], world_rep[], world_syscall[],
 	world_function[], world_handler[];
 
-uint64_t world_label(const char *name)
+static void world_check(void)
 {
-	static const struct {
+	const struct {
 		const char *name;
 		const uint8_t *at;
 	} labels[] = { { "loop", world_loop },	     { "rep", world_rep },
 		       { "syscall", world_syscall }, { "function", world_function },
 		       { "handler", world_handler }, { "code", world_code } };
+	const size_t nlabels = sizeof(labels) / sizeof(labels[0]);
+	const size_t n = (size_t)(world_code_end - world_code);
+	bool same = n == sizeof(world_bytes) && !memcmp(world_code, world_bytes, n) &&
+		    nlabels == sizeof(world_labels) / sizeof(world_labels[0]);
 
-	for (size_t i = 0; i < sizeof(labels) / sizeof(labels[0]); i++)
-		if (!strcmp(labels[i].name, name))
-			return CODE_AT + (uint64_t)(labels[i].at - world_code);
+	for (size_t i = 0; same && i < nlabels; i++)
+		same = !strcmp(labels[i].name, world_labels[i].name) &&
+		       labels[i].at == world_code + world_labels[i].offset;
+	if (same)
+		return;
+	printf("static const struct world_label world_labels[] = {\n");
+	for (size_t i = 0; i < nlabels; i++)
+		printf("\t{ \"%s\", %td },\n", labels[i].name, labels[i].at - world_code);
+	printf("};\nstatic const uint8_t world_bytes[] = {");
+	for (size_t i = 0; i < n; i++)
+		printf("%s0x%02x,", i % 16 ? " " : "\n\t", world_code[i]);
+	printf("\n};\nThat is what tests/lib/replay-world-code.h has to hold now.\n");
+	exit(1);
+}
+#else
+static void world_check(void)
+{
+}
+#endif
+
+uint64_t world_label(const char *name)
+{
+	for (size_t i = 0; i < sizeof(world_labels) / sizeof(world_labels[0]); i++)
+		if (!strcmp(world_labels[i].name, name))
+			return CODE_AT + world_labels[i].offset;
 	abort();
 }
 
@@ -150,14 +182,14 @@ static void see(struct world *w, uint64_t addr, uint8_t value, bool store)
 
 static size_t fetch(void *ctx, uint64_t addr, uint8_t *buf, size_t len)
 {
-	size_t size = (size_t)(world_code_end - world_code);
+	size_t size = sizeof(world_bytes);
 
 	(void)ctx;
 	if (addr < CODE_AT || addr >= CODE_AT + size)
 		return 0;
 	if (len > size - (addr - CODE_AT))
 		len = size - (addr - CODE_AT);
-	memcpy(buf, world_code + (addr - CODE_AT), len);
+	memcpy(buf, world_bytes + (addr - CODE_AT), len);
 	return len;
 }
 
@@ -460,8 +492,7 @@ static struct dj_writer *create(const char *path, uint64_t seed, int predict, un
 	struct dj_writer *w = dj_writer_create(path, &meta, &err);
 
 	if (w)
-		*module = dj_writer_module(w, "/program", world_code,
-					   (size_t)(world_code_end - world_code), &err);
+		*module = dj_writer_module(w, "/program", world_bytes, sizeof(world_bytes), &err);
 	if (w && *module >= 0)
 		return w;
 	fprintf(stderr, "%s\n", err.text);
@@ -474,6 +505,8 @@ static struct world *start(struct dj_writer *writer, struct dj_stream *process, 
 {
 	struct world *w = calloc(1, sizeof(*w));
 	struct dj_error err = { 0 };
+
+	world_check();
 
 	if (!w)
 		abort();

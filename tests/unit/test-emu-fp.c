@@ -229,7 +229,7 @@ static void test_all(void)
 	uint64_t seed = SEED;
 	unsigned bad = 0, done = 0;
 
-	if (!oracle_available()) {
+	if (!oracle_ready()) {
 		printf("skipped: this CPU cannot tell ");
 		return;
 	}

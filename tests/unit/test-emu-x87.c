@@ -440,7 +440,7 @@ static void test_mmx(void)
 
 int main(void)
 {
-	if (!oracle_available()) {
+	if (!oracle_ready()) {
 		printf("this CPU cannot answer\n");
 		return 77;
 	}
