@@ -308,7 +308,11 @@ static inline void emu_load_vec(struct emu *e, uint64_t addr, union emu_vec *v, 
 static inline void emu_store_vec(struct emu *e, uint64_t addr, const union emu_vec *v, unsigned n)
 {
 	uint64_t q[4];
-	for (unsigned i = 0; i < n / 8; i++)
+	if (htole64(1) == 1) {
+		emu_store(e, addr, v, n);
+		return;
+	}
+	for (unsigned i = 0; i < 4; i++)
 		q[i] = htole64(v->q[i]);
 	emu_store(e, addr, q, n);
 }

@@ -89,7 +89,8 @@ make_sysroot || {
 cd "$build" || exit 1
 [ -e Makefile ] || PKG_CONFIG=pkg-config PKG_CONFIG_SYSROOT_DIR=$sysroot \
 	PKG_CONFIG_LIBDIR=$sysroot/usr/lib/$triplet/pkgconfig:$sysroot/usr/share/pkgconfig \
-	../configure -q --enable-werror --host=$triplet CC="$triplet-gcc --sysroot=$sysroot" || exit 1
+	quietly ../configure -q --enable-werror --host=$triplet CC="$triplet-gcc --sysroot=$sysroot" ||
+	exit 1
 make -s -j"$jobs" || exit 1
 # there PROGRAM ARG...: run it on that machine
 cat >there <<END
@@ -126,7 +127,7 @@ for trs in tests/*/*.trs fuzz/*.trs; do
 done
 
 echo "== recorded here, verified on $arch"
-../tests/programs/run-programs --deja "$here/deja" --also "$build/deja-there" --no-gdb $rows \
+../tests/programs/run-programs --deja "$here/deja" --also "$build/deja-there" --no-gdb --strict all $rows \
 	>rows.log 2>&1
 cat rows.log
 grep -q '^20 passed, 0 failed, 0 skipped$' rows.log || fail programs

@@ -3,7 +3,7 @@
 # What building takes:
 BUILD_PACKAGES="gcc libc6-dev make autoconf automake pkg-config libcapstone-dev libzstd-dev libxxhash-dev"
 # and what the tests take besides:
-TEST_PACKAGES="libcunit1-dev gdb python3"
+TEST_PACKAGES="libcunit1-dev gdb python3 clang-format g++"
 
 # lacking PACKAGE...: those that are not installed (none where dpkg does not say)
 lacking() {
@@ -34,12 +34,24 @@ install_packages() {
 			</dev/null >/dev/null
 }
 
+# quietly COMMAND...: what it says is shown if it fails, or if there is a warning in it, which is a
+# failure, too
+quietly() {
+	local said status
+	said=$("$@" 2>&1)
+	status=$?
+	[ $status = 0 ] && ! grep -qi 'warning' <<<"$said" && return
+	printf '%s\n' "$said" >&2
+	[ $status != 0 ] || echo "$1: warnings (above)" >&2
+	return 1
+}
+
 # make_configure: generate what the build needs if it is missing or out of date
 make_configure() {
 	for input in configure.ac Makefile.am; do
 		for output in configure Makefile.in config.h.in; do
 			[ -e "$output" ] && [ ! "$input" -nt "$output" ] && continue
-			autoreconf -fi >/dev/null 2>&1 || autoreconf -fi
+			quietly autoreconf -fi
 			return
 		done
 	done
