@@ -235,7 +235,7 @@ static inline void dpps_sum(struct emu *e, const struct emu_uop *u, const union 
 	const union emu_vec *x = &e->cpu.v[u->b];
 	struct sfp s = emu_fp_begin(e);
 	enum emu_fp_mode m = emu_fp_mode(e);
-	union emu_vec r;
+	union emu_vec r = { 0 };
 
 	for (unsigned k = 0; k < u->size / 4u; k += 4) {
 		uint32_t p[4], t[4];

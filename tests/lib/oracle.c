@@ -212,48 +212,35 @@ bool oracle_available(void)
 	return __builtin_cpu_supports("avx2");
 }
 
-static void put(uint8_t *at, uint64_t x, unsigned size)
-{
-	memcpy(at, &x, size);
-}
-
-static uint64_t get(const uint8_t *at, unsigned size)
-{
-	uint64_t x = 0;
-
-	memcpy(&x, at, size);
-	return x;
-}
-
 /* FXSAVE64 layout: SDM vol. 1, table 10-2. */
 static void to_fx(uint8_t *fx, const struct dj_regs *r)
 {
 	memset(fx, 0, 512);
-	put(fx + 0, r->fcw, 2);
-	put(fx + 2, r->fsw, 2);
-	put(fx + 4, r->ftw, 1);
-	put(fx + 6, r->fop, 2);
-	put(fx + 8, r->fip, 8);
-	put(fx + 16, r->fdp, 8);
-	put(fx + 24, r->mxcsr, 4);
+	oracle_put(fx + 0, r->fcw, 2);
+	oracle_put(fx + 2, r->fsw, 2);
+	oracle_put(fx + 4, r->ftw, 1);
+	oracle_put(fx + 6, r->fop, 2);
+	oracle_put(fx + 8, r->fip, 8);
+	oracle_put(fx + 16, r->fdp, 8);
+	oracle_put(fx + 24, r->mxcsr, 4);
 	for (int i = 0; i < 8; i++) {
-		put(fx + 32 + 16 * i, r->st_mant[i], 8);
-		put(fx + 40 + 16 * i, r->st_exp[i], 2);
+		oracle_put(fx + 32 + 16 * i, r->st_mant[i], 8);
+		oracle_put(fx + 40 + 16 * i, r->st_exp[i], 2);
 	}
 }
 
 static void from_fx(struct dj_regs *r, const uint8_t *fx)
 {
-	r->fcw = get(fx + 0, 2);
-	r->fsw = get(fx + 2, 2);
-	r->ftw = get(fx + 4, 1);
-	r->fop = get(fx + 6, 2);
-	r->fip = get(fx + 8, 8);
-	r->fdp = get(fx + 16, 8);
-	r->mxcsr = get(fx + 24, 4);
+	r->fcw = oracle_get(fx + 0, 2);
+	r->fsw = oracle_get(fx + 2, 2);
+	r->ftw = oracle_get(fx + 4, 1);
+	r->fop = oracle_get(fx + 6, 2);
+	r->fip = oracle_get(fx + 8, 8);
+	r->fdp = oracle_get(fx + 16, 8);
+	r->mxcsr = oracle_get(fx + 24, 4);
 	for (int i = 0; i < 8; i++) {
-		r->st_mant[i] = get(fx + 32 + 16 * i, 8);
-		r->st_exp[i] = get(fx + 40 + 16 * i, 2);
+		r->st_mant[i] = oracle_get(fx + 32 + 16 * i, 8);
+		r->st_exp[i] = oracle_get(fx + 40 + 16 * i, 2);
 	}
 }
 
@@ -664,7 +651,8 @@ void oracle_random_regs(struct dj_regs *r, uint64_t *seed)
 				x = random_int(seed);
 				break;
 			case 6:
-				x = random_int(seed) << 32 | (uint32_t)random_int(seed);
+				x = random_int(seed) << 32;
+				x |= (uint32_t)random_int(seed);
 				break;
 			default:
 				x = oracle_rand(seed);

@@ -59,6 +59,21 @@ extern unsigned oracle_emu_loads;
 	emu_fn *(*const oracle_needs_##binder)(const struct insn *,                                \
 					       struct emu_uop *)__attribute__((used)) = binder
 
+/* A number in memory as the program has it, whatever the host's byte order. */
+static inline void oracle_put(uint8_t *at, uint64_t x, unsigned size)
+{
+	for (unsigned i = 0; i < size; i++)
+		at[i] = (uint8_t)(x >> 8 * i);
+}
+static inline uint64_t oracle_get(const uint8_t *at, unsigned size)
+{
+	uint64_t x = 0;
+
+	for (unsigned i = size; i--;)
+		x = x << 8 | at[i];
+	return x;
+}
+
 /* Deterministic random numbers. */
 uint64_t oracle_rand(uint64_t *state);
 /* Random registers: integers with many small, negative, boundary values; vectors with

@@ -160,7 +160,7 @@ static void fill(uint8_t *to, const struct op *o, uint64_t *seed, const uint8_t 
 	for (int i = 0; i < 32; i += size) {
 		uint64_t x, n = 0;
 		if (near)
-			memcpy(&n, near + i, (size_t)size);
+			n = oracle_get(near + i, (unsigned)size);
 		if (tame && size >= 4) {
 			/* around 1, with zeros between: what whole vectors are computed by */
 			int mant = size == 4 ? 23 : 52, bias = size == 4 ? 127 : 1023;
@@ -177,7 +177,7 @@ static void fill(uint8_t *to, const struct op *o, uint64_t *seed, const uint8_t 
 			x = fp_rand_operand(seed, 52, 11, near ? n : 0x3ff0000000000000ULL);
 		else
 			x = fp_rand_operand(seed, 10, 5, near ? n : 0x3c00);
-		memcpy(to + i, &x, (size_t)size);
+		oracle_put(to + i, x, (unsigned)size);
 	}
 }
 

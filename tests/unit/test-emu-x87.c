@@ -150,25 +150,25 @@ static void random_operand(uint8_t *at)
 	switch (rnd(7)) {
 	case 0:
 		bits = s80_to_f32(&c, v);
-		memcpy(at, &bits, 4);
+		oracle_put(at, bits, 4);
 		break;
 	case 1: /* shape of single precision next to its limits */
 		bits = (bits & 0x807fffff) | (uint64_t[]){ 0, 1, 0xfe, 0xff, 0x7f }[rnd(5)] << 23;
-		memcpy(at, &bits, 4);
+		oracle_put(at, bits, 4);
 		break;
 	case 2:
 		bits = (bits & 0x800fffffffffffff) |
 		       (uint64_t[]){ 0, 1, 0x7fe, 0x7ff, 0x3ff }[rnd(5)] << 52;
-		memcpy(at, &bits, 8);
+		oracle_put(at, bits, 8);
 		break;
 	case 3:
 		bits = s80_to_f64(&c, v);
-		memcpy(at, &bits, 8);
+		oracle_put(at, bits, 8);
 		break;
 	case 4:
 		bits >>= rnd(64);
 		bits = rnd(2) ? bits : -bits;
-		memcpy(at, &bits, 8);
+		oracle_put(at, bits, 8);
 		break;
 	case 5:
 		s80_to_bcd(
@@ -177,8 +177,8 @@ static void random_operand(uint8_t *at)
 			at);
 		break;
 	default:
-		memcpy(at, &v.mant, 8);
-		memcpy(at + 8, &v.se, 2);
+		oracle_put(at, v.mant, 8);
+		oracle_put(at + 8, v.se, 2);
 	}
 }
 
@@ -219,7 +219,7 @@ static size_t random_insn(uint8_t *code, uint8_t *mem, unsigned n)
 		code[0] = (uint8_t)opcode;
 		code[1] = (uint8_t)(reg << 3 | 4);
 		code[2] = 0x25;
-		memcpy(code + 3, &addr, 4);
+		oracle_put(code + 3, addr, 4);
 		random_operand(mem + 16 * n);
 		if (is_fldcw(code))
 			mem[16 * n] |= 0x3f;
@@ -373,7 +373,7 @@ static void test_fldcw(void)
 	for (unsigned i = cases(5000); i; i--) {
 		uint16_t cw = (uint16_t)oracle_rand(&seed);
 		random_state(&in);
-		memcpy(mem, &cw, 2);
+		oracle_put(mem, cw, 2);
 		one(fldcw, sizeof(fldcw), &in, mem, "fldcw");
 	}
 	CU_ASSERT_EQUAL(failures, 0);
@@ -405,7 +405,7 @@ static void test_mmx(void)
 		random_state(&in);
 		for (int r = 0; r < 8; r++)
 			if (rnd(2)) /* floating-point patterns to convert */
-				memcpy(&in.st_mant[r], in.ymm[rnd(16)], 8);
+				in.st_mant[r] = oracle_get(in.ymm[rnd(16)], 8);
 		in.gpr[DJ_RDI] = addr + rnd(40);
 		memcpy(mem, in.ymm[rnd(16)], 16);
 		in.mxcsr = 0x1f80 | (uint32_t)rnd(4) << 13 | (rnd(4) ? 0 : (uint32_t)rnd(64));
@@ -425,7 +425,7 @@ static void test_mmx(void)
 		if (to_mem) {
 			code[n++] = (uint8_t)(rnd(8) << 3 | 4);
 			code[n++] = 0x25;
-			memcpy(code + n, &addr, 4);
+			oracle_put(code + n, addr, 4);
 			n += 4;
 		} else if (forms[k].opcode != 0x77) {
 			code[n++] = (uint8_t)(0xc0 + rnd(64));
