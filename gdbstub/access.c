@@ -24,30 +24,44 @@ static size_t read_chunk(struct stub_session *s, uint64_t addr, uint64_t len, ui
 	return replay_read(s->r, addr, buf, len);
 }
 
-bool stub_handle_mem_read(struct stub_session *s, struct stub_scan *a)
+/* The bytes that "ADDR,LEN" asks for, as many as are known: NULL if it is malformed or none is; the
+ * reply is an error then. */
+static const uint8_t *read_asked(struct stub_session *s, struct stub_scan *a, size_t *n)
 {
 	static uint8_t buf[SESSION_CHUNK];
 	uint64_t addr, len;
-	if (!scan_range(a, &addr, &len) || a->p != a->end)
-		return stub_reply_error(s, 1);
-	size_t n = read_chunk(s, addr, len, buf);
-	if (n == 0 && len > 0)
-		return stub_reply_error(s, EFAULT_REPLY);
-	stub_textbuf_hex(&s->reply, buf, n);
+
+	if (!scan_range(a, &addr, &len) || a->p != a->end) {
+		stub_reply_error(s, 1);
+		return NULL;
+	}
+	*n = read_chunk(s, addr, len, buf);
+	if (*n == 0 && len > 0) {
+		stub_reply_error(s, EFAULT_REPLY);
+		return NULL;
+	}
+	return buf;
+}
+
+bool stub_handle_mem_read(struct stub_session *s, struct stub_scan *a)
+{
+	size_t n;
+	const uint8_t *bytes = read_asked(s, a, &n);
+
+	if (bytes)
+		stub_textbuf_hex(&s->reply, bytes, n);
 	return true;
 }
 
 bool stub_handle_mem_read_binary(struct stub_session *s, struct stub_scan *a)
 {
-	static uint8_t buf[SESSION_CHUNK];
-	uint64_t addr, len;
-	if (!scan_range(a, &addr, &len) || a->p != a->end)
-		return stub_reply_error(s, 1);
-	size_t n = read_chunk(s, addr, len, buf);
-	if (n == 0 && len > 0)
-		return stub_reply_error(s, EFAULT_REPLY);
-	stub_textbuf_char(&s->reply, 'b');
-	stub_textbuf_binary(&s->reply, buf, n, LINK_PACKET_MAX);
+	size_t n;
+	const uint8_t *bytes = read_asked(s, a, &n);
+
+	if (bytes) {
+		stub_textbuf_char(&s->reply, 'b');
+		stub_textbuf_binary(&s->reply, bytes, n, LINK_PACKET_MAX);
+	}
 	return true;
 }
 
