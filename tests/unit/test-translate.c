@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define rnd    gen_rnd
 #define chance gen_chance
@@ -398,6 +399,157 @@ static void test_liveness(void)
 	tr_free(tr);
 }
 
+/* ---- room ------------------------------------------------------------------------------------ */
+
+static const char *every; /* the code at every multiple of 128 */
+static size_t every_len;
+
+static size_t read_every(void *ctx, uint64_t pc, uint8_t *to, size_t len, bool *changing)
+{
+	(void)ctx;
+	*changing = false;
+	for (size_t i = 0; i < len; i++)
+		to[i] = (pc + i) % 128 < every_len ? (uint8_t)every[(pc + i) % 128] : 0xcc;
+	return len;
+}
+
+static void nothing(void *ctx, uint64_t pc, size_t len)
+{
+	(void)ctx, (void)pc, (void)len;
+}
+
+static void *sparse(size_t size)
+{
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	CU_ASSERT_FATAL(p != MAP_FAILED);
+	return p;
+}
+
+static uint8_t *some_tables, *some_arena;
+
+static struct translator *in_no_program(const char *code, size_t len)
+{
+	static const struct tr_ops ops = { NULL, read_every, nothing };
+	every = code;
+	every_len = len;
+	some_tables = sparse(AREA_TABLES);
+	some_arena = sparse(TR_ARENA_SIZE);
+	struct tr_config config = { some_tables, tr_policies[TR_POLICY_SHADOW] };
+	return tr_new(&ops, &config);
+}
+
+static void end_no_program(struct translator *tr)
+{
+	tr_free(tr);
+	munmap(some_tables, AREA_TABLES);
+	munmap(some_arena, TR_ARENA_SIZE);
+}
+
+/* What rt_probe finds: where it would jump, 0 for a miss. */
+static uint64_t probe(uint64_t pc, unsigned *places)
+{
+	const uint64_t *at = (uint64_t *)(void *)(some_tables + T_TARGETS - T_TABLES);
+	uint32_t i = (uint32_t)(pc >> AREA_TARGET_BITS) * AREA_TARGET_MIX + (uint32_t)pc;
+	for (*places = 1;; i++, ++*places) {
+		i &= (1u << AREA_TARGET_BITS) - 1;
+		if (at[2 * i] == pc)
+			return at[2 * i + 1];
+		if (!at[2 * i])
+			return 0;
+	}
+}
+
+/* More targets of indirect branches than there is room for. */
+static void test_targets(void)
+{
+	enum { N = 500000 };
+	struct translator *tr = in_no_program("\xc3", 1);
+	struct tr_frag *f = NULL;
+	unsigned places, longest = 0, found = 0, missed = 0;
+	wrong = 0;
+	CU_ASSERT(tr_fragment(tr, AT, &f) == TR_NO_ARENA);
+	tr_add_arena(tr, 0x20000000, some_arena);
+	for (uint64_t i = 0; i < N; i++) {
+		uint64_t pc = AT + i * 128;
+		CU_ASSERT_FATAL(tr_fragment(tr, pc, &f) == TR_FOUND);
+		tr_add_indirect(tr, f);
+		wrong += probe(pc, &places) != f->saved; /* it is there for now */
+	}
+	for (uint64_t i = 0; i < N; i++) {
+		uint64_t to = probe(AT + i * 128, &places);
+		if (places > longest)
+			longest = places;
+		found += to && to == tr_find(tr, AT + i * 128)->saved;
+		missed += !to;
+	}
+	CU_ASSERT(wrong == 0);
+	CU_ASSERT(found + missed == N);
+	CU_ASSERT(found > N / 8);
+	CU_ASSERT(longest < 200);
+	struct tr_stats st;
+	tr_stats(tr, &st);
+	CU_ASSERT(st.clears > 0);
+
+	/* one goes, another one is displaced: nobody finds what is not there */
+	f = tr_find(tr, AT + (N - 1) * 128);
+	uint64_t old = f->saved;
+	CU_ASSERT(probe(f->pc, &places) == old);
+	tr_invalidate(tr, f->pc & ~4095ULL, 4096);
+	CU_ASSERT(probe(AT + (N - 1) * 128, &places) != old);
+	CU_ASSERT(!tr_find(tr, AT + (N - 1) * 128));
+	CU_ASSERT(tr_fragment(tr, AT + (N - 1) * 128, &f) == TR_FOUND);
+	tr_add_indirect(tr, f);
+	CU_ASSERT(probe(f->pc, &places) == f->saved && f->saved != old);
+	printf("(%u found, %u missed, at most %u places) ", found, missed, longest);
+	end_no_program(tr);
+}
+
+/* An arena is full, and old code cannot be given up yet. */
+static void test_full(void)
+{
+	char code[61];
+	for (int i = 0; i < 60; i += 2)
+		memcpy(code + i, "\x87\x18", 2); /* xchg [rax], ebx */
+	code[60] = (char)0xc3;
+	struct translator *tr = in_no_program(code, sizeof(code));
+	struct tr_frag *f = NULL;
+	unsigned n = 0, rounds = 0;
+	enum tr_found found = tr_fragment(tr, AT, &f);
+	CU_ASSERT(found == TR_NO_ARENA);
+	tr_add_arena(tr, 0x20000000, some_arena);
+	uint64_t pinned = tr_epoch(tr);
+	CU_ASSERT(tr_fragment(tr, AT, &f) == TR_FOUND);
+	uint64_t entry = tr_entry(f);
+	uint8_t first[64];
+	memcpy(first, some_arena + (entry - 0x20000000), sizeof(first));
+	for (; rounds < 4; n++) {
+		found = tr_fragment(tr, AT, &f);
+		if (found == TR_FOUND) {
+			tr_invalidate(tr, AT, 1);
+			tr_reclaim(tr, pinned);
+		} else if (found == TR_NO_ARENA) {
+			tr_no_arena(tr);
+		} else {
+			CU_ASSERT_FATAL(found == TR_FULL);
+			rounds++;
+		}
+	}
+	/* a thread may still be in the first one: it must be there, and known */
+	struct tr_where w;
+	CU_ASSERT(!memcmp(first, some_arena + (entry - 0x20000000), sizeof(first)));
+	CU_ASSERT(tr_locate(tr, entry, 0, &w) && w.pc == AT && w.boundary);
+	tr_reclaim(tr, tr_epoch(tr));
+	CU_ASSERT(!tr_locate(tr, entry, 0, &w));
+	/* now there is room for as much again */
+	for (unsigned k = 0; k < n / 2; k++) {
+		CU_ASSERT_FATAL(tr_fragment(tr, AT, &f) == TR_FOUND);
+		tr_invalidate(tr, AT, 1);
+	}
+	printf("(%u fragments) ", n);
+	end_no_program(tr);
+}
+
 /* ---- programs ----------------------------------------------------------------------------------
  */
 
@@ -459,6 +611,8 @@ int main(int argc, char **argv)
 	    !CU_add_test(parts, "immediates and jumps", test_imm) ||
 	    !CU_add_test(parts, "encoding again", test_reencode) ||
 	    !CU_add_test(parts, "which flags are live", test_liveness) ||
+	    !CU_add_test(parts, "many targets of indirect branches", test_targets) ||
+	    !CU_add_test(parts, "a full arena", test_full) ||
 	    !CU_add_test(whole, "single instructions", test_single) ||
 	    !CU_add_test(whole, "straight code", test_straight) ||
 	    !CU_add_test(whole, "branches, calls, loops", test_branches))
