@@ -205,7 +205,6 @@ struct translator {
 	uint32_t *waiting; /* by tr_hash() of the target: first link that waits */
 
 	struct tr_frag **target; /* who has which place of the target table */
-	uint32_t n_targets;	 /* places with a key */
 
 	struct tr_decoded *decoded;		 /* by a hash of the address */
 	uint64_t generation[GENERATIONS], every; /* of pages, by their low bits; of all */

@@ -9,7 +9,7 @@
 #include "translator/build.h"
 
 #define PLACES (1u << AREA_TARGET_BITS)
-#define PROBES 32 /* places looked at from where a key belongs */
+#define RUN    64 /* places in a row that may have a key: no search is longer */
 #define GONE   ((struct tr_frag *)(void *)tr_tables_init) /* a key that leads nowhere any more */
 
 static void store(uint64_t *at, uint64_t value)
@@ -31,36 +31,33 @@ static uint32_t home_place(uint64_t pc)
 
 /* ---- the target table ---- */
 
-static void clear(struct translator *tr)
+/* Empty the places in a row from `i` on, in steps of 1 or -1; or only count them. */
+static unsigned row(struct translator *tr, uint32_t i, uint32_t step, bool empty)
 {
-	for (uint32_t i = 0; i < PLACES; i++) {
-		if (!tr->target[i])
+	unsigned n = 0;
+	for (i &= PLACES - 1; tr->target[i]; i = (i + step) & (PLACES - 1), n++) {
+		if (!empty)
 			continue;
 		store(key(tr, i), 0);
 		if (tr->target[i] != GONE)
 			tr->target[i]->slot = TR_NO_SLOT;
 		tr->target[i] = NULL;
 	}
-	tr->n_targets = 0;
-	tr->stats.clears++;
+	return n;
 }
 
 static void enter(struct translator *tr, struct tr_frag *f)
 {
 	uint32_t home = home_place(f->pc), place = home;
-	if (tr->n_targets >= PLACES / 4 * 3)
-		clear(tr);
-	for (unsigned n = 0; n < PROBES; n++) {
-		uint32_t i = (home + n) & (PLACES - 1);
-		if (!tr->target[i] || tr->target[i] == GONE) {
-			place = i;
-			break;
-		}
+	while (tr->target[place] && tr->target[place] != GONE)
+		place = (place + 1) & (PLACES - 1);
+	if (!tr->target[place] &&
+	    row(tr, place + 1, 1, false) + row(tr, place - 1, -1u, false) >= RUN) {
+		row(tr, place + 1, 1, true);
+		row(tr, place - 1, -1u, true);
+		place = home;
+		tr->stats.clears++;
 	}
-	if (!tr->target[place])
-		tr->n_targets++;
-	else if (tr->target[place] != GONE)
-		tr->target[place]->slot = TR_NO_SLOT;
 	tr->target[place] = f;
 	f->slot = place;
 	store(key(tr, place) + 1, f->saved);

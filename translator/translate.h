@@ -163,7 +163,7 @@ bool tr_arena(const struct translator *tr, unsigned i, uint64_t *at, uint64_t *s
 struct tr_stats {
 	uint64_t fragments, instructions, code_bytes; /* made */
 	uint64_t retired, flushes;
-	uint64_t clears; /* of the table of indirect targets */
+	uint64_t clears; /* of crowded places in the table of indirect targets */
 };
 void tr_stats(const struct translator *tr, struct tr_stats *s);
 
