@@ -48,16 +48,11 @@ static struct fake_thread *by_tid(pid_t tid)
 
 /* ---- the translator ------------------------------------------------------------------ */
 
+/* A fragment is its own entry: what tr_fragment() gives out is no pointer to anything. */
 struct translator {
 	bool arena;
 	uint64_t va;
 	uint8_t *ours;
-	unsigned n;
-	struct place {
-		struct tr_frag frag;
-		struct tr_finsn insn;
-		struct tr_stop stop;
-	} places[256];
 };
 
 const struct tr_policy tr_policies[TR_POLICIES];
@@ -70,16 +65,6 @@ static uint64_t entry_of(uint64_t pc)
 static uint64_t pc_of(uint64_t va)
 {
 	return PROGRAM(0) + ((va - CACHE) & ~15ULL);
-}
-
-static struct place *place(struct translator *tr, uint64_t pc)
-{
-	for (unsigned i = 0; i < tr->n; i++)
-		if (tr->places[i].frag.entry == entry_of(pc))
-			return &tr->places[i];
-	struct place *p = &tr->places[tr->n++ % 256];
-	p->frag = (struct tr_frag){ .pc = pc_of(entry_of(pc)), .entry = entry_of(pc), .n = 1 };
-	return p;
 }
 
 /* What thread and action a program address belongs to. */
@@ -109,8 +94,13 @@ enum tr_found tr_fragment(struct translator *tr, uint64_t pc, struct tr_frag **f
 {
 	if (!tr->arena)
 		return TR_NO_ARENA;
-	*f = &place(tr, pc)->frag;
+	*f = (struct tr_frag *)(uintptr_t)entry_of(pc);
 	return TR_FOUND;
+}
+
+uint64_t tr_entry(const struct tr_frag *f)
+{
+	return (uint64_t)(uintptr_t)f;
 }
 
 void tr_add_arena(struct translator *tr, uint64_t va, uint8_t *ours)
@@ -134,17 +124,18 @@ void tr_add_indirect(struct translator *tr, struct tr_frag *f)
 	(void)f;
 }
 
-struct tr_stop *tr_stop_at(struct translator *tr, uint64_t va, uint32_t *runtime)
+const struct tr_stop *tr_stop_at(const struct translator *tr, uint64_t va, uint32_t *runtime)
 {
+	static struct tr_stop stop;
 	unsigned k;
 	bool handler;
+	(void)tr;
 	*runtime = 0;
-	struct place *p = place(tr, pc_of(va));
-	const struct fake_thread *m = owner(p->frag.pc, &k, &handler);
+	stop.pc = pc_of(va);
+	const struct fake_thread *m = owner(stop.pc, &k, &handler);
 	bool call = handler || m->script[k].kind == FAKE_CALL;
-	p->stop.kind = call ? TR_STOP_SYSCALL : TR_STOP_NATIVE;
-	p->stop.pc = p->frag.pc;
-	return &p->stop;
+	stop.kind = call ? TR_STOP_SYSCALL : TR_STOP_NATIVE;
+	return &stop;
 }
 
 uint64_t tr_branch(const struct translator *tr, uint32_t number)
@@ -160,16 +151,14 @@ bool tr_in_cache(const struct translator *tr, uint64_t va)
 	return va >= CACHE && va < CACHE_END;
 }
 
-bool tr_locate(struct translator *tr, uint64_t va, uint64_t rt_ret, struct tr_where *w)
+bool tr_locate(const struct translator *tr, uint64_t va, uint64_t rt_ret, struct tr_where *w)
 {
 	(void)rt_ret;
 	memset(w, 0, sizeof(*w));
 	if (!tr_in_cache(tr, va) || va >= RT_SYSCALL)
 		return false;
-	struct place *p = place(tr, pc_of(va));
-	w->frag = &p->frag;
-	w->pc = p->frag.pc;
-	w->boundary = va == p->frag.entry;
+	w->pc = pc_of(va);
+	w->boundary = (va & 15) == 0;
 	w->spilled = TR_HOME_BIT;
 	return true;
 }
