@@ -82,6 +82,7 @@ static enum rec_state enter(struct rec_thread *t, const struct tr_frag *f)
 	*rec_tcb(t, T_SLOT(DJ_R11)) = r.r11;
 	r.rip = tr_entry(f);
 	r.gs_base = t->s;
+	t->epoch = tr_epoch(t->proc->tr);
 	r.orig_rax = (unsigned long long)-1;
 	t->in_hand = false;
 	if (rec_set_regs(t, &r))
@@ -90,14 +91,24 @@ static enum rec_state enter(struct rec_thread *t, const struct tr_frag *f)
 	return REC_CACHE;
 }
 
+/* What was retired before any thread that is in the cache entered it can be given up. */
+static void reclaim(struct rec_process *proc)
+{
+	uint64_t oldest = tr_epoch(proc->tr);
+	for (const struct rec_thread *t = proc->rec->threads; t; t = t->next)
+		if (t->proc == proc && (t->state == REC_CACHE || t->state == REC_BOUNDARY) &&
+		    !t->in_hand && t->epoch < oldest)
+			oldest = t->epoch;
+	tr_reclaim(proc->tr, oldest);
+}
+
 enum tr_found rec_fragment(struct rec_thread *t, uint64_t pc, struct tr_frag **f)
 {
-	struct translator *tr = t->proc->tr;
 	enum tr_found found;
 	do {
-		tr_reclaim(tr, tr_epoch(tr)); /* the only thread is in hand */
-		found = tr_fragment(tr, pc, f);
-	} while (found == TR_FULL);
+		reclaim(t->proc);
+		found = tr_fragment(t->proc->tr, pc, f);
+	} while (found == TR_FULL); /* the only thread is in hand */
 	return found;
 }
 

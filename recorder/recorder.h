@@ -159,7 +159,8 @@ struct rec_thread {
 	struct dj_stream *stream;     /* its stream in the trace */
 	struct user_regs_struct regs; /* the program's, when in hand */
 	uint64_t steps;
-	uint64_t seq; /* ordered events passed */
+	uint64_t seq;	/* ordered events passed */
+	uint64_t epoch; /* of the translator, when it entered the cache */
 	uint64_t last_digest;
 	siginfo_t *pending; /* signals put aside */
 	unsigned n_pending, cap_pending;

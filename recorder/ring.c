@@ -37,7 +37,7 @@ struct half {
 	uint64_t known; /* so much has been written to, when last looked at */
 	/* the job: */
 	bool busy; /* it is waiting or being written */
-	uint64_t used, steps;
+	uint64_t used, steps, seq;
 };
 
 struct rec_ring {
@@ -160,7 +160,7 @@ static int write_half(struct rec_ring *g, struct half *h, bool skip)
 	h->own_end = &h->own;
 	h->n_own = 0;
 	if (good && h->steps >= g->last)
-		good = dj_stream_flush(g->t->stream, h->steps, DJ_SEQ_UNKNOWN, &g->err) == 0;
+		good = dj_stream_flush(g->t->stream, h->steps, h->seq, &g->err) == 0;
 	return good ? 0 : -1;
 }
 
@@ -265,6 +265,8 @@ void rec_ring_hand_over(struct rec_thread *t)
 	struct half *h = &g->half[g->current], *other = &g->half[g->current ^ 1];
 	h->used = used(t);
 	h->steps = g->broken ? 0 : *rec_tcb(t, T_STEPS);
+	/* inside a fragment T_STEPS is behind, T_SEQ is not */
+	h->seq = t->in_hand ? t->seq : DJ_SEQ_UNKNOWN;
 	pthread_mutex_lock(&g->lock);
 	h->busy = true;
 	pthread_cond_broadcast(&g->work);
@@ -288,7 +290,7 @@ void rec_ring_record(struct rec_thread *t, const struct dj_record *r)
 	o->next = NULL;
 	o->at = at;
 	o->rec = *r;
-	o->rec.seq = DJ_SEQ_UNKNOWN; /* nobody counts yet */
+	o->rec.seq = t->seq;
 	if (n_bytes) {
 		memcpy(o->bytes, r->bytes, n_bytes);
 		o->rec.bytes = o->bytes;

@@ -48,6 +48,18 @@ static enum rp_thread_stop do_syscall(struct rp_thread *th, const struct dj_reco
 	return arrived(th, e->steps - 1);
 }
 
+/* An instruction whose order others can see counts, whoever has executed it. */
+static void count_order(struct emu *e, const struct dj_record *r)
+{
+	struct insn in;
+
+	if (r->why == DJ_WHY_TSC || insn_decode(&in, r->insn, r->insn_len, e->cpu.rip) <= 0 ||
+	    !insn_is_ordered(&in))
+		return;
+	e->fences++;
+	e->fence_steps = e->steps;
+}
+
 static enum rp_thread_stop do_effects(struct rp_thread *th, const struct dj_record *r)
 {
 	struct emu *e = th->e;
@@ -67,6 +79,7 @@ static enum rp_thread_stop do_effects(struct rp_thread *th, const struct dj_reco
 	e->steps++;
 	if (e->cpu.rip != from + r->insn_len)
 		rp_thread_see(th, REPLAY_SEE_ENTRY, from);
+	count_order(e, r);
 	th->count_effects++;
 	rp_thread_advance(th);
 	return arrived(th, e->steps - 1);

@@ -323,6 +323,24 @@ static int do_storm(const char *self, int round)
 	return 1;
 }
 
+/* Instructions whose order other threads could see, some of which are executed natively. */
+static int do_ordered(void)
+{
+	static volatile long n, calls;
+
+	for (int i = 0; i < 5000; i++) {
+		__asm__ volatile("lock adcq $1, %0\n\tmfence\n\tlock incq %0\n\tlock sbbq $2, %0"
+				 : "+m"(n)
+				 :
+				 : "cc");
+		if (i % 50 == 0)
+			calls += getppid() > 0;
+		__sync_fetch_and_add(&n, 1);
+	}
+	printf("%ld\n", calls);
+	return 0;
+}
+
 /* Write to deja's part of the address space (translator/area.h): the ring, or T_HEAD. */
 static int do_overwrite(int ring)
 {
@@ -401,6 +419,8 @@ int main(int argc, char **argv)
 		return do_maps();
 	if (IS("storm"))
 		return do_storm(argv[0], argc > 2 ? atoi(argv[2]) : 3);
+	if (IS("ordered"))
+		return do_ordered();
 	if (IS("overwrite-head") || IS("overwrite-ring"))
 		return do_overwrite(!strcmp(mode + 10, "ring"));
 	if (IS("noptrace"))

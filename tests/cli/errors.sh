@@ -348,6 +348,14 @@ part_storm() {
 	cmp -s live.out storm.out || fail "a storm with stops: output $(cat live.out)"
 }
 
+# Recorder and replayer count the same ordered events: every digest has their number.
+part_ordered() {
+	get "$deja" record --digest-interval 500 -o t.deja ./victim ordered
+	want "ordered events" 0
+	replays "ordered events" t.deja
+	says "ordered events" '^digests +[0-9]{3,} ' out
+}
+
 # A program that writes to deja's memory ends the recording, and nothing else.
 part_overwrite() {
 	local mode
@@ -386,7 +394,7 @@ part_full_disk() {
 	fi
 }
 
-for part in bad_files damage not_started scripts ends streams children threads signals stops storm overwrite full_disk; do
+for part in bad_files damage not_started scripts ends streams children threads signals stops storm ordered overwrite full_disk; do
 	[[ $part =~ $pattern ]] || continue
 	before=$failures
 	part_$part 2>shell.err
