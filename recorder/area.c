@@ -25,8 +25,50 @@ static void link_text(const struct rec_process *proc, char text[40])
 	snprintf(text, 40, "/proc/%d/fd/%d", getpid(), proc->memfd);
 }
 
-/* ---- the area: control region and the shadow's first page (shared), the rest of the shadow
- * (private), and the first page again, in one piece ---- */
+/* ---- shared memory ---- */
+
+/* `size` bytes of the shared file that nobody has, mapped in us. NULL with errno. */
+static uint8_t *shared(struct rec_process *proc, uint64_t size, uint64_t *off)
+{
+	uint64_t at = proc->memfd_end;
+	if (ftruncate(proc->memfd, (off_t)(at + size)))
+		return NULL;
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, proc->memfd, (off_t)at);
+	if (p == MAP_FAILED)
+		return NULL;
+	proc->memfd_end = at + size;
+	*off = at;
+	return p;
+}
+
+int rec_tables_make(struct rec_process *proc)
+{
+	proc->tables = shared(proc, AREA_TABLES, &proc->tables_off);
+	return proc->tables ? 0 : -1;
+}
+
+int rec_own_make(struct rec_thread *t)
+{
+	t->own = shared(t->proc, AREA_THREAD, &t->own_off);
+	return t->own ? 0 : -1;
+}
+
+void rec_tables_free(struct rec_process *proc)
+{
+	if (proc->tables)
+		munmap(proc->tables, AREA_TABLES);
+	proc->tables = NULL;
+}
+
+void rec_own_free(struct rec_thread *t)
+{
+	if (t->own)
+		munmap(t->own, AREA_THREAD);
+	t->own = NULL;
+}
+
+/* ---- the area of a thread: tables and the thread's own part up to the shadow's first page
+ * (shared), the rest of the shadow (private), and the first page again, in one piece ---- */
 
 /* Where it is put if nothing is there yet. Sanitizers, language runtimes and Wine map memory at
  * fixed places; doc/recorder.md says which, and why this is none of them. */
@@ -59,14 +101,23 @@ static enum rec_state area_aliased(struct rec_thread *t, int64_t result)
 	return rec_call(t, area_closed, SYS_close, (uint64_t)t->area.fd, 0, 0, 0, 0, 0);
 }
 
-static enum rec_state area_shared(struct rec_thread *t, int64_t result)
+static enum rec_state area_own(struct rec_thread *t, int64_t result)
 {
 	if (failed(result))
 		return area_failed(t, "map the control block into", result, "");
 	t->s = t->area.at + AREA_CONTROL;
 	return rec_call(t, area_aliased, SYS_mmap, t->s + (1UL << 32), AREA_PAGE,
 			PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, (uint64_t)t->area.fd,
-			t->proc->arena_off + AREA_CONTROL);
+			t->own_off + AREA_THREAD - AREA_PAGE);
+}
+
+static enum rec_state area_tables(struct rec_thread *t, int64_t result)
+{
+	if (failed(result))
+		return area_failed(t, "map the tables into", result, "");
+	return rec_call(t, area_own, SYS_mmap, t->area.at + AREA_TABLES, AREA_THREAD,
+			PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, (uint64_t)t->area.fd,
+			t->own_off);
 }
 
 static enum rec_state area_mapped(struct rec_thread *t, int64_t result)
@@ -78,8 +129,8 @@ static enum rec_state area_mapped(struct rec_thread *t, int64_t result)
 		return area_failed(t, what, result, " (memory limit?)");
 	}
 	t->area.at = (uint64_t)result;
-	return rec_call(t, area_shared, SYS_mmap, t->area.at, AREA_SHARED, PROT_READ | PROT_WRITE,
-			MAP_SHARED | MAP_FIXED, (uint64_t)t->area.fd, t->proc->arena_off);
+	return rec_call(t, area_tables, SYS_mmap, t->area.at, AREA_TABLES, PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_FIXED, (uint64_t)t->area.fd, t->proc->tables_off);
 }
 
 static enum rec_state area_opened(struct rec_thread *t, int64_t result)
@@ -186,15 +237,9 @@ enum rec_state rec_arena_begin(struct rec_thread *t, uint64_t pc)
 	t->area.at = arena_place(proc, pc);
 	if (!t->area.at)
 		return no_arena(t);
-	t->area.off = proc->arena_off;
-	proc->arena_off += TR_ARENA_SIZE;
-	if (ftruncate(proc->memfd, (off_t)proc->arena_off))
+	t->area.ours = shared(proc, TR_ARENA_SIZE, &t->area.off);
+	if (!t->area.ours)
 		return no_arena(t);
-	uint8_t *ours = mmap(NULL, TR_ARENA_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, proc->memfd,
-			     (off_t)t->area.off);
-	if (ours == MAP_FAILED)
-		return no_arena(t);
-	t->area.ours = ours;
 	link_text(proc, (char *)rec_tcb(t, T_BASE + 0x700));
 	return rec_call(t, arena_opened, SYS_open, t->s + (uint64_t)(int64_t)T_BASE + 0x700,
 			O_RDWR | O_CLOEXEC, 0, 0, 0, 0);

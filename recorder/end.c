@@ -107,8 +107,7 @@ void rec_thread_free(struct rec_thread *t)
 	while (*at != t)
 		at = &(*at)->next;
 	*at = t->next;
-	if (t->control)
-		munmap(t->control, AREA_CONTROL);
+	rec_own_free(t);
 	free(t->pending);
 	free(t->child.unmap);
 	free(t);
@@ -124,7 +123,8 @@ void rec_process_free(struct rec_process *proc)
 		proc->rec->tracer->close_memory(proc->rec->tracer, proc->mem);
 	if (proc->memfd >= 0)
 		close(proc->memfd);
-	tr_free(proc->tr);
+	tr_free(proc->tr); /* which knows the tables */
+	rec_tables_free(proc);
 	rec_code_free(proc);
 	rec_maps_free(proc);
 	free(proc);
@@ -132,11 +132,6 @@ void rec_process_free(struct rec_process *proc)
 
 void rec_free(struct rec_recording *rec)
 {
-	/* a translator knows the tables, which lie in a thread's control region */
-	for (struct rec_process *p = rec->processes; p; p = p->next) {
-		tr_free(p->tr);
-		p->tr = NULL;
-	}
 	while (rec->threads)
 		rec_thread_free(rec->threads);
 	while (rec->processes)

@@ -96,23 +96,6 @@ enum rec_state rec_image_begin(struct rec_thread *t, bool exec)
 	return REC_EXEC_OUT;
 }
 
-/* A control region for the new image, in us: nothing of an earlier one is of use any more. */
-static int new_control(struct rec_thread *t)
-{
-	struct rec_process *proc = t->proc;
-	proc->arena_off = (proc->arena_off + 0xfffff) & ~0xfffffULL;
-	if (ftruncate(proc->memfd, (off_t)(proc->arena_off + AREA_SHARED)))
-		return -1;
-	uint8_t *control = mmap(NULL, AREA_CONTROL, PROT_READ | PROT_WRITE, MAP_SHARED, proc->memfd,
-				(off_t)proc->arena_off);
-	if (control == MAP_FAILED)
-		return -1;
-	if (t->control)
-		munmap(t->control, AREA_CONTROL);
-	t->control = control;
-	return 0;
-}
-
 enum rec_state rec_on_exec_out(struct rec_thread *t, const struct rec_stop *stop)
 {
 	struct rec_process *proc = t->proc;
@@ -122,10 +105,12 @@ enum rec_state rec_on_exec_out(struct rec_thread *t, const struct rec_stop *stop
 	t->regs.orig_rax = (unsigned long long)-1;
 	bool whole;
 	if (t->ring)
-		rec_ring_reached(t, &whole); /* nobody uses the old control region any more */
+		rec_ring_reached(t, &whole); /* nobody uses the old image's memory any more */
 	tr_free(proc->tr);
 	proc->tr = NULL;
-	if (new_control(t)) {
+	rec_own_free(t);
+	rec_tables_free(proc);
+	if (rec_tables_make(proc) || rec_own_make(t)) {
 		rec_fatal(t->rec, "cannot make the shared area: %s", strerror(errno));
 		return REC_KILLED;
 	}
@@ -171,7 +156,6 @@ static void record_image(struct rec_thread *t)
 enum rec_state rec_image_ready(struct rec_thread *t)
 {
 	struct rec_process *proc = t->proc;
-	proc->arena_off += (AREA_SHARED + 0xfffffULL) & ~0xfffffULL;
 	rec_ring_start(t);
 	*rec_tcb(t, T_STEPS) = t->steps;
 	*rec_tcb(t, T_FSBASE) = t->regs.fs_base;
@@ -185,7 +169,7 @@ enum rec_state rec_image_ready(struct rec_thread *t)
 	/* by enum dj_predict */
 	static const unsigned policy[] = { TR_POLICY_SHADOW, TR_POLICY_LAST, TR_POLICY_NONE };
 	struct tr_ops ops = { proc, rec_code_read, rec_code_translated };
-	struct tr_config config = { .tables = t->control,
+	struct tr_config config = { .tables = proc->tables,
 				    .policy = tr_policies[policy[t->rec->opt.predict]] };
 	rec_code_forget(proc, 0, UINT64_MAX);
 	proc->tr = tr_new(&ops, &config);

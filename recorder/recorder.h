@@ -85,9 +85,11 @@ struct rec_process {
 	struct rec_process *next;
 	struct rec_recording *rec;
 	pid_t pid;
-	int memfd;	    /* the shared areas and arenas */
-	uint64_t arena_off; /* next free offset in there */
-	int mem;	    /* handle of the memory */
+	int memfd;	     /* the shared areas and arenas */
+	uint64_t memfd_end;  /* next free offset in there */
+	uint8_t *tables;     /* of indirect targets, below the S of each thread; ours... */
+	uint64_t tables_off; /* ... and in memfd */
+	int mem;	     /* handle of the memory */
 	struct translator *tr;
 	struct dj_stream *facts; /* its stream in the trace */
 	uint32_t image;		 /* how many exec has replaced */
@@ -153,7 +155,8 @@ struct rec_thread {
 		how;	 /* the request under way, repeated after a stop that is none of its own */
 	bool can_inject; /* stopped for a signal: the next request may carry one */
 
-	uint8_t *control; /* its control region, in our address space */
+	uint8_t *own;	  /* its AREA_THREAD bytes, in our address space... */
+	uint64_t own_off; /* ... and in memfd */
 	uint64_t s;	  /* S in the program */
 	struct rec_ring *ring;
 	struct dj_stream *stream;     /* its stream in the trace */
@@ -214,7 +217,7 @@ struct rec_thread {
 /* The control block, relative to S. */
 static inline uint64_t *rec_tcb(const struct rec_thread *t, int off)
 {
-	return (uint64_t *)(void *)(t->control + AREA_CONTROL + off);
+	return (uint64_t *)(void *)(t->own + (off - T_RING));
 }
 
 /* ---- loop.c ---- */
@@ -284,7 +287,13 @@ enum rec_state rec_call(struct rec_thread *t, rec_then *then, uint64_t nr, uint6
 enum rec_state rec_image_begin(struct rec_thread *t, bool exec);
 
 /* ---- area.c ---- */
-/* Put the control region and the shadow into the program; `rec_image_ready` follows. */
+/* Shared memory for an address space and for a thread of it, in us and in memfd; 0, or -1 with
+ * errno. */
+int rec_tables_make(struct rec_process *proc);
+int rec_own_make(struct rec_thread *t);
+void rec_tables_free(struct rec_process *proc);
+void rec_own_free(struct rec_thread *t);
+/* Put tables, the thread's own part and the shadow into the program; `rec_image_ready` follows. */
 enum rec_state rec_area_begin(struct rec_thread *t);
 enum rec_state rec_image_ready(struct rec_thread *t);
 /* An arena near the program's code at `pc`. */

@@ -225,7 +225,7 @@ static void wait_until_written(struct rec_ring *g)
 	pthread_mutex_unlock(&g->lock);
 }
 
-/* A new image has a new control region, and the old one's records are all written. */
+/* A new image has new memory, and the old one's records are all written. */
 void rec_ring_start(struct rec_thread *t)
 {
 	if (!t->ring)
@@ -233,7 +233,7 @@ void rec_ring_start(struct rec_thread *t)
 	struct rec_ring *g = t->ring;
 	wait_until_written(g);
 	for (unsigned i = 0; i < 2; i++) {
-		g->half[i].ours = t->control + AREA_CONTROL + T_RING + i * AREA_HALF;
+		g->half[i].ours = t->own + i * AREA_HALF;
 		g->half[i].va = t->s + (uint64_t)(int64_t)T_RING + i * (uint64_t)AREA_HALF;
 	}
 	use_half(g, g->current);

@@ -804,8 +804,8 @@ struct fake_thread *fake_thread(pid_t pid, const struct fake_action *script, uns
 struct rec_thread *fake_record(struct rec_process *proc, struct fake_thread *m)
 {
 	struct rec_thread *t = rec_thread_new(proc, m->tid, REC_CACHE);
-	t->control = mmap(NULL, AREA_CONTROL, PROT_READ | PROT_WRITE,
-			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	t->own = mmap(NULL, AREA_THREAD, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	t->s = 0x600000000000ULL + AREA_CONTROL;
 	*rec_tcb(t, T_GSBASE) = FAKE_GS;
 	if (!proc->tr) {
