@@ -139,6 +139,9 @@ static int run_gdb(const char *trace, const char *position, const char *files, c
 	argv[n++] = "-ex";
 	argv[n++] = target;
 	memcpy(argv + n, gdb_options, extra * sizeof(*argv));
+#ifndef __x86_64__
+	execvp("gdb-multiarch", argv); /* where this host's own gdb knows no x86-64 */
+#endif
 	execvp("gdb", argv);
 	if (errno == ENOENT)
 		dj_fail(err, 1,

@@ -2,6 +2,8 @@
  * Routines that translated code jumps to: position-independent, copied to the start of
  * every code arena. They keep nothing on the program's stack: state is in the control
  * block (gs:), return addresses included. On entry arithmetic flags are free.
+ *
+ * Long: what is copied is one piece of code, from rt_begin to rt_end.
  */
 #include "translator/area.h"
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What a look at the sources can tell: rooms, files that are named.
+# What a look at the sources can tell: rooms, names, sizes, files that are named.
 # Runs in a build directory, in which everything is built; srcdir is the source's.
 set -u
 lib=$(cd "${srcdir:-.}" && pwd)/tests/lib
@@ -8,6 +8,7 @@ check() {
 	echo "-- $*"
 	python3 "$lib/$@" || failed=1
 }
-check check-rooms.py
+check check-rooms.py "$PWD"
+check check-sizes.py
 check check-paths.py
 exit $failed

@@ -5,6 +5,7 @@
 #include "tests/lib/replay-world.h"
 
 #include <CUnit/Basic.h>
+#include <endian.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -404,8 +405,9 @@ static void test_copy(void)
 			regs.gpr[DJ_RBX] = DATA_AT;
 			regs.rip = world_label("function");
 			bad += replay_set_regs(rep, &regs, DJ_REG_ALL) != 0;
-			bad += replay_write(rep, sp, &back, 8) != 0;
-			bad += replay_write(rep, DATA_AT + 0x110, &y, 8) != 0;
+			const uint64_t to_back = htole64(back), operand = htole64(y);
+			bad += replay_write(rep, sp, &to_back, 8) != 0;
+			bad += replay_write(rep, DATA_AT + 0x110, &operand, 8) != 0;
 			replay_break_add(rep, back);
 			replay_continue(rep, REPLAY_FORWARD, &stop);
 			replay_regs(rep, &regs);
