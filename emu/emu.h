@@ -223,7 +223,9 @@ emu_fn *emu_bind_x87(const struct insn *in, struct emu_uop *u); /* emu-x87.c: x8
 
 /* ---- what handlers use ---------------------------------------------------------- */
 
-static inline uint64_t emu_ea(const struct emu *e, const struct emu_uop *u)
+/* Inlined by force: left to the compiler, half of the handlers call it. */
+static inline __attribute__((always_inline)) uint64_t emu_ea(const struct emu *e,
+							     const struct emu_uop *u)
 {
 	uint64_t a = e->cpu.gpr[u->base] + (e->cpu.gpr[u->index] << u->shift) + (uint64_t)u->disp;
 	if (__builtin_expect(u->addr32, 0))
