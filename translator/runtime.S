@@ -199,10 +199,10 @@ rt_import_patch8:
 	jmp	3b
 
 /*
- * Indirect branches. rcx is the wanted address; the program's rax and rcx are in their slots. The fast table has
- * led to a stub that was not meant (rcx is then the difference, rax the negated address it
- * stands for), or to nothing. From rt_probe on the program's flags are in T_FLAGS. Others change
- * the tables meanwhile (doc/code-cache.md): a key and its value may not belong together.
+ * Indirect branches. rcx is the wanted address; the program's rax and rcx are in their slots. The fast table has led to a stub
+ * that was not meant (rcx is then the difference, rax the negated address it stands for), or to nothing. From rt_none_saved on
+ * the program's flags are in T_FLAGS. Others change the tables meanwhile (doc/code-cache.md): a key and its value may not
+ * belong together.
  */
 	.p2align 4
 rt_other_hw:
@@ -212,13 +212,12 @@ rt_none_hw:
 	lahf
 	seto	%al
 	mov	%eax, %gs:T_FLAGS
-	jmp	rt_probe
+	jmp	rt_none_saved
 	.p2align 4
 rt_other_saved:
 	not	%rax
 	lea	1(%rcx,%rax), %rcx
 rt_none_saved:
-rt_probe:
 	mov	%rcx, %rax
 	shr	$AREA_TARGET_BITS, %rax
 	imul	$AREA_TARGET_MIX, %eax, %eax
@@ -238,10 +237,9 @@ rt_miss:
 	.long	STOP_IBL_MISS
 
 /*
- * A gather that found something else than the shadow in one of its elements: each element in turn, imported if
- * it differs and then taken from the shadow, because a later element's import may lie in the same
- * place of the shadow. T_VEC(0), (1), (2) are destination, indices and mask. On return T_VEC(0)
- * is the result.
+ * A gather that found something else than the shadow in one of its elements: each element in turn, imported if it differs and then
+ * taken from the shadow, because a later element's import may lie in the same place of the shadow. T_VEC(0), (1), (2) are
+ * destination, indices and mask. On return T_VEC(0) is the result.
  */
 	.macro	GATHER name, size, index
 	.globl	rt_gather_\name

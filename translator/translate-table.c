@@ -22,7 +22,7 @@ static uint64_t *key(const struct translator *tr, uint32_t place)
 	return (uint64_t *)tr_table(tr, T_TARGETS) + 2 * place;
 }
 
-/* As rt_probe computes it. */
+/* As rt_none_saved computes it. */
 static uint32_t home_place(uint64_t pc)
 {
 	uint32_t mixed = (uint32_t)(pc >> AREA_TARGET_BITS) * AREA_TARGET_MIX + (uint32_t)pc;

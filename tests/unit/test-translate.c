@@ -447,7 +447,7 @@ static void end_no_program(struct translator *tr)
 	munmap(some_arena, TR_ARENA_SIZE);
 }
 
-/* What rt_probe finds: where it would jump, 0 for a miss. */
+/* What rt_none_saved finds: where it would jump, 0 for a miss. */
 static uint64_t probe(uint64_t pc, unsigned *places)
 {
 	const uint64_t *at = (uint64_t *)(void *)(some_tables + T_TARGETS - T_TABLES);
