@@ -777,8 +777,9 @@ static void test_divergence(void)
 	struct replay_verify_result res;
 
 	start(60, 0, 1);
-	/* the same program with a wrong digest, and with records out of order */
-	for (int kind = 0; kind < 2; kind++) {
+	/* the same program with a wrong digest, with records out of order, and with a wrong number
+	 * of events */
+	for (int kind = 0; kind < 3; kind++) {
 		struct dj_trace *t = replay_trace(rep);
 		struct dj_writer *w;
 		char other[80];
@@ -798,8 +799,11 @@ static void test_divergence(void)
 			struct dj_record copy = *r;
 			if (copy.kind == DJ_REC_DIGEST && ++digests == 5) {
 				bad_steps = copy.steps;
-				copy.digest ^= 4;
-				if (kind)
+				if (kind < 2)
+					copy.digest ^= 4;
+				else
+					copy.seq += 7;
+				if (kind == 1)
 					copy.kind = DJ_REC_SYSCALL;
 			}
 			dj_stream_record(thread, &copy, &err);
@@ -810,8 +814,17 @@ static void test_divergence(void)
 		CU_ASSERT_PTR_NOT_NULL_FATAL(t);
 		int ret = replay_verify(t, &res, NULL, NULL, &err);
 		/* where a system call happens to be, the extra one puts the order wrong */
-		CU_ASSERT((ret == -1 && kind && err.exit_status == 2) ||
+		CU_ASSERT((ret == -1 && kind == 1 && err.exit_status == 2) ||
 			  (res.div.found && res.div.pos.steps == bad_steps));
+		if (kind == 2) {
+			char want[80];
+			snprintf(want, sizeof(want),
+				 "%llu ordered events have been passed, expected "
+				 "%llu",
+				 (unsigned long long)res.div.pos.seq,
+				 (unsigned long long)res.div.pos.seq + 7);
+			CU_ASSERT_PTR_NOT_NULL(strstr(res.div.text, want));
+		}
 		dj_trace_close(t);
 		unlink(other);
 	}
