@@ -30,7 +30,7 @@ s390x) debian=s390x ;;
 	;;
 esac
 triplet=$arch-linux-gnu
-build=$PWD/build-check-$arch here=$PWD/build-check
+top=$PWD build=$PWD/build-check-$arch here=$PWD/build-check
 sysroot=$build/sysroot
 jobs=$(nproc)
 rows="awk sed gzip bzip2 python3 perl lua sqlite3 git-log git-diff cc1 jit signals faults traps masks makers bash dash c++"
@@ -92,11 +92,22 @@ cd "$build" || exit 1
 	quietly ../configure -q --enable-werror --host=$triplet CC="$triplet-gcc --sysroot=$sysroot" ||
 	exit 1
 make -s -j"$jobs" || exit 1
-# there PROGRAM ARG...: run it on that machine
+# there PROGRAM ARG...: run it on that machine; a script runs here, and has its programs run there
 cat >there <<END
 #!/bin/sh
+[ "\$(head -c 2 "\$1")" != '#!' ] || exec "\$@"
 log=$build/\${1##*/}.oracle
 [ -e "\$log" ] && export ORACLE_LOG=\$log
+# Memory of qemu grows with every shadow that comes and goes: each file in a process of its own, and
+# no mutations of them.
+case \$1:\$# in
+*/fuzz-replay:1)
+	for file in $top/fuzz/corpus-replay/*; do
+		qemu-$arch -L $sysroot "\$1" "\$file" || exit
+	done
+	exit
+	;;
+esac
 exec qemu-$arch -L $sysroot "\$@"
 END
 printf '#!/bin/sh\nexec %s/there %s/deja "$@"\n' "$build" "$build" >deja-there
