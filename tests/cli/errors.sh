@@ -28,7 +28,7 @@ fail() {
 
 # get COMMAND...: run it; status, out and err are what came of it
 get() {
-	timeout --foreground -k 2 60 "$@" >out 2>err
+	timeout --foreground -k 2 150 "$@" >out 2>err
 	status=$?
 }
 
@@ -287,7 +287,7 @@ part_signals() {
 		start catching-$mode && kill -TERM "$victim" && finish "SIGTERM caught, $mode" 55
 		says "SIGTERM caught, $mode" terminated live.out
 		start catching-$mode && kill -INT "$victim" && finish "SIGINT caught, $mode" 42
-		start $mode && sleep 1 && kill -KILL $recorder && finish "deja killed, $mode" 137
+		start $mode && sleep 0.5 && kill -KILL $recorder && finish "deja killed, $mode" 137
 		get "$deja" info t.deja
 		says "info after deja was killed" 'cut off' out
 		[ "$mode" = sleep ] || says "what was recorded before deja was killed" \

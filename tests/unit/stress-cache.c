@@ -538,8 +538,8 @@ static void *run(void *arg)
 {
 	struct thread *t = self = arg;
 	static const size_t size = 64 << 10;
-	stack_t ss = { .ss_sp = malloc(size), .ss_size = size };
-	sigaltstack(&ss, NULL);
+	stack_t ss = { .ss_sp = malloc(size), .ss_size = size }, before;
+	sigaltstack(&ss, &before);
 	syscall(SYS_arch_prctl, ARCH_SET_GS, t->s);
 	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
 		uint32_t acc;
@@ -549,6 +549,9 @@ static void *run(void *arg)
 		t->progress++;
 		__atomic_fetch_add(&runs, 1, __ATOMIC_RELAXED);
 	}
+	/* AddressSanitizer has one of its own, which it unmaps */
+	sigaltstack(&before, NULL);
+	free(ss.ss_sp);
 	return NULL;
 }
 
