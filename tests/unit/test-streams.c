@@ -341,7 +341,7 @@ static void test_at_once(void)
 	for (size_t i = 0; i < WRITERS; i++) {
 		uint8_t memory[10];
 
-		CU_ASSERT_EQUAL(dj_trace_thread(t, i)->process,
+		CU_ASSERT_EQUAL((int)dj_trace_thread(t, i)->process,
 				(dj_trace_thread(t, i)->tid - SAMPLE_TID) % 2);
 		check_one(t, i);
 		CU_ASSERT_EQUAL(dj_trace_snapshot(t, i % 2, (uint32_t)i, SAMPLE_ADDR, memory, 10),
