@@ -479,7 +479,7 @@ static void many_targets(uint64_t n, bool too_many)
 		uint64_t pc = target(i);
 		CU_ASSERT_FATAL(tr_fragment(tr, pc, &f) == TR_FOUND);
 		tr_add_indirect(tr, f);
-		wrong += probe(pc, &places) != f->saved; /* it is there for now */
+		wrong += probe(pc, &places) != f->saved; /* later ones may push it out */
 	}
 	for (uint64_t i = 0; i < n; i++) {
 		uint64_t to = probe(target(i), &places);
