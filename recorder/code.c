@@ -44,7 +44,7 @@ static struct rec_code_page *code_page(struct rec_process *proc, uint64_t addr)
 	}
 	if (*slot)
 		return *slot;
-	const struct rec_mapping *m = rec_maps_find(proc, page);
+	const struct dj_mapping *m = rec_maps_find(proc, page);
 	if (!m || !(m->prot & PROT_EXEC) || !(m->prot & PROT_READ))
 		return NULL;
 	struct rec_code_page *p = malloc(sizeof(*p));

@@ -138,5 +138,6 @@ void rec_free(struct rec_recording *rec)
 		rec_process_free(rec->processes);
 	rec_strays_free(rec);
 	rec_modules_free(rec);
+	rec_labels_free(rec);
 	free(rec);
 }

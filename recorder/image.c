@@ -21,8 +21,9 @@ static int snapshot(struct rec_thread *t)
 	uint8_t *buf = malloc(CHUNK);
 	DJ_ASSERT(buf, "out of memory for the snapshot");
 	int rc = 0;
-	for (size_t i = 0; i < t->proc->n_maps && !rc; i++) {
-		const struct rec_mapping *m = &t->proc->maps[i];
+	const struct dj_mappings *maps = &t->proc->maps;
+	for (const struct dj_mapping *m = dj_mappings_after(maps, 0, 0); m && !rc;
+	     m = dj_mappings_after(maps, m->end, 0)) {
 		if (!(m->prot & PROT_READ) || (m->module >= 0 && !(m->prot & PROT_WRITE)))
 			continue;
 		if (m->flags & MAP_SHARED)
@@ -147,10 +148,9 @@ static void record_image(struct rec_thread *t)
 	r.regs.gs_base = 0;
 	rec_ring_record(t, &r);
 	/* the trace gets the mappings the program has, without ours */
-	for (size_t i = 0; i < proc->n_maps; i++) {
-		const struct rec_mapping *m = &proc->maps[i];
-		rec_maps_record(t, m, m->module >= 0 ? t->rec->modules[m->module].path : m->label);
-	}
+	for (const struct dj_mapping *m = dj_mappings_after(&proc->maps, 0, 0); m;
+	     m = dj_mappings_after(&proc->maps, m->end, 0))
+		rec_maps_record(t, m, m->module >= 0 ? t->rec->modules[m->module].path : m->name);
 }
 
 enum rec_state rec_image_ready(struct rec_thread *t)

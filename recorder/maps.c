@@ -11,60 +11,31 @@
 
 #define PAGE 4096ULL
 
-static void insert(struct rec_process *proc, size_t at, const struct rec_mapping *m)
+const struct dj_mapping *rec_maps_find(const struct rec_process *proc, uint64_t addr)
 {
-	if (proc->n_maps == proc->cap_maps) {
-		proc->cap_maps = proc->cap_maps ? 2 * proc->cap_maps : 256;
-		proc->maps = realloc(proc->maps, proc->cap_maps * sizeof(*proc->maps));
-		DJ_ASSERT(proc->maps, "out of memory for mappings");
-	}
-	memmove(proc->maps + at + 1, proc->maps + at, (proc->n_maps - at) * sizeof(*m));
-	proc->maps[at] = *m;
-	proc->n_maps++;
+	return dj_mappings_find(&proc->maps, addr);
 }
 
-const struct rec_mapping *rec_maps_find(const struct rec_process *proc, uint64_t addr)
+/* The kernel's name for what is no file, kept: there are few of them. */
+static const char *label(struct rec_recording *rec, const char *name)
 {
-	size_t lo = 0, hi = proc->n_maps;
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-		if (proc->maps[mid].end <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < proc->n_maps && proc->maps[lo].start <= addr ? &proc->maps[lo] : NULL;
+	if (!*name)
+		return "";
+	for (size_t i = 0; i < rec->n_labels; i++)
+		if (!strcmp(rec->labels[i], name))
+			return rec->labels[i];
+	rec->labels = realloc(rec->labels, (rec->n_labels + 1) * sizeof(*rec->labels));
+	DJ_ASSERT(rec->labels, "out of memory for names of mappings");
+	char *text = strdup(name);
+	DJ_ASSERT(text, "out of memory for names of mappings");
+	return rec->labels[rec->n_labels++] = text;
 }
 
-/* Cut mappings so that `at` is a boundary; returns the index of the first one ending after it. */
-static size_t split(struct rec_process *proc, uint64_t at)
+void rec_labels_free(struct rec_recording *rec)
 {
-	size_t i = 0;
-	while (i < proc->n_maps && proc->maps[i].end <= at)
-		i++;
-	if (i < proc->n_maps && proc->maps[i].start < at) {
-		struct rec_mapping right = proc->maps[i];
-		right.offset += at - right.start;
-		right.start = at;
-		proc->maps[i].end = at;
-		insert(proc, ++i, &right);
-	}
-	return i;
-}
-
-static void drop(struct rec_process *proc, uint64_t start, uint64_t end)
-{
-	size_t i = split(proc, start), j = split(proc, end);
-	if (i == j)
-		return;
-	memmove(proc->maps + i, proc->maps + j, (proc->n_maps - j) * sizeof(*proc->maps));
-	proc->n_maps -= j - i;
-}
-
-static void put(struct rec_process *proc, const struct rec_mapping *m)
-{
-	drop(proc, m->start, m->end);
-	insert(proc, split(proc, m->start), m);
+	for (size_t i = 0; i < rec->n_labels; i++)
+		free(rec->labels[i]);
+	free(rec->labels);
 }
 
 static uint64_t page_up(uint64_t x)
@@ -72,7 +43,7 @@ static uint64_t page_up(uint64_t x)
 	return (x + PAGE - 1) & ~(PAGE - 1);
 }
 
-void rec_maps_record(struct rec_thread *t, const struct rec_mapping *m, const char *name)
+void rec_maps_record(struct rec_thread *t, const struct dj_mapping *m, const char *name)
 {
 	struct dj_record r = { .kind = DJ_REC_MAP,
 			       .steps = t->steps,
@@ -90,7 +61,7 @@ void rec_maps_add(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t p
 		  int fd, uint64_t offset)
 {
 	char link[64], path[DJ_NAME_MAX] = "";
-	struct rec_mapping m = { start, page_up(end), offset, prot, flags, -1, "" };
+	struct dj_mapping m = { start, page_up(end), offset, prot, flags, -1, false, false, "" };
 	if (!(flags & MAP_ANONYMOUS) && fd >= 0) {
 		snprintf(link, sizeof(link), "/proc/%d/fd/%d", t->proc->pid, fd);
 		ssize_t n = readlink(link, path, sizeof(path) - 1);
@@ -103,26 +74,27 @@ void rec_maps_add(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t p
 		}
 	}
 	rec_code_forget(t->proc, m.start, m.end);
-	put(t->proc, &m);
+	dj_mappings_put(&t->proc->maps, &m);
 	rec_maps_record(t, &m, path);
 }
 
 void rec_maps_add_named(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t prot,
 			uint32_t flags, const char *name)
 {
-	struct rec_mapping m = { start, page_up(end), 0, prot, flags, -1, "" };
+	struct dj_mapping m = { start, page_up(end),	   0, prot, flags, -1, false,
+				false, label(t->rec, name) };
 	rec_code_forget(t->proc, m.start, m.end);
-	put(t->proc, &m);
+	dj_mappings_put(&t->proc->maps, &m);
 	rec_maps_record(t, &m, name);
 }
 
-void rec_maps_add_like(struct rec_thread *t, const struct rec_mapping *like, uint64_t start,
+void rec_maps_add_like(struct rec_thread *t, const struct dj_mapping *like, uint64_t start,
 		       uint64_t end, uint64_t offset)
 {
-	struct rec_mapping m = { start,	      page_up(end), offset, like->prot,
-				 like->flags, like->module, "" };
+	struct dj_mapping m = { start,	      page_up(end), offset, like->prot, like->flags,
+				like->module, false,	    false,  "" };
 	rec_code_forget(t->proc, m.start, m.end);
-	put(t->proc, &m);
+	dj_mappings_put(&t->proc->maps, &m);
 	rec_maps_record(t, &m, m.module >= 0 ? t->rec->modules[m.module].path : "");
 }
 
@@ -150,7 +122,7 @@ void rec_maps_refresh(struct rec_thread *t, uint64_t addr)
 
 void rec_maps_remove_at(struct rec_thread *t, uint64_t start)
 {
-	const struct rec_mapping *m = rec_maps_find(t->proc, start);
+	const struct dj_mapping *m = rec_maps_find(t->proc, start);
 	if (m)
 		rec_maps_remove(t, m->start, m->end);
 }
@@ -159,7 +131,7 @@ void rec_maps_remove(struct rec_thread *t, uint64_t start, uint64_t end)
 {
 	end = page_up(end);
 	rec_code_forget(t->proc, start, end);
-	drop(t->proc, start, end);
+	dj_mappings_remove(&t->proc->maps, start, end);
 	struct dj_record r = {
 		.kind = DJ_REC_UNMAP, .steps = t->steps, .addr = start, .length = end - start
 	};
@@ -169,14 +141,10 @@ void rec_maps_remove(struct rec_thread *t, uint64_t start, uint64_t end)
 void rec_maps_protect(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t prot)
 {
 	end = page_up(end);
-	size_t i = split(t->proc, start), j = split(t->proc, end);
-	bool code = false;
-	for (; i < j; i++) {
-		code |= (t->proc->maps[i].prot | prot) & PROT_EXEC;
-		t->proc->maps[i].prot = prot;
-	}
-	if (code)
+	const struct dj_mapping *code = dj_mappings_after(&t->proc->maps, start, PROT_EXEC);
+	if ((prot & PROT_EXEC) || (code && code->start < end))
 		rec_code_forget(t->proc, start, end);
+	dj_mappings_protect(&t->proc->maps, start, end, prot);
 	struct dj_record r = { .kind = DJ_REC_PROTECT,
 			       .steps = t->steps,
 			       .addr = start,
@@ -192,7 +160,7 @@ int rec_maps_read(struct rec_process *proc)
 	FILE *f = proc->rec->tracer->open_proc(proc->rec->tracer, proc->pid, "maps");
 	if (!f)
 		return -1;
-	proc->n_maps = 0;
+	dj_mappings_clear(&proc->maps);
 	proc->vdso = 0;
 	while (fgets(line, sizeof(line), f)) {
 		uint64_t start, end, off;
@@ -203,7 +171,8 @@ int rec_maps_read(struct rec_process *proc)
 			continue;
 		char *name = line + name_at;
 		name[strcspn(name, "\n")] = 0;
-		struct rec_mapping m = { start, end, off, permissions(perm), MAP_PRIVATE, -1, "" };
+		struct dj_mapping m = { start, end,   off, permissions(perm), MAP_PRIVATE, -1,
+					false, false, "" };
 		if (perm[3] == 's')
 			m.flags = MAP_SHARED;
 		if (name[0] == '/') {
@@ -216,7 +185,7 @@ int rec_maps_read(struct rec_process *proc)
 			}
 		} else {
 			m.flags |= MAP_ANONYMOUS;
-			snprintf(m.label, sizeof(m.label), "%s", name);
+			m.name = label(proc->rec, name);
 		}
 		if (!strcmp(name, "[vdso]")) {
 			proc->vdso = start;
@@ -224,7 +193,7 @@ int rec_maps_read(struct rec_process *proc)
 		}
 		if (!strcmp(name, "[vsyscall]"))
 			m.prot = 0;
-		insert(proc, proc->n_maps, &m);
+		dj_mappings_put(&proc->maps, &m);
 	}
 	fclose(f);
 	return 0;
@@ -232,5 +201,5 @@ int rec_maps_read(struct rec_process *proc)
 
 void rec_maps_free(struct rec_process *proc)
 {
-	free(proc->maps);
+	dj_mappings_clear(&proc->maps);
 }

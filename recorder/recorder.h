@@ -30,6 +30,7 @@
 #define DEJA_RECORDER_RECORDER_H
 
 #include "format/error.h"
+#include "format/mappings.h"
 #include "format/record.h"
 #include "format/trace.h"
 #include "insn/insn.h"
@@ -44,13 +45,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 #include <sys/user.h>
-
-struct rec_mapping {
-	uint64_t start, end, offset;
-	uint32_t prot, flags;
-	int32_t module;
-	char label[16]; /* the kernel's name for what is no file: "[vdso]", or "" */
-};
 
 struct rec_module {
 	char *path;
@@ -71,6 +65,8 @@ struct rec_recording {
 	char *const *argv, *const *envp;
 	struct rec_module *modules; /* by module number of the trace */
 	size_t n_modules;
+	char **labels; /* names that mappings have, of those that are no files */
+	size_t n_labels;
 	struct rec_process *processes;
 	struct rec_thread *threads;
 	struct rec_stray *strays; /* stops of threads not known yet (loop.c) */
@@ -95,8 +91,7 @@ struct rec_process {
 	uint32_t image;		 /* how many exec has replaced */
 	struct rec_thread *hand; /* the thread in hand: the translator works and records for it */
 
-	struct rec_mapping *maps;
-	size_t n_maps, cap_maps;
+	struct dj_mappings maps;
 	uint64_t brk;
 	struct rec_code_page **pages; /* hash by page */
 	unsigned n_pages;
@@ -310,7 +305,7 @@ void rec_maps_add(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t p
 void rec_maps_add_named(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t prot,
 			uint32_t flags, const char *name);
 /* Like an existing mapping, elsewhere. */
-void rec_maps_add_like(struct rec_thread *t, const struct rec_mapping *like, uint64_t start,
+void rec_maps_add_like(struct rec_thread *t, const struct dj_mapping *like, uint64_t start,
 		       uint64_t end, uint64_t offset);
 /* Add whatever the kernel says is mapped at `addr` (shared memory segments). */
 void rec_maps_refresh(struct rec_thread *t, uint64_t addr);
@@ -318,10 +313,11 @@ void rec_maps_remove(struct rec_thread *t, uint64_t start, uint64_t end);
 /* The mapping that starts at `start`. */
 void rec_maps_remove_at(struct rec_thread *t, uint64_t start);
 void rec_maps_protect(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t prot);
-const struct rec_mapping *rec_maps_find(const struct rec_process *proc, uint64_t addr);
+const struct dj_mapping *rec_maps_find(const struct rec_process *proc, uint64_t addr);
 /* Put one into the trace. */
-void rec_maps_record(struct rec_thread *t, const struct rec_mapping *m, const char *name);
+void rec_maps_record(struct rec_thread *t, const struct dj_mapping *m, const char *name);
 void rec_maps_free(struct rec_process *proc);
+void rec_labels_free(struct rec_recording *rec);
 
 /* ---- modules.c ---- */
 /* The module number of the ELF file open as `fd` in us, or -1 if it is none. */

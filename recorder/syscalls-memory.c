@@ -25,11 +25,11 @@ void rec_after_mprotect(struct rec_thread *t, const struct user_regs_struct *in,
 void rec_after_mremap(struct rec_thread *t, const struct user_regs_struct *in, uint64_t r)
 {
 	uint64_t old = in->rdi, old_len = PAGE_UP(in->rsi), new_len = PAGE_UP(in->rdx);
-	const struct rec_mapping *m = rec_maps_find(t->proc, old);
-	struct rec_mapping was = m ? *m
-				   : (struct rec_mapping){ .prot = PROT_READ | PROT_WRITE,
-							   .flags = MAP_PRIVATE | MAP_ANONYMOUS,
-							   .module = -1 };
+	const struct dj_mapping *m = rec_maps_find(t->proc, old);
+	struct dj_mapping was = m ? *m
+				  : (struct dj_mapping){ .prot = PROT_READ | PROT_WRITE,
+							 .flags = MAP_PRIVATE | MAP_ANONYMOUS,
+							 .module = -1 };
 	uint64_t offset = was.offset + (m ? old - was.start : 0);
 	if (r == old && old_len == new_len)
 		return;

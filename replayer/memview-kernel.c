@@ -370,7 +370,7 @@ static void stale_by(struct rp_memview *mv, const struct writes *w, const uint64
 /* Memory given back: it is as freshly mapped. The snapshot is no word on that. */
 static void discard(struct rp_memview *mv, uint64_t addr, uint64_t length)
 {
-	const struct rp_space_map *m = rp_space_find(mv->th->space, addr);
+	const struct dj_mapping *m = rp_space_find(mv->th->space, addr);
 
 	if (m && !m->initial)
 		rp_memview_forget(mv, addr, length);

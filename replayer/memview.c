@@ -294,17 +294,12 @@ static bool stack_reached(const struct rp_memview *mv, uint64_t addr, uint64_t l
 static size_t grown_stack(const struct rp_memview *mv, uint64_t addr, uint8_t *buf, size_t len)
 {
 	const struct rp_space *s = mv->th->space;
-	const struct rp_space_map *m = NULL;
-	uint64_t low = 0;
+	const struct dj_mapping *m = dj_mappings_after(&s->maps, addr, 0);
 
-	for (size_t i = 0; i < s->nmaps && !m; i++) {
-		if (s->maps[i].end > addr)
-			m = &s->maps[i];
-		else
-			low = s->maps[i].end;
-	}
 	if (!m || m->start <= addr || strcmp(m->name, "[stack]") != 0 || m->start < STACK_ROOM)
 		return 0;
+	const struct dj_mapping *below = dj_mappings_before(&s->maps, addr, 0);
+	uint64_t low = below ? below->end : 0;
 	if (low < m->start - STACK_ROOM)
 		low = m->start - STACK_ROOM;
 	if (addr < low || !stack_reached(mv, addr, low))

@@ -36,7 +36,7 @@ static uint64_t pages(uint64_t x)
 static bool map_fresh(struct replay *r, uint64_t start, uint64_t end, uint32_t prot,
 		      const char *name)
 {
-	struct rp_space_map m = {
+	struct dj_mapping m = {
 		.start = start, .end = end, .prot = prot, .module = -1, .flags = 2 | X_MAP_ANONYMOUS
 	};
 
@@ -51,16 +51,18 @@ static bool map_fresh(struct replay *r, uint64_t start, uint64_t end, uint32_t p
 /* As the kernel does: the new break, or the old one if it cannot be moved. */
 static bool do_brk(struct replay *r, const uint64_t *a, uint64_t *result)
 {
-	const struct rp_space *s = r->th->space;
-	const struct rp_space_map *heap = NULL;
+	const struct dj_mappings *maps = &r->th->space->maps;
+	const struct dj_mapping *heap = NULL, *above;
 	uint64_t want = pages(a[0]);
 
-	for (size_t i = 0; i < s->nmaps; i++)
-		if (!strcmp(s->maps[i].name, "[heap]"))
-			heap = &s->maps[i];
+	for (const struct dj_mapping *m = dj_mappings_after(maps, 0, 0); m;
+	     m = dj_mappings_after(maps, m->end, 0))
+		if (!strcmp(m->name, "[heap]"))
+			heap = m;
 	if (!heap)
 		return *result = error(X_ENOMEM), true;
-	uint64_t end = heap->end, next = heap + 1 < s->maps + s->nmaps ? heap[1].start : ~0ULL;
+	above = dj_mappings_after(maps, heap->end, 0);
+	uint64_t end = heap->end, next = above ? above->start : ~0ULL;
 	*result = end;
 	if (a[0] >= heap->start && a[0] <= end)
 		*result = a[0];
@@ -73,14 +75,15 @@ static bool do_brk(struct replay *r, const uint64_t *a, uint64_t *result)
 /* The upper end of the widest gap between mappings. */
 static uint64_t widest_gap(const struct rp_space *s, uint64_t len)
 {
+	const struct dj_mapping *m = dj_mappings_after(&s->maps, 0, 0), *next;
 	uint64_t best = 0, top = 0;
 
-	for (size_t i = 0; i + 1 < s->nmaps; i++) {
-		uint64_t gap = s->maps[i + 1].start - s->maps[i].end;
+	for (; m && (next = dj_mappings_after(&s->maps, m->end, 0)); m = next) {
+		uint64_t gap = next->start - m->end;
 		/* where the vsyscall page is, nothing can be mapped below it */
-		if (gap > best && !(s->maps[i + 1].start >> 47)) {
+		if (gap > best && !(next->start >> 47)) {
 			best = gap;
-			top = s->maps[i + 1].start;
+			top = next->start;
 		}
 	}
 	return best > len + 2 * (8u << 20) ? top - (8u << 20) - len : 0;

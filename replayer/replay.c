@@ -277,26 +277,26 @@ bool replay_siginfo(struct replay *r, uint8_t out[128])
 
 size_t replay_mappings(struct replay *r, const struct replay_mapping **maps)
 {
-	const struct rp_space *s = r->th->space;
+	const struct dj_mappings *all = &r->th->space->maps;
+	size_t n = dj_mappings_count(all), i = 0;
 
 	*maps = r->maps;
-	if (s->nmaps > r->maps_cap) {
-		struct replay_mapping *m = realloc(r->maps, s->nmaps * sizeof(*m));
+	if (n > r->maps_cap) {
+		struct replay_mapping *m = realloc(r->maps, n * sizeof(*m));
 		if (!m)
 			return 0;
 		r->maps = m;
-		r->maps_cap = s->nmaps;
+		r->maps_cap = n;
 	}
-	for (size_t i = 0; i < s->nmaps; i++) {
-		const struct rp_space_map *m = &s->maps[i];
-		r->maps[i] = (struct replay_mapping){ .start = m->start,
-						      .end = m->end,
-						      .offset = m->offset,
-						      .prot = m->prot,
-						      .flags = m->flags,
-						      .module = m->module,
-						      .name = m->name };
-	}
+	for (const struct dj_mapping *m = dj_mappings_after(all, 0, 0); m;
+	     m = dj_mappings_after(all, m->end, 0))
+		r->maps[i++] = (struct replay_mapping){ .start = m->start,
+							.end = m->end,
+							.offset = m->offset,
+							.prot = m->prot,
+							.flags = m->flags,
+							.module = m->module,
+							.name = m->name };
 	*maps = r->maps;
-	return s->nmaps;
+	return n;
 }

@@ -5,16 +5,9 @@
 
 #include <string.h>
 
-/* mmap(2) flags and protections as the x86-64 kernel numbers them (asm-generic/mman-common.h):
- * the host that replays may number them otherwise. */
-#define X_PROT_WRITE	0x2u
-#define X_MAP_SHARED	0x01u
-#define X_MAP_TYPE	0x0fu
-#define X_MAP_GROWSDOWN 0x0100u
-
 /* Bytes of mapping m at addr as the module file has them. What the last page holds beyond the
  * end of the file is zero; pages beyond that cannot be read by anybody. */
-static size_t from_module(const struct rp_space_map *m, struct dj_trace *t, uint64_t addr,
+static size_t from_module(const struct dj_mapping *m, struct dj_trace *t, uint64_t addr,
 			  uint8_t *buf, size_t len)
 {
 	size_t size;
@@ -40,15 +33,15 @@ static size_t from_module(const struct rp_space_map *m, struct dj_trace *t, uint
 	return len;
 }
 
-static bool anonymous_private(const struct rp_space_map *m)
+static bool anonymous_private(const struct dj_mapping *m)
 {
-	return m->module < 0 && (m->flags & X_MAP_TYPE) != X_MAP_SHARED;
+	return m->module < 0 && (m->flags & DJ_MAP_TYPE) != DJ_MAP_SHARED;
 }
 
 /* The part of [addr, addr+len) that lies in one mapping, by the mapping alone; zeros in fresh
  * memory only if asked for. */
-static size_t map_contents(const struct rp_space *s, const struct rp_space_map *m,
-			   struct dj_trace *t, uint64_t addr, uint8_t *buf, size_t len, bool zeros)
+static size_t map_contents(const struct rp_space *s, const struct dj_mapping *m, struct dj_trace *t,
+			   uint64_t addr, uint8_t *buf, size_t len, bool zeros)
 {
 	size_t n = 0;
 
@@ -64,9 +57,9 @@ static size_t map_contents(const struct rp_space *s, const struct rp_space_map *
 	}
 	/* what others may write shows nowhere but in what the thread reads */
 	if (m->module >= 0 &&
-	    ((m->flags & X_MAP_TYPE) != X_MAP_SHARED || !(m->prot & X_PROT_WRITE)))
+	    ((m->flags & DJ_MAP_TYPE) != DJ_MAP_SHARED || !(m->prot & DJ_PROT_WRITE)))
 		return from_module(m, t, addr, buf, len);
-	if (zeros && !m->initial && anonymous_private(m) && !(m->flags & X_MAP_GROWSDOWN) &&
+	if (zeros && !m->initial && anonymous_private(m) && !(m->flags & DJ_MAP_GROWSDOWN) &&
 	    (!*m->name || *m->name == '[')) {
 		memset(buf, 0, len);
 		return len;
@@ -81,7 +74,7 @@ static size_t contents(const struct rp_space *s, struct dj_trace *t, uint64_t ad
 
 	while (done < len && addr + done >= addr) {
 		uint64_t at = addr + done;
-		const struct rp_space_map *m = rp_space_find(s, at);
+		const struct dj_mapping *m = rp_space_find(s, at);
 		if (!m)
 			break;
 		size_t want = len - done;

@@ -8,6 +8,7 @@
 #ifndef DEJA_REPLAYER_SPACE_H
 #define DEJA_REPLAYER_SPACE_H
 
+#include "format/mappings.h"
 #include "format/trace.h"
 
 #include <stdbool.h>
@@ -15,16 +16,6 @@
 #include <stdint.h>
 
 #define CODE_PAGE 4096u
-
-struct rp_space_map {
-	uint64_t start, end; /* end 0 would mean 2^64: never made */
-	uint64_t offset;     /* of start within the module */
-	uint32_t prot, flags;
-	int32_t module;	  /* -1: none */
-	bool initial;	  /* made at the start of the image: the snapshot speaks of it */
-	bool moved;	  /* contents came from elsewhere (mremap): nothing to fall back on */
-	const char *name; /* interned, "" if none */
-};
 
 /* Code that differs from what is mapped: one page's worth, with a bit per known byte. */
 struct rp_space_code {
@@ -39,8 +30,7 @@ struct rp_space {
 	uint64_t image_steps; /* position of the image's start: 0 or of the latest exec */
 	size_t process;	      /* index in the trace */
 	uint32_t image;	      /* of the process: 0, or as the latest exec says */
-	size_t nmaps, maps_cap;
-	struct rp_space_map *maps; /* by address, not overlapping */
+	struct dj_mappings maps;
 	size_t ncode, code_cap;
 	struct rp_space_code **code; /* by page */
 };
@@ -60,7 +50,7 @@ void rp_space_unref(struct rp_space *s);
 
 /* Changes. `*s` is replaced by a private copy first if others hold it too. Return -1 with
  * err on senseless ranges. */
-int rp_space_map(struct rp_space **s, const struct rp_space_map *m, struct dj_error *err);
+int rp_space_map(struct rp_space **s, const struct dj_mapping *m, struct dj_error *err);
 int rp_space_unmap(struct rp_space **s, uint64_t addr, uint64_t length, struct dj_error *err);
 int rp_space_protect(struct rp_space **s, uint64_t addr, uint64_t length, uint32_t prot,
 		     struct dj_error *err);
@@ -73,7 +63,7 @@ int rp_space_clear(struct rp_space **s, uint64_t steps, struct dj_error *err);
 size_t rp_space_code_at(const struct rp_space *s, uint64_t page);
 
 /* The mapping that holds addr, or NULL. */
-const struct rp_space_map *rp_space_find(const struct rp_space *s, uint64_t addr);
+const struct dj_mapping *rp_space_find(const struct rp_space *s, uint64_t addr);
 
 /* Copy code bytes from addr on: what CODE records say, else the module file, else the
  * snapshot. Returns how many are known, contiguous. */

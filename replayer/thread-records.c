@@ -90,12 +90,12 @@ static enum rp_thread_stop rec_regs(struct rp_thread *th, const struct dj_record
 
 static enum rp_thread_stop rec_map(struct rp_thread *th, const struct dj_record *r)
 {
-	struct rp_space_map m = { .start = r->addr,
-				  .end = r->addr + r->length,
-				  .offset = r->offset,
-				  .prot = r->prot,
-				  .flags = r->flags,
-				  .module = r->module };
+	struct dj_mapping m = { .start = r->addr,
+				.end = r->addr + r->length,
+				.offset = r->offset,
+				.prot = r->prot,
+				.flags = r->flags,
+				.module = r->module };
 
 	m.name = rp_space_intern(th->names, r->name);
 	m.initial = th->e->steps == th->space->image_steps;
