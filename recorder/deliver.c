@@ -41,11 +41,6 @@ static void record_signal(struct rec_thread *t, const siginfo_t *info, const str
 
 /* ---- one signal ------------------------------------------------------------------------- */
 
-static bool forced(const siginfo_t *info)
-{
-	return info->si_signo != SIGSYS && rec_synchronous(info->si_signo, info);
-}
-
 /* The program dies of it. */
 static enum rec_state die(struct rec_thread *t, const struct user_regs_struct *r)
 {
@@ -67,13 +62,14 @@ enum rec_state rec_on_fatal_signal(struct rec_thread *t, const struct rec_stop *
 enum rec_state rec_deliver(struct rec_thread *t, const siginfo_t *info, uint64_t after)
 {
 	struct rec_tracer *tracer = t->rec->tracer;
+	rec_release(t);
 	enum rec_disposition d = rec_disposition(t, info->si_signo);
 	struct user_regs_struct r = t->regs;
 	r.gs_base = *rec_tcb(t, T_GSBASE);
 	r.eflags &= ~0x100ULL;
 	if (!after)
 		r.orig_rax = (unsigned long long)-1;
-	if ((d == REC_IGNORED && !forced(info)) || d == REC_JOB_CONTROL)
+	if ((d == REC_IGNORED && !rec_synchronous(info->si_signo, info)) || d == REC_JOB_CONTROL)
 		return REC_IN_HAND;
 	t->signal.info = *info;
 	t->signal.after = after;
@@ -166,6 +162,7 @@ enum rec_state rec_deliver_pending(struct rec_thread *t)
 		return rec_arena_begin(t, t->regs.rip);
 	if (!t->can_inject && trap)
 		return run_into_trap(t, 0);
+	rec_release(t);
 	siginfo_t info = t->pending[0];
 	int sig = info.si_signo;
 	memmove(t->pending, t->pending + 1, --t->n_pending * sizeof(*t->pending));

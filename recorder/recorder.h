@@ -162,6 +162,8 @@ struct rec_thread {
 	uint64_t last_digest;
 	siginfo_t *pending; /* signals put aside */
 	unsigned n_pending, cap_pending;
+	bool held;	/* all others are blocked meanwhile... */
+	uint64_t mask;	/* ... and this is what the program blocks */
 	bool in_rep;	/* in hand between iterations of a string instruction */
 	bool in_hand;	/* regs and steps are valid */
 	bool hand_over; /* the ring, when next in hand */
@@ -178,6 +180,7 @@ struct rec_thread {
 	struct {
 		uint64_t at; /* the instruction that makes it */
 		struct user_regs_struct regs;
+		bool filtered; /* it was not let through; signal.info says so */
 	} sys;
 	struct {
 		struct dj_regs before;
@@ -358,6 +361,9 @@ void rec_cpuid(uint32_t leaf, uint32_t sub, uint32_t r[4]);
 void rec_syscalls_init(struct rec_thread *t);
 /* In hand at a system call of that map. */
 enum rec_state rec_syscall(struct rec_thread *t);
+/* In hand at a system call that is done, with this result: what the program sees, and the record.
+ */
+void rec_complete_call(struct rec_thread *t, uint64_t result);
 /* Stopped in an operation that makes a system call of the program's: whether that can still be left
  * undone. */
 bool rec_call_not_begun(struct rec_thread *t);
@@ -369,6 +375,8 @@ bool rec_synchronous(int sig, const siginfo_t *info);
 /* A signal-delivery stop in the cache that is not ours. */
 enum rec_state rec_signal_stop(struct rec_thread *t, const struct rec_stop *stop);
 void rec_put_aside(struct rec_thread *t, const siginfo_t *info);
+/* The program's signal mask again. */
+void rec_release(struct rec_thread *t);
 /* Whether the thread, being where `r` says, can be taken in hand there. */
 bool rec_takeable(struct rec_thread *t, const struct user_regs_struct *r, struct tr_where *w);
 

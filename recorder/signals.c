@@ -11,13 +11,18 @@
  *  1. In the cache, at an access or operation that faulted (synchronous: SEGV, BUS, FPE, ILL with a
  *     kernel si_code). The fragment's table gives the program's instruction and where its
  *     registers are; the instruction has not been executed. Delivered there. si_addr of FPE, ILL
- * and TRAP is the address of the instruction and is changed into the program's.
- *  2. In the cache, behind a system call that the signal interrupted (rax is one of the kernel's
- * restart codes, T_IN_SYSCALL is 1). Delivered at once with rip behind the program's own system
- * call instruction and orig_rax as it is: the kernel then either leaves -EINTR in the frame, or
- * moves rip back to the instruction. We read from the frame which it was: in the first case the
+ *     and TRAP is the address of the instruction and is changed into the program's. Instructions
+ *     that the processor would have refused in another way are executed natively, and delivered
+ *     from there.
+ *  2. In the cache, right behind a system call, where the kernel delivers most signals. Delivered
+ *     at once, whatever it is, because the kernel is in the middle of something: sigsuspend, ppoll
+ *     and their kin have exchanged the signal mask and put it back when this delivery is over. If
+ *     rax is one of the kernel's restart codes, rip is moved behind the program's own system call
+ *     instruction and orig_rax left as it is: the kernel then either leaves -EINTR in the frame, or
+ *     moves rip back to the instruction. We read from the frame which it was: in the first case the
  *     system call counts as executed (a SYSCALL record precedes the SIGNAL record), in the second
- * not.
+ *     not. Any other result is final, and the thread is at the next instruction. A seccomp filter's
+ *     SIGSYS comes here, too; the kernel has put the call's number back into rax.
  *  3. Anywhere else in the cache. The signal is put aside and the thread stepped to the next place
  *     where the program's registers can be found: a boundary between two instructions of a
  *     fragment, the top of an iteration in a string routine, or a stop of ours. It never steps
@@ -27,18 +32,28 @@
  *     handler's first instruction, an instruction executed natively. Put aside until the thread is
  *     in hand again.
  *
+ * What makes a signal synchronous is its si_code and, in the cache, its place: a program may send
+ * itself a SIGSEGV that looks like a fault (rt_sigqueueinfo), and that is delivered behind the
+ * call.
+ *
  * Signals that are ignored, or stop the process, or continue it, are passed on where the thread is,
  * also in the middle of an operation: nothing of the program's registers shows.
  *
- * What was put aside is delivered in the order in which it came, before the thread enters the
- * cache. Each needs a stop from which a signal can be injected (deliver.c). A handler that is about
- * to begin may block the next one by its mask, or the program has been replaced meanwhile by one
- * that treats it differently: so blocked signals are given back to the kernel, which keeps them
- * pending as if they had just come, and what a signal means is asked when it is delivered.
+ * Order. The kernel takes one signal from its queues, builds the frame, blocks what the handler
+ * blocks, and only then takes the next, whose frame comes on top of the first: before the first
+ * handler has executed anything. So as soon as one signal is put aside, the thread blocks all
+ * others (hold) until that one is injected, with the program's mask in place again. The others stay
+ * in the kernel's queues, in the kernel's order, and come out when the thread goes on from the
+ * first handler's entry. Only signals with the number of a fault can come in between, because they
+ * may not be blocked: these are put aside in the order in which they come, and each needs a stop
+ * from which it can be injected (deliver.c). A handler that is about to begin may block the
+ * next one, or the program has been replaced meanwhile by one that treats it differently: so
+ * blocked signals are given back to the kernel, which keeps them pending as if they had just come,
+ * and what a signal means is asked when it is delivered.
  *
  * Invariants: a signal put aside is delivered, or pending in the kernel, before the thread enters
- * the cache, and none is dropped; the signal mask of a recorded thread is never touched by us; at
- * most one signal is injected per stop, which must be a signal-delivery stop.
+ * the cache, and none is dropped; a recorded thread's signal mask is the program's, unless a signal
+ * is put aside; at most one signal is injected per stop, which must be a signal-delivery stop.
  */
 #include "recorder/recorder.h"
 
@@ -84,14 +99,37 @@ enum rec_disposition rec_disposition(struct rec_thread *t, int sig)
 	}
 }
 
+#define BIT(sig) (1ULL << ((sig)-1))
+/* What the kernel makes of a thread's own instruction (kernel/signal.c, SYNCHRONOUS_MASK). */
+#define SYNCHRONOUS                                                                                \
+	(BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGILL) | BIT(SIGFPE) | BIT(SIGTRAP) | BIT(SIGSYS))
+
 bool rec_synchronous(int sig, const siginfo_t *i)
 {
-	return i->si_code > 0 && (sig == SIGSEGV || sig == SIGBUS || sig == SIGILL ||
-				  sig == SIGFPE || sig == SIGTRAP || sig == SIGSYS);
+	return i->si_code > 0 && sig < 32 && (SYNCHRONOUS & BIT(sig));
+}
+
+/* The kernel delivers one signal, with its mask, before it takes the next: so none is taken from
+ * it while one is put aside. What instructions cause must not be blocked: the kernel resets the
+ * disposition of a forced signal that is. */
+static void hold(struct rec_thread *t)
+{
+	struct rec_tracer *tracer = t->rec->tracer;
+	if (!t->held && !tracer->get_sigmask(tracer, t->tid, &t->mask) &&
+	    !tracer->set_sigmask(tracer, t->tid, t->mask | ~SYNCHRONOUS))
+		t->held = true;
+}
+
+void rec_release(struct rec_thread *t)
+{
+	if (t->held)
+		t->rec->tracer->set_sigmask(t->rec->tracer, t->tid, t->mask);
+	t->held = false;
 }
 
 void rec_put_aside(struct rec_thread *t, const siginfo_t *info)
 {
+	hold(t);
 	if (t->n_pending == t->cap_pending) {
 		t->cap_pending = t->cap_pending ? 2 * t->cap_pending : 16;
 		t->pending = realloc(t->pending, t->cap_pending * sizeof(*t->pending));
@@ -137,45 +175,72 @@ static void undo_pop(struct rec_thread *t)
 }
 
 /* In hand at an access that faulted. What modifies memory does so on the shadow first: make that
- * undone. */
-static void undo_store(struct rec_thread *t)
+ * undone. True if the fault is not the one that the processor reports: it looks for the right to
+ * write first where translated code reads first, and it may have loaded some elements of several.
+ */
+static bool undo_store(struct rec_thread *t)
 {
 	struct dj_regs regs;
 	struct insn in;
 	uint8_t code[INSN_MAX];
 	size_t got = rec_read(t->proc, t->regs.rip, code, sizeof(code));
-	if (!got || insn_decode(&in, code, got, t->regs.rip) <= 0 || !(in.mem_access & INSN_W))
-		return;
+	if (!got || insn_decode(&in, code, got, t->regs.rip) <= 0)
+		return false;
+	if (!(in.mem_access & INSN_W))
+		return in.attr & INSN_A_MASKED;
 	if (insn_store_pops(&in) && t->rec->opt.predict == DJ_PREDICT_SHADOW)
 		undo_pop(t);
 	rec_from_user(&t->regs, &regs);
 	rec_import(t, insn_address(&in, regs.gpr, *rec_tcb(t, T_FSBASE), *rec_tcb(t, T_GSBASE)),
 		   in.mem_size);
+	return (in.mem_access & INSN_R) && !(in.attr & INSN_A_STRING);
 }
 
 /* 1: the instruction itself caused it. */
 static enum rec_state fault(struct rec_thread *t, const struct rec_stop *stop,
-			    const struct user_regs_struct *r)
+			    const struct user_regs_struct *r, const struct tr_where *w)
 {
 	siginfo_t info = stop->info;
-	struct tr_where w;
-	if (!tr_locate(t->proc->tr, r->rip, *rec_tcb(t, T_RT_RET), &w)) {
-		rec_ring_check(t); /* a better reason, if it is that */
-		if (rec_over(t->rec))
-			return REC_KILLED;
+	t->in_rep = w->string;
+	rec_take(t, r, w);
+	if (stop->sig != SIGSEGV && stop->sig != SIGBUS)
+		info.si_addr = (void *)(uintptr_t)t->regs.rip;
+	else if (undo_store(t))
+		return rec_native_begin(t); /* which faults, with the right error code */
+	return rec_deliver(t, &info, 0);
+}
+
+/* No instruction of the program's is there. */
+static enum rec_state nowhere(struct rec_thread *t, const struct rec_stop *stop,
+			      const struct user_regs_struct *r)
+{
+	rec_ring_check(t); /* a better reason, if it is that */
+	if (!rec_over(t->rec))
 		rec_fatal(t->rec,
 			  "signal %d at %#llx in the cache, where no instruction of the program is "
 			  "(address %p)",
-			  stop->sig, (unsigned long long)r->rip, info.si_addr);
-		return REC_KILLED;
+			  stop->sig, (unsigned long long)r->rip, stop->info.si_addr);
+	return REC_KILLED;
+}
+
+/* 2: right behind a system call made in the cache. */
+static enum rec_state behind_call(struct rec_thread *t, const struct rec_stop *stop,
+				  const struct user_regs_struct *r, struct tr_where *w)
+{
+	siginfo_t info = stop->info;
+	uint64_t after = w->pc + 2;
+	w->spilled = 0;
+	rec_take(t, r, w);
+	*rec_tcb(t, T_IN_SYSCALL) = 0;
+	if (stop->sig == SIGSYS && stop->sync) /* a seccomp filter's */
+		info.si_call_addr = (void *)(uintptr_t)after;
+	if (!restarts((int64_t)r->rax) || (int64_t)r->orig_rax < 0) {
+		rec_complete_call(t, r->rax);
+		return rec_deliver(t, &info, 0);
 	}
-	t->in_rep = w.string;
-	rec_take(t, r, &w);
-	if (stop->sig == SIGSEGV || stop->sig == SIGBUS)
-		undo_store(t);
-	else
-		info.si_addr = (void *)(uintptr_t)t->regs.rip;
-	return rec_deliver(t, &info, 0);
+	t->regs.rip = after;
+	t->regs.rcx = after;
+	return rec_deliver(t, &info, after);
 }
 
 enum rec_state rec_signal_stop(struct rec_thread *t, const struct rec_stop *stop)
@@ -184,25 +249,18 @@ enum rec_state rec_signal_stop(struct rec_thread *t, const struct rec_stop *stop
 	struct tr_where w;
 	if (rec_get_regs(t, &r))
 		return REC_KILLED;
-	if (stop->sync && stop->sig != SIGSYS)
-		return fault(t, stop, &r);
-
-	enum rec_disposition d = rec_disposition(t, stop->sig);
-	if (d == REC_IGNORED || d == REC_JOB_CONTROL) {
-		rec_run(t, REC_CONT, stop->sig);
-		return REC_CACHE;
+	bool located = tr_locate(t->proc->tr, r.rip, *rec_tcb(t, T_RT_RET), &w);
+	if (!stop->sync) {
+		enum rec_disposition d = rec_disposition(t, stop->sig);
+		if (d == REC_IGNORED || d == REC_JOB_CONTROL) {
+			rec_run(t, REC_CONT, stop->sig);
+			return REC_CACHE;
+		}
 	}
-	if (tr_locate(t->proc->tr, r.rip, *rec_tcb(t, T_RT_RET), &w) && w.after_syscall &&
-	    restarts((int64_t)r.rax) && (int64_t)r.orig_rax >= 0) {
-		w.spilled = 0;
-		rec_take(t, &r, &w);
-		uint64_t after = w.pc + 2;
-		t->regs.rip = after;
-		t->regs.rcx = after;
-		t->regs.orig_rax = r.orig_rax;
-		*rec_tcb(t, T_IN_SYSCALL) = 0;
-		return rec_deliver(t, &stop->info, after);
-	}
+	if (located && w.after_syscall)
+		return behind_call(t, stop, &r, &w);
+	if (stop->sync)
+		return located ? fault(t, stop, &r, &w) : nowhere(t, stop, &r);
 	rec_put_aside(t, &stop->info);
 	return rec_step_to_boundary(t);
 }

@@ -19,8 +19,7 @@
 
 /* ---- making a call ----------------------------------------------------------------------- */
 
-/* The call is done with this result: what the program sees, and the record. */
-static void complete(struct rec_thread *t, uint64_t result)
+void rec_complete_call(struct rec_thread *t, uint64_t result)
 {
 	uint64_t r11 = t->regs.eflags & ~0x10100ULL;
 	struct dj_record r = {
@@ -37,7 +36,7 @@ static void complete(struct rec_thread *t, uint64_t result)
 
 static enum rec_state answer(struct rec_thread *t, int64_t result)
 {
-	complete(t, (uint64_t)result);
+	rec_complete_call(t, (uint64_t)result);
 	return REC_IN_HAND;
 }
 
@@ -46,6 +45,7 @@ static enum rec_state make(struct rec_thread *t, enum rec_state state)
 {
 	struct user_regs_struct r = t->regs;
 	uint64_t at = tr_syscall_insn(t->proc->tr);
+	t->sys.filtered = false;
 	t->sys.at = at ? at : t->proc->vdso_syscall;
 	t->sys.regs = t->regs;
 	r.rip = t->sys.at;
@@ -122,7 +122,7 @@ static enum rec_state begin_arch_prctl(struct rec_thread *t)
 		if (value >= 0x7ffffffff000ULL)
 			return answer(t, -EPERM);
 		*rec_tcb(t, T_GSBASE) = value;
-		complete(t, 0);
+		rec_complete_call(t, 0);
 		record_base(t, DJ_REG_GS_BASE);
 		return REC_IN_HAND;
 	case ARCH_GET_GS: {
@@ -143,6 +143,27 @@ static void after_arch_prctl(struct rec_thread *t, const struct user_regs_struct
 	record_base(t, DJ_REG_FS_BASE);
 }
 
+/* A seccomp filter does not let the call through and has SIGSYS sent (seccomp(2),
+ * SECCOMP_RET_TRAP). The trap of the single step is still to come: the signal waits for it. */
+static bool filtered(struct rec_thread *t, const struct rec_stop *stop)
+{
+	if (stop->sig != SIGSYS || !stop->sync)
+		return false;
+	t->sys.filtered = true;
+	t->signal.info = stop->info;
+	rec_run(t, REC_STEP, 0);
+	return true;
+}
+
+/* The kernel has left the call's number in rax. */
+static enum rec_state deliver_filtered(struct rec_thread *t)
+{
+	siginfo_t info = t->signal.info;
+	rec_complete_call(t, t->regs.rax);
+	info.si_call_addr = (void *)(uintptr_t)t->regs.rip;
+	return rec_deliver(t, &info, 0);
+}
+
 /* All registers come from the frame; rip leads away from here. */
 static enum rec_state begin_sigreturn(struct rec_thread *t)
 {
@@ -155,6 +176,10 @@ enum rec_state rec_on_sigreturn(struct rec_thread *t, const struct rec_stop *sto
 	struct user_regs_struct r;
 	if (stop->event || rec_get_regs(t, &r))
 		return REC_KILLED;
+	if (filtered(t, stop))
+		return REC_SIGRETURN;
+	if (t->sys.filtered)
+		return deliver_filtered(t);
 	if (stop->sig != SIGTRAP) /* the frame is not to be read */
 		return rec_deliver(t, &stop->info, 0);
 	t->regs = r;
@@ -245,7 +270,7 @@ static enum rec_state call_done(struct rec_thread *t, uint64_t result)
 {
 	const struct row *row = row_of(t->sys.regs.rax);
 	bool failed = (int64_t)result < 0 && (int64_t)result > -4096;
-	complete(t, result);
+	rec_complete_call(t, result);
 	if (row && row->effect && (!failed || row->effect_if_failed))
 		row->effect(t, &t->sys.regs, result);
 	return REC_IN_HAND;
@@ -274,6 +299,10 @@ enum rec_state rec_on_syscall(struct rec_thread *t, const struct rec_stop *stop)
 	}
 	if (rec_get_regs(t, &r))
 		return REC_KILLED;
+	if (filtered(t, stop))
+		return REC_SYSCALL;
+	if (t->sys.filtered)
+		return deliver_filtered(t);
 	if (stop->sig != SIGTRAP) {
 		rec_fatal(t->rec, "signal %d in the middle of system call %llu", stop->sig,
 			  (unsigned long long)t->sys.regs.rax);

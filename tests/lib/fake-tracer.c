@@ -309,7 +309,7 @@ static int system_call(struct fake_thread *m)
 		m->expected = -1;
 		m->depth--;
 		m->regs = m->frames[m->depth].regs;
-		m->mask = m->frames[m->depth].mask;
+		m->mask = m->own_mask = m->frames[m->depth].mask;
 		return signal_stop(m, SIGTRAP, TRAP_BRKPT);
 	case SYS_mmap:
 		m->expected = own ? -1 : m->expected;
@@ -332,6 +332,8 @@ static int in_cache(struct fake_thread *m)
 	unsigned k;
 	bool handler;
 	owner(pc_of(m->regs.rip), &k, &handler);
+	if (m->how == REC_CONT && m->mask != m->own_mask)
+		fake_fail("thread %d: the mask in the cache is not the program's", m->number);
 	if (m->how == REC_STEP && at < 4) {
 		m->regs.rip += 2;
 		return signal_stop(m, SIGTRAP, TRAP_TRACE);
@@ -389,11 +391,14 @@ static int take_signal(struct fake_thread *m)
 	if (!in_mask(fake.caught, sig))
 		return ends(m, sig);
 	check_registers(m, "at a handler");
+	if (m->mask != m->own_mask)
+		fake_fail("thread %d: the mask at a handler is not the program's", m->number);
 	if (m->how != REC_STEP || (m->regs.rip >= CACHE && m->regs.rip < CACHE_END))
 		fake_fail("thread %d: a handler is entered from the cache", m->number);
 	m->frames[m->depth].regs = m->regs;
 	m->frames[m->depth++].mask = m->mask;
 	m->mask |= 1ULL << (sig - 1);
+	m->own_mask = m->mask;
 	m->handled[sig]++;
 	m->regs.rip = HANDLER(m->number);
 	return signal_stop(m, SIGTRAP, SIGTRAP); /* not a signal's */
@@ -671,8 +676,8 @@ static int fake_set_sigmask(struct rec_tracer *tr, pid_t tid, uint64_t mask)
 {
 	struct fake_thread *m = by_tid(tid);
 	(void)tr;
-	if (!m->child)
-		fake_fail("the mask of a recorded thread is touched");
+	if (!m->child && (mask & m->own_mask) != m->own_mask)
+		fake_fail("thread %d does not block what the program blocks", m->number);
 	m->mask = mask;
 	return stopped(m) ? 0 : -1;
 }

@@ -49,6 +49,8 @@ struct fake_thread {
 	struct user_regs_struct regs;
 	uint64_t breakpoint;
 	uint64_t mask;
+	uint64_t
+		own_mask; /* what the program made of it; the recorder may block more for a while */
 	siginfo_t queue[64]; /* pending signals */
 	unsigned n_queue;
 	struct {

@@ -1,0 +1,721 @@
+/*
+ * A program of random combinations: signals, masks, handlers' flags, faults, stops, children, exec,
+ * mappings, limits, several at a time. What it prints is a function of its seed alone, on a kernel
+ * that does what the manual says; so two runs of one seed must print the same and end the same way,
+ * recorded or not.
+ *
+ * usage: combine SEED CASES [FIRST]
+ *
+ * Each case makes a small script of operations and performs it. Everything observable goes into a
+ * log: which handlers ran, in which order, with which siginfo, mask, flags and stack; what calls
+ * returned. A case is undone before the next. Relies on nothing that depends on time: what comes
+ * from another process is waited for.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+/* ---- random numbers and the log ------------------------------------------------------------ */
+
+static uint64_t state;
+
+static unsigned rnd(unsigned n)
+{
+	state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+	return (unsigned)((state >> 33) % n);
+}
+
+static char logged[1 << 20];
+static size_t used;
+
+/* Only what is async-signal-safe: handlers log, too. */
+static void put(const char *s)
+{
+	while (*s && used < sizeof(logged) - 1)
+		logged[used++] = *s++;
+}
+
+static void put_number(long long v)
+{
+	char text[24], *p = text + sizeof(text);
+	unsigned long long u = v < 0 ? -(unsigned long long)v : (unsigned long long)v;
+
+	*--p = 0;
+	do
+		*--p = (char)('0' + u % 10);
+	while (u /= 10);
+	if (v < 0)
+		*--p = '-';
+	put(p);
+}
+
+static void put_hex(unsigned long long v)
+{
+	char text[24], *p = text + sizeof(text);
+
+	*--p = 0;
+	do
+		*--p = "0123456789abcdef"[v % 16];
+	while (v /= 16);
+	put(p);
+}
+
+/* note("word", value): " word=value" */
+static void note(const char *what, long long v)
+{
+	put(" ");
+	put(what);
+	put("=");
+	put_number(v);
+}
+
+static void flush_log(void)
+{
+	for (size_t at = 0; at < used;) {
+		ssize_t n = write(1, logged + at, used - at);
+		if (n <= 0 && errno != EINTR)
+			_exit(99);
+		if (n > 0)
+			at += (size_t)n;
+	}
+	used = 0;
+}
+
+/* ---- handlers ------------------------------------------------------------------------------ */
+
+static unsigned long long mask_now(void)
+{
+	unsigned long long m = 0;
+
+	syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &m, 8);
+	return m;
+}
+
+static char alternate[1 << 16];
+static sigjmp_buf recover;
+static volatile sig_atomic_t recovering, nested;
+static volatile long *counter; /* handlers that have begun; children see it */
+
+/* Where the faulting instruction of fault() lies, so that a handler can say that it was that one.
+ */
+extern const char at_load[], at_store[], at_rmw[], at_div[], at_ud[], at_int3[], at_push[],
+	at_end[];
+
+static void put_place(uintptr_t rip)
+{
+	if (rip >= (uintptr_t)at_load && rip <= (uintptr_t)at_end)
+		note("at", (long long)(rip - (uintptr_t)at_load));
+}
+
+static void handler(int sig, siginfo_t *info, void *context)
+{
+	ucontext_t *u = context;
+	char here;
+
+	put("\n  [");
+	put_number(sig);
+	note("code", info->si_code);
+	if (info->si_code == SI_QUEUE)
+		note("value", info->si_value.sival_int);
+	if (sig == SIGSEGV && info->si_code > 0) {
+		put(" addr=");
+		put_hex((uintptr_t)info->si_addr < 4096 ? (uintptr_t)info->si_addr : 0xfff);
+		note("err", u->uc_mcontext.gregs[REG_ERR]);
+	}
+	if (sig == SIGSYS)
+		note("call", info->si_syscall);
+	put(" mask=");
+	put_hex(mask_now());
+	put(" was=");
+	put_hex(*(unsigned long long *)&u->uc_sigmask);
+	if ((uintptr_t)&here - (uintptr_t)alternate < sizeof(alternate))
+		put(" alt");
+	note("tf", (u->uc_mcontext.gregs[REG_EFL] >> 8) & 1);
+	if (info->si_code > 0)
+		put_place((uintptr_t)u->uc_mcontext.gregs[REG_RIP]);
+	++*counter;
+	if (sig == SIGUSR2 && nested < 3) {
+		nested++;
+		raise(SIGUSR1);
+		nested--;
+	}
+	if (sig == SIGSYS)
+		u->uc_mcontext.gregs[REG_RAX] = -EPERM;
+	put("]");
+	if (info->si_code > 0 && recovering &&
+	    (sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL)) {
+		recovering = 0;
+		siglongjmp(recover, sig);
+	}
+}
+
+static const int usable[] = { SIGHUP,	 SIGINT,  SIGQUIT,  SIGUSR1,   SIGUSR2, SIGALRM, SIGTERM,
+			      SIGCHLD,	 SIGURG,  SIGWINCH, SIGIO,     SIGPIPE, SIGXCPU, SIGXFSZ,
+			      SIGVTALRM, SIGPROF, SIGPWR,   SIGSTKFLT, 34,	35,	 36,
+			      40,	 50,	  63,	    64,	       SIGTRAP, SIGSEGV, SIGFPE,
+			      SIGILL,	 SIGBUS,  SIGSYS,   SIGCONT,   SIGTSTP, SIGTTIN, SIGTTOU };
+#define USABLE (sizeof(usable) / sizeof(*usable))
+
+static const bool no_trap = true; /* leave SIGTRAP and the trap flag alone */
+
+/* One that has nothing to do with job control. */
+static int plain_signal(void)
+{
+	int sig = usable[rnd(USABLE - 4)];
+
+	return sig == SIGTRAP && no_trap ? SIGUSR1 : sig;
+}
+
+static void random_set(sigset_t *set, unsigned percent)
+{
+	sigemptyset(set);
+	for (size_t i = 0; i < USABLE; i++)
+		if (rnd(100) < percent && !(usable[i] == SIGTRAP && no_trap))
+			sigaddset(set, usable[i]);
+}
+
+static void random_handler(int sig)
+{
+	struct sigaction sa = { .sa_sigaction = handler, .sa_flags = SA_SIGINFO };
+
+	if (rnd(3) == 0)
+		sa.sa_flags |= SA_NODEFER;
+	if (rnd(3) == 0)
+		sa.sa_flags |= SA_ONSTACK;
+	if (rnd(2) == 0)
+		sa.sa_flags |= SA_RESTART;
+	random_set(&sa.sa_mask, rnd(3) * 25);
+	sigaction(sig, &sa, NULL);
+}
+
+static void reset(void)
+{
+	sigset_t none;
+	stack_t ss = { .ss_sp = alternate, .ss_size = sizeof(alternate) };
+
+	for (size_t i = 0; i < USABLE; i++)
+		signal(usable[i], SIG_IGN); /* what is pending goes */
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	sigaltstack(&ss, NULL);
+	for (size_t i = 0; i < USABLE; i++)
+		random_handler(usable[i]);
+}
+
+/* ---- faults -------------------------------------------------------------------------------- */
+
+/* The flags and registers that are dead or overwritten around the fault are on purpose. */
+__asm__(".text\n"
+	"fault_load: xor %eax,%eax\n"
+	"at_load: mov (%rdi),%rax\n add $1,%rax\n ret\n"
+	"fault_store: sub %eax,%eax\n"
+	"at_store: mov %rax,(%rdi)\n ret\n"
+	"fault_rmw: stc\n"
+	"at_rmw: adc %rdi,(%rdi)\n ret\n"
+	"fault_xadd: mov $5,%eax\n lock xadd %rdi,(%rdi)\n ret\n"
+	"fault_div: xor %edx,%edx\n mov $1,%eax\n xor %ecx,%ecx\n"
+	"at_div: div %ecx\n ret\n"
+	"fault_ud: clc\n"
+	"at_ud: ud2\n ret\n"
+	"fault_int3: clc\n int3\n"
+	"at_int3: ret\n"
+	"fault_push: mov %rsp,%rdx\n mov %rdi,%rsp\n"
+	"at_push: push %rax\n mov %rdx,%rsp\n ret\n"
+	"fault_call: call *(%rdi)\n ret\n"
+	"fault_rep: mov $100,%ecx\n mov %rdi,%rsi\n rep movsb\n ret\n"
+	"at_end: ret\n");
+extern void fault_load(void *), fault_store(void *), fault_rmw(void *), fault_xadd(void *),
+	fault_div(void *), fault_ud(void *), fault_int3(void *), fault_push(void *),
+	fault_call(void *), fault_rep(void *);
+
+static void fault(void)
+{
+	static void (*const faults[])(void *) = { fault_load, fault_store, fault_rmw,
+						  fault_xadd, fault_div,   fault_ud,
+						  fault_int3, fault_call,  fault_rep };
+	unsigned k = rnd(sizeof(faults) / sizeof(*faults));
+	sigset_t unblock;
+	int sig = k == 4 ? SIGFPE : k == 5 ? SIGILL : k == 6 ? SIGTRAP : SIGSEGV;
+
+	note("fault", k);
+	/* forced signals that are blocked kill; that is for the last case only */
+	sigemptyset(&unblock);
+	sigaddset(&unblock, sig);
+	sigprocmask(SIG_UNBLOCK, &unblock, NULL);
+	random_handler(sig);
+	recovering = 1;
+	if (sigsetjmp(recover, 1) == 0)
+		faults[k]((void *)(uintptr_t)(8 * (1 + rnd(100))));
+	recovering = 0;
+}
+
+/* The trap flag, set by the program itself: so many instructions trap. */
+static void trap_flag(void)
+{
+	struct sigaction sa = { .sa_sigaction = handler, .sa_flags = SA_SIGINFO };
+	sigset_t trap;
+
+	sigemptyset(&trap);
+	sigaddset(&trap, SIGTRAP);
+	sigprocmask(SIG_UNBLOCK, &trap, NULL);
+	sigaction(SIGTRAP, &sa, NULL);
+	long before = *counter;
+	__asm__ volatile("sub $128,%%rsp\n pushf\n orl $0x100,(%%rsp)\n popf\n nop\n nop\n nop\n"
+			 "pushf\n andl $~0x100,(%%rsp)\n popf\n nop\n add $128,%%rsp\n" ::
+				 : "cc", "memory");
+	note("traps", *counter - before);
+}
+
+/* ---- operations ---------------------------------------------------------------------------- */
+
+static void queue_some(void)
+{
+	unsigned n = 1 + rnd(rnd(4) ? 4 : 60);
+	int sig = rnd(2) ? 34 + (int)rnd(3) : plain_signal();
+
+	if (sig == SIGSEGV || sig == SIGFPE || sig == SIGILL || sig == SIGBUS || sig == SIGSYS)
+		sig = SIGUSR1;
+	note("queue", sig);
+	for (unsigned i = 0; i < n; i++)
+		if (sigqueue(getpid(), sig, (union sigval){ .sival_int = (int)i }) != 0)
+			note("errno", errno);
+}
+
+static void many_at_once(void)
+{
+	sigset_t set, old;
+	unsigned n = 2 + rnd(20);
+
+	random_set(&set, 100);
+	sigprocmask(SIG_BLOCK, &set, &old);
+	for (unsigned i = 0; i < n; i++) {
+		int sig = plain_signal();
+		switch (rnd(3)) {
+		case 0:
+			kill(getpid(), sig);
+			break;
+		case 1:
+			syscall(SYS_tgkill, getpid(), getpid(), sig);
+			break;
+		default:
+			sigqueue(getpid(), sig, (union sigval){ .sival_int = (int)i });
+			break;
+		}
+	}
+	note("at-once", n);
+	switch (rnd(4)) {
+	case 0: {
+		sigset_t none;
+		sigemptyset(&none);
+		note("suspend", sigsuspend(&none));
+		note("errno", errno);
+		break;
+	}
+	case 1: {
+		sigset_t none;
+		struct timespec ts = { 0, 1000000 };
+		sigemptyset(&none);
+		note("ppoll", ppoll(NULL, 0, &ts, &none));
+		break;
+	}
+	case 2: {
+		struct timespec zero = { 0, 0 };
+		siginfo_t info;
+		for (int got; (got = sigtimedwait(&set, &info, &zero)) > 0;)
+			note("got", got);
+		break;
+	}
+	default:
+		break;
+	}
+	sigprocmask(SIG_SETMASK, &old, NULL);
+}
+
+/* Another process sends them, two or more at a time; it has ended before they are let in. */
+static void from_outside(void)
+{
+	sigset_t set, old;
+	pid_t parent = getpid();
+	unsigned n = 2 + rnd(5);
+	int sigs[8];
+
+	for (unsigned i = 0; i < n; i++)
+		sigs[i] = plain_signal();
+	random_set(&set, 100);
+	sigprocmask(SIG_BLOCK, &set, &old);
+	pid_t child = fork();
+	if (child == 0) {
+		for (unsigned i = 0; i < n; i++)
+			kill(parent, sigs[i]);
+		_exit(7);
+	}
+	int status = 0;
+	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	note("outside", n);
+	note("child", status);
+	sigprocmask(SIG_SETMASK, &old, NULL);
+}
+
+/* Stopped, and continued by a child, in a loop of calls that the supervisor handles. */
+static void stop_in_loop(void)
+{
+	pid_t parent = getpid();
+	int go[2];
+	sigset_t set, old;
+
+	random_set(&set, 100);
+	sigprocmask(SIG_BLOCK, &set, &old);
+	if (pipe(go))
+		return;
+	pid_t child = fork();
+	if (child == 0) {
+		close(go[1]);
+		kill(parent, SIGSTOP);
+		usleep(2000);
+		kill(parent, SIGCONT);
+		char c;
+		(void)!read(go[0], &c, 1);
+		_exit(0);
+	}
+	close(go[0]);
+	for (int i = 0; i < 20; i++) {
+		void *p = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			       0);
+		if (p != MAP_FAILED)
+			munmap(p, 8192);
+	}
+	close(go[1]);
+	int status = 0;
+	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	note("stopped", status);
+	sigset_t pending;
+	sigpending(&pending);
+	note("cont", sigismember(&pending, SIGCONT));
+	struct timespec zero = { 0, 0 };
+	while (sigtimedwait(&set, NULL, &zero) > 0)
+		;
+	sigprocmask(SIG_SETMASK, &old, NULL);
+}
+
+/* Whether a process sleeps in the kernel. Stopped for a tracer it does not. */
+static bool asleep(pid_t pid)
+{
+	char path[64], text[512] = "";
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	int fd = open(path, O_RDONLY);
+	ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+	if (fd >= 0)
+		close(fd);
+	const char *state = n > 0 ? strrchr(text, ')') : NULL;
+	return state && state[2] == 'S';
+}
+
+/* A read that a signal interrupts; what it waits for comes when the handler has run. */
+static void interrupted_call(void)
+{
+	int p[2];
+	pid_t parent = getpid();
+	int sig = 34 + (int)rnd(3), restart = (int)rnd(2);
+	struct sigaction sa = { .sa_sigaction = handler,
+				.sa_flags = SA_SIGINFO | (restart ? SA_RESTART : 0) };
+	sigset_t one, chld;
+
+	sigaction(sig, &sa, NULL);
+	sigemptyset(&one);
+	sigaddset(&one, sig);
+	sigprocmask(SIG_UNBLOCK, &one, NULL);
+	if (pipe(p))
+		return;
+	sigemptyset(&chld);
+	sigaddset(&chld, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &chld, NULL);
+	long before = *counter;
+	pid_t child = fork();
+	if (child == 0) {
+		close(p[0]);
+		while (!asleep(parent))
+			usleep(200);
+		kill(parent, sig);
+		while (*counter == before)
+			usleep(200);
+		(void)!write(p[1], "x", 1);
+		_exit(0);
+	}
+	char c = 0;
+	ssize_t n = read(p[0], &c, 1);
+	note("read", n);
+	note("errno", n < 0 ? errno : 0);
+	while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
+		;
+	close(p[0]);
+	close(p[1]);
+	sigprocmask(SIG_UNBLOCK, &chld, NULL);
+}
+
+static void some_masks(void)
+{
+	sigset_t set;
+
+	random_set(&set, 30);
+	note("mask", sigprocmask(rnd(2) ? SIG_BLOCK : SIG_SETMASK, &set, NULL));
+	put(" is=");
+	put_hex(mask_now());
+}
+
+static void vfork_and_exec(void)
+{
+	int status = 0;
+	sigset_t set, old;
+	char *argv[] = { "true", NULL };
+
+	random_set(&set, 100);
+	sigprocmask(SIG_BLOCK, &set, &old);
+	pid_t child = vfork();
+	if (child == 0) {
+		execv("/bin/true", argv);
+		_exit(9);
+	}
+	raise(SIGUSR1);
+	raise(SIGUSR2);
+	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	note("vfork", status);
+	sigprocmask(SIG_SETMASK, &old, NULL);
+}
+
+static void mappings(void)
+{
+	for (volatile unsigned i = 0; i < 5; i++) {
+		size_t n = 4096 * (1 + rnd(20));
+		char *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (p == MAP_FAILED)
+			continue;
+		memset(p, (int)i, n);
+		if (rnd(2))
+			mprotect(p, 4096, PROT_READ);
+		if (rnd(2)) {
+			recovering = 1;
+			sigset_t segv;
+			sigemptyset(&segv);
+			sigaddset(&segv, SIGSEGV);
+			sigprocmask(SIG_UNBLOCK, &segv, NULL);
+			random_handler(SIGSEGV);
+			if (sigsetjmp(recover, 1) == 0)
+				p[100] = 9;
+			recovering = 0;
+		}
+		note("byte", p[100]);
+		munmap(p, n);
+	}
+}
+
+/* seccomp's RET_TRAP for a call that nobody needs here: getppid runs in the cache, mremap does not.
+ */
+static void seccomp_trap(void)
+{
+	static int done;
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getppid, 1, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mremap, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = { sizeof(code) / sizeof(*code), code };
+	sigset_t sys;
+
+	if (!done) {
+		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+		note("seccomp", prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog));
+		done = 1;
+	}
+	sigemptyset(&sys);
+	sigaddset(&sys, SIGSYS);
+	sigprocmask(SIG_UNBLOCK, &sys, NULL);
+	random_handler(SIGSYS);
+	errno = 0;
+	note("getppid", syscall(SYS_getppid));
+	note("errno", errno);
+	errno = 0;
+	note("mremap", syscall(SYS_mremap, 0, 0, 0, 0, 0) == -1);
+	note("errno", errno);
+}
+
+static void limits(void)
+{
+	struct rlimit old, low;
+
+	getrlimit(RLIMIT_NOFILE, &old);
+	low = old;
+	low.rlim_cur = 4;
+	setrlimit(RLIMIT_NOFILE, &low);
+	int fd = dup(1), fd2 = dup(1);
+	note("dup", fd >= 0);
+	note("dup", fd2 >= 0);
+	void *p = mmap(NULL, 1 << 16, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	note("mmap", p != MAP_FAILED);
+	if (p != MAP_FAILED)
+		munmap(p, 1 << 16);
+	if (fd >= 0)
+		close(fd);
+	if (fd2 >= 0)
+		close(fd2);
+	setrlimit(RLIMIT_NOFILE, &old);
+}
+
+static char *self;
+static unsigned long long seed_arg;
+static unsigned cases_arg, case_now;
+
+/* The rest of the cases in a new image; what is blocked and pending goes along. */
+static void exec_self(void)
+{
+	char seed[24], cases[24], first[24], *argv[] = { self, seed, cases, first, NULL };
+	sigset_t set;
+
+	random_set(&set, 50);
+	sigdelset(&set, SIGTRAP);
+	sigprocmask(SIG_SETMASK, &set, NULL);
+	for (int i = 0; i < 5; i++) {
+		int sig = plain_signal();
+		if (sigismember(&set, sig))
+			sigqueue(getpid(), sig, (union sigval){ .sival_int = i });
+	}
+	put(" exec\n");
+	flush_log();
+	snprintf(seed, sizeof(seed), "%llu", seed_arg);
+	snprintf(cases, sizeof(cases), "%u", cases_arg);
+	snprintf(first, sizeof(first), "%u", case_now + 1);
+	if (rnd(3) == 0) { /* a limit and an exec */
+		struct rlimit low = { 4, 4 };
+		setrlimit(RLIMIT_NOFILE, &low);
+	}
+	execv(self, argv);
+	_exit(98);
+}
+
+static void after_exec(void)
+{
+	sigset_t pending;
+
+	put("after exec mask=");
+	put_hex(mask_now());
+	sigpending(&pending);
+	for (int sig = 1; sig < 65; sig++)
+		if (sigismember(&pending, sig) == 1)
+			note("pending", sig);
+	for (size_t i = 0; i < USABLE; i++) {
+		struct sigaction sa;
+		sigaction(usable[i], NULL, &sa);
+		if (sa.sa_handler != SIG_DFL)
+			note("not-default", usable[i]);
+	}
+	put("\n");
+}
+
+static void (*const operations[])(void) = {
+	queue_some, many_at_once,   many_at_once, from_outside, from_outside,
+	some_masks, fault,	    fault,	  trap_flag,	interrupted_call,
+	mappings,   vfork_and_exec, limits,	  stop_in_loop, seccomp_trap,
+};
+#define OPERATIONS (sizeof(operations) / sizeof(*operations))
+
+/* The last thing a run does: one of the ways to end. */
+static void end(void)
+{
+	sigset_t set;
+
+	random_set(&set, 100);
+	switch (rnd(6)) {
+	case 0: /* two fatal ones at once, and handlers in between */
+		sigprocmask(SIG_BLOCK, &set, NULL);
+		signal(SIGUSR1, SIG_DFL);
+		random_handler(34);
+		sigqueue(getpid(), 34, (union sigval){ .sival_int = 1 });
+		raise(SIGUSR1);
+		flush_log();
+		sigprocmask(SIG_UNBLOCK, &set, NULL);
+		break;
+	case 1: /* a fault whose signal is blocked */
+		sigprocmask(SIG_BLOCK, &set, NULL);
+		flush_log();
+		fault_load((void *)8);
+		break;
+	case 2:
+		signal(SIGTERM, SIG_DFL);
+		sigemptyset(&set);
+		sigprocmask(SIG_SETMASK, &set, NULL);
+		flush_log();
+		kill(getpid(), SIGTERM);
+		break;
+	default:
+		break;
+	}
+	flush_log();
+	exit((int)rnd(256));
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 3)
+		return 2;
+	self = argv[0];
+	seed_arg = strtoull(argv[1], NULL, 10);
+	cases_arg = (unsigned)atoi(argv[2]);
+	unsigned first = argc > 3 ? (unsigned)atoi(argv[3]) : 0;
+	const char *only = getenv("ONLY"); /* one kind of operation, for finding out */
+	struct rlimit no_core = { 0, 0 };
+
+	setrlimit(RLIMIT_CORE, &no_core);
+	counter = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (first)
+		after_exec();
+	for (case_now = first; case_now < cases_arg; case_now++) {
+		state = seed_arg * 1000003 + case_now;
+		for (int i = 0; i < 5; i++)
+			rnd(2);
+		put("case ");
+		put_number(case_now);
+		reset();
+		unsigned n = 1 + rnd(5);
+		for (unsigned i = 0; i < n; i++) {
+			unsigned k = only ? (unsigned)atoi(only) : rnd(OPERATIONS);
+			if (k == OPERATIONS - 1 && rnd(4)) /* a filter stays for ever */
+				k = 1;
+			if (operations[k] == trap_flag && no_trap)
+				k = 1;
+			put("\n ");
+			put_number(k);
+			operations[k]();
+		}
+		put("\n");
+		if (used > sizeof(logged) / 2)
+			flush_log();
+		if (!only && rnd(24) == 0)
+			exec_self();
+	}
+	end();
+}
