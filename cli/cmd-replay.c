@@ -41,6 +41,8 @@ static const char settings[] =
 		   "define hookpost-monitor\n"
 		   "pipe maintenance flush register-cache | cat >/dev/null\n"
 		   "pipe maintenance flush dcache | cat >/dev/null\n"
+		   /* other libraries may be there now */
+		   "pipe sharedlibrary | cat >/dev/null\n"
 		   "end\n";
 
 /* cli/replay.py, as a script for gdb. */

@@ -31,7 +31,7 @@ static int help(void)
 	puts("Usage: deja COMMAND [ARGUMENTS]\n"
 	     "Record a run of a program; step through it forwards and backwards in gdb.\n");
 	for (size_t i = 0; i < COMMANDS; i++)
-		printf("  %-7s %-33s %s\n", commands[i].name, commands[i].args, commands[i].help);
+		printf("  %-9s %-33s %s\n", commands[i].name, commands[i].args, commands[i].help);
 	puts("\n"
 	     "Where FILE may be left out, the latest recording is meant.\n"
 	     "deja COMMAND --help says more; so do the man pages deja(1) and deja-trace(5).");

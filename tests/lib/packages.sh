@@ -1,7 +1,7 @@
 # Shell functions for scripts that need Debian packages; sourced by check and demo.
 #
 # What building takes:
-BUILD_PACKAGES="gcc libc6-dev make autoconf automake pkg-config libcapstone-dev libzstd-dev libxxhash-dev"
+BUILD_PACKAGES="gcc libc6-dev make autoconf automake pkg-config libcapstone-dev libzstd-dev libxxhash-dev libunwind-dev libdw-dev libiberty-dev"
 # and what the tests take besides:
 TEST_PACKAGES="libcunit1-dev gdb python3 clang-format g++"
 

@@ -1,0 +1,247 @@
+/* Names for addresses (analyses/symbols.h). */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#include "analyses/symbols.h"
+#include "analyses/image.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef HAVE_LIBDW
+#include <dwarf.h>
+#include <elfutils/libdwfl.h>
+#ifdef HAVE_LIBIBERTY
+#include <libiberty/demangle.h>
+#endif
+
+/* A module as it was loaded once. Its addresses are given to libdw without the bias, so a module
+ * needs to be reported once however often and wherever it is mapped. */
+struct loaded {
+	struct ana_symbols *all;
+	int32_t module;
+	bool tried;
+	Elf *elf;
+	Dwfl *dwfl;
+	Dwfl_Module *mod;
+};
+
+struct ana_symbols {
+	struct replay *r;
+	struct loaded *loaded; /* by number of the module */
+	size_t n;
+	char *demangled;
+	char name[64];
+};
+
+/* A module's file is in the trace. */
+static int find_elf(Dwfl_Module *mod, void **userdata, const char *name, Dwarf_Addr base,
+		    char **file, Elf **elf)
+{
+	struct loaded *l = *userdata;
+
+	(void)mod;
+	(void)name;
+	(void)base;
+	*file = NULL;
+	*elf = l->elf; /* it is libdw's from now on */
+	l->elf = NULL;
+	return -1;
+}
+
+/* By build id only, in one directory of this machine: no name in a trace leads to a file. */
+static int find_debuginfo(Dwfl_Module *mod, void **userdata, const char *name, Dwarf_Addr base,
+			  const char *file, const char *link, GElf_Word crc, char **found)
+{
+	return dwfl_build_id_find_debuginfo(mod, userdata, name, base, file, link, crc, found);
+}
+
+static char debug_path[] = "/usr/lib/debug", *debug_paths = debug_path;
+static const Dwfl_Callbacks callbacks = {
+	.find_elf = find_elf,
+	.find_debuginfo = find_debuginfo,
+	.debuginfo_path = &debug_paths,
+};
+
+static void load(struct loaded *l)
+{
+	struct dj_trace *t = replay_trace(l->all->r);
+	struct dj_error err = { 0 };
+	size_t size = 0, headers = 0;
+	GElf_Phdr ph;
+	void **userdata = NULL;
+	uint64_t low = UINT64_MAX, high = 0;
+
+	l->tried = true;
+	const uint8_t *bytes = dj_trace_module_bytes(t, (size_t)l->module, &size, &err);
+	elf_version(EV_CURRENT);
+	l->elf = bytes ? elf_memory((char *)(uintptr_t)bytes, size) : NULL;
+	if (!l->elf || elf_getphdrnum(l->elf, &headers))
+		return;
+	for (size_t i = 0; i < headers; i++)
+		if (gelf_getphdr(l->elf, (int)i, &ph) && ph.p_type == PT_LOAD) {
+			uint64_t begin = ph.p_vaddr & -4096ULL;
+			low = begin < low ? begin : low;
+			high = ph.p_vaddr + ph.p_memsz > high ? ph.p_vaddr + ph.p_memsz : high;
+		}
+	l->dwfl = low < high ? dwfl_begin(&callbacks) : NULL;
+	if (!l->dwfl)
+		return;
+	l->mod = dwfl_report_module(l->dwfl, "module", low, high);
+	if (l->mod)
+		dwfl_module_info(l->mod, &userdata, NULL, NULL, NULL, NULL, NULL, NULL);
+	if (userdata)
+		*userdata = l;
+	else
+		l->mod = NULL;
+	dwfl_report_end(l->dwfl, NULL, NULL);
+}
+
+struct ana_symbols *ana_symbols_new(struct replay *r)
+{
+	struct ana_symbols *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return NULL;
+	s->r = r;
+	s->n = dj_trace_modules(replay_trace(r));
+	s->loaded = calloc(s->n + 1, sizeof(*s->loaded));
+	if (!s->loaded) {
+		free(s);
+		return NULL;
+	}
+	for (size_t i = 0; i < s->n; i++)
+		s->loaded[i] = (struct loaded){ .all = s, .module = (int32_t)i };
+	return s;
+}
+
+void ana_symbols_free(struct ana_symbols *s)
+{
+	if (!s)
+		return;
+	for (size_t i = 0; i < s->n; i++) {
+		if (s->loaded[i].dwfl)
+			dwfl_end(s->loaded[i].dwfl);
+		if (s->loaded[i].elf)
+			elf_end(s->loaded[i].elf);
+	}
+	free(s->demangled);
+	free(s->loaded);
+	free(s);
+}
+
+static const char *as_in_source(struct ana_symbols *s, const char *name)
+{
+#ifdef HAVE_LIBIBERTY
+	free(s->demangled);
+	s->demangled = name[0] == '_' ? cplus_demangle_v3(name, DMGL_PARAMS | DMGL_ANSI) : NULL;
+	return s->demangled ? s->demangled : name;
+#else
+	(void)s;
+	return name;
+#endif
+}
+
+/* What the debug information calls the function at `entry`: of several symbols for one function the
+ * compiler's own is what a debugger shows. NULL if there is none. */
+static const char *source_name(Dwfl_Module *mod, uint64_t addr, uint64_t entry)
+{
+	Dwarf_Addr bias;
+	Dwarf_Attribute attr;
+	Dwarf_Die *cu = dwfl_module_addrdie(mod, addr, &bias), *scopes = NULL;
+	int n = cu ? dwarf_getscopes(cu, addr - bias, &scopes) : 0;
+	const char *name = NULL;
+
+	for (int i = 0; i < n && !name; i++) {
+		if (dwarf_tag(&scopes[i]) != DW_TAG_subprogram)
+			continue;
+		if (dwarf_haspc(&scopes[i], entry - bias) <= 0)
+			break;
+		name = dwarf_formstring(
+			dwarf_attr_integrate(&scopes[i], DW_AT_linkage_name, &attr));
+		name = name ? name : dwarf_diename(&scopes[i]);
+	}
+	free(scopes);
+	return name;
+}
+
+static void look_up(struct ana_symbols *s, struct loaded *l, uint64_t addr, struct ana_place *place)
+{
+	GElf_Off off;
+	GElf_Sym sym;
+	const char *name = dwfl_module_addrinfo(l->mod, addr, &off, &sym, NULL, NULL, NULL);
+	Dwfl_Line *line = dwfl_module_getsrc(l->mod, addr);
+
+	if (name && *name) {
+		/* a part that was put elsewhere keeps its own name, which the offset is for */
+		const char *other =
+			strstr(name, ".cold") ? NULL : source_name(l->mod, addr, addr - off);
+		place->function = as_in_source(s, other ? other : name);
+		place->offset = off;
+	}
+	/* behind the last line of a piece of code there is none, until the next piece begins */
+	Dwarf_Addr bias;
+	Dwarf_Line *raw = line ? dwfl_dwarf_line(line, &bias) : NULL;
+	bool past = false;
+	if (raw && !dwarf_lineendsequence(raw, &past) && !past)
+		place->file = dwfl_lineinfo(line, NULL, &place->line, NULL, NULL, NULL);
+}
+
+void ana_symbols_at(struct ana_symbols *s, uint64_t addr, struct ana_place *place)
+{
+	struct ana_image image;
+
+	memset(place, 0, sizeof(*place));
+	if (!ana_image_at(s->r, addr, &image))
+		return;
+	place->offset = addr - image.bias;
+	if (image.module < 0 || (size_t)image.module >= s->n) {
+		memcpy(s->name, image.name, sizeof(s->name));
+		place->module = s->name;
+		return;
+	}
+	place->module = dj_trace_module(replay_trace(s->r), (size_t)image.module)->path;
+	struct loaded *l = &s->loaded[image.module];
+	if (!l->tried)
+		load(l);
+	if (l->mod)
+		look_up(s, l, addr - image.bias, place);
+}
+
+#else
+
+struct ana_symbols {
+	struct replay *r;
+	char name[64];
+};
+
+struct ana_symbols *ana_symbols_new(struct replay *r)
+{
+	struct ana_symbols *s = calloc(1, sizeof(*s));
+
+	if (s)
+		s->r = r;
+	return s;
+}
+
+void ana_symbols_free(struct ana_symbols *s)
+{
+	free(s);
+}
+
+void ana_symbols_at(struct ana_symbols *s, uint64_t addr, struct ana_place *place)
+{
+	struct ana_image image;
+
+	memset(place, 0, sizeof(*place));
+	if (!ana_image_at(s->r, addr, &image))
+		return;
+	place->offset = addr - image.bias;
+	memcpy(s->name, image.name, sizeof(s->name));
+	place->module = image.module < 0
+				? s->name
+				: dj_trace_module(replay_trace(s->r), (size_t)image.module)->path;
+}
+
+#endif

@@ -1,0 +1,28 @@
+/*
+ * Names for addresses: function, source file and line, out of the symbols and debug information of
+ * the recorded modules (elfutils' libdw, and separate debug files that are installed here under
+ * the module's build id). C++ names are shown as in the source.
+ */
+#ifndef DEJA_ANALYSES_SYMBOLS_H
+#define DEJA_ANALYSES_SYMBOLS_H
+
+#include "replayer/replay.h"
+
+struct ana_symbols;
+
+struct ana_place {
+	const char *module;   /* path of the module, or "[vdso]"; NULL if the address is in none */
+	const char *function; /* NULL if not known */
+	uint64_t offset;      /* of the address within the function, or within the module's file */
+	const char *file;     /* source file; NULL if not known */
+	int line;
+};
+
+/* Nothing is read before it is asked for. NULL when out of memory. The replay must outlive it. */
+struct ana_symbols *ana_symbols_new(struct replay *r);
+void ana_symbols_free(struct ana_symbols *s);
+
+/* What is at this address at the moment. Texts stay valid until the next call. */
+void ana_symbols_at(struct ana_symbols *s, uint64_t addr, struct ana_place *place);
+
+#endif
