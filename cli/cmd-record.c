@@ -215,12 +215,11 @@ int cmd_record(int argc, char **argv)
 	}
 	if (output)
 		opt.output = output;
-	int status = 0;
-	bool cut = false;
-	int rc = rec_program(file, args, environ, &opt, &status, &cut, &err);
+	struct rec_result result;
+	int rc = rec_program(file, args, environ, &opt, &result, &err);
 	free(output);
 	free(file);
-	if (rc || cut)
+	if (rc || (result.cut && !result.went_on))
 		return cli_error(&err);
-	return end_like(status);
+	return end_like(result.status);
 }

@@ -1,11 +1,16 @@
 /*
  * Deja's memory in the program: the area of a thread (control region and shadow), and arenas for
- * translated code. Both come from the shared file, which the program itself opens and maps, in
- * system calls made for it.
+ * translated code. doc/recorder.md ("What the program is made to do for its area") is the essay.
+ *
+ * The shared file is made by the program, in a memfd_create() call made for it, and the supervisor
+ * takes it from there: so nothing is opened by name, and it does not matter who the program is by
+ * now, what it sees of the file system and what it may open. The descriptor is closed again before
+ * the program's first instruction. What arenas need later lies in a window, a mapping of the rest
+ * of the file, of which any part can be mapped once more elsewhere without a descriptor.
  */
 #include "recorder/recorder.h"
 
-#include <fcntl.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,44 +18,38 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#ifndef MFD_EXEC
+#define MFD_EXEC 0x10u /* linux/memfd.h, since Linux 6.3 */
+#endif
+
 static bool failed(int64_t r)
 {
 	return r < 0 && r > -4096;
 }
 
-/* The shared file as the program can open it. */
-static void link_text(const struct rec_process *proc, char text[40])
-{
-	memset(text, 0, 40);
-	snprintf(text, 40, "/proc/%d/fd/%d", getpid(), proc->memfd);
-}
-
 /* ---- shared memory ---- */
 
-/* `size` bytes of the shared file that nobody has, mapped in us. NULL with errno. */
+/* A part of the shared file, in us. NULL with errno. */
+static uint8_t *map_file(struct rec_process *proc, uint64_t off, uint64_t size)
+{
+	if (off + size > proc->memfd_size) {
+		if (ftruncate(proc->memfd, (off_t)(off + size)))
+			return NULL;
+		proc->memfd_size = off + size;
+	}
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, proc->memfd, (off_t)off);
+	return p == MAP_FAILED ? NULL : p;
+}
+
+/* `size` bytes of it that nobody has. */
 static uint8_t *shared(struct rec_process *proc, uint64_t size, uint64_t *off)
 {
-	uint64_t at = proc->memfd_end;
-	if (ftruncate(proc->memfd, (off_t)(at + size)))
+	uint8_t *p = map_file(proc, proc->memfd_end, size);
+	if (!p)
 		return NULL;
-	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, proc->memfd, (off_t)at);
-	if (p == MAP_FAILED)
-		return NULL;
-	proc->memfd_end = at + size;
-	*off = at;
+	*off = proc->memfd_end;
+	proc->memfd_end += size;
 	return p;
-}
-
-int rec_tables_make(struct rec_process *proc)
-{
-	proc->tables = shared(proc, AREA_TABLES, &proc->tables_off);
-	return proc->tables ? 0 : -1;
-}
-
-int rec_own_make(struct rec_thread *t)
-{
-	t->own = shared(t->proc, AREA_THREAD, &t->own_off);
-	return t->own ? 0 : -1;
 }
 
 void rec_tables_free(struct rec_process *proc)
@@ -60,6 +59,13 @@ void rec_tables_free(struct rec_process *proc)
 	proc->tables = NULL;
 }
 
+void rec_window_free(struct rec_process *proc)
+{
+	while (proc->window.used)
+		munmap(proc->window.ours[--proc->window.used], TR_ARENA_SIZE);
+	proc->window.at = 0;
+}
+
 void rec_own_free(struct rec_thread *t)
 {
 	if (t->own)
@@ -67,19 +73,66 @@ void rec_own_free(struct rec_thread *t)
 	t->own = NULL;
 }
 
+int rec_tables_make(struct rec_process *proc)
+{
+	uint8_t *new = shared(proc, AREA_TABLES, &proc->tables_off);
+	if (!new)
+		return -1;
+	rec_tables_free(proc);
+	proc->tables = new;
+	return 0;
+}
+
+int rec_own_make(struct rec_thread *t)
+{
+	uint8_t *new = shared(t->proc, AREA_THREAD, &t->own_off);
+	if (!new)
+		return -1;
+	rec_own_free(t);
+	t->own = new;
+	return 0;
+}
+
 /* ---- the area of a thread: tables and the thread's own part up to the shadow's first page
- * (shared), the rest of the shadow (private), and the first page again, in one piece ---- */
+ * (shared), the rest of the shadow (private), the first page again, and the window, in one piece
+ * ---- */
 
 /* Where it is put if nothing is there yet. Sanitizers, language runtimes and Wine map memory at
  * fixed places; doc/recorder.md says which, and why this is none of them. */
-#define AREA_HINT  0x7e8100000000ULL
-#define AREA_TOTAL (AREA_CONTROL + AREA_SHADOW)
+#define AREA_HINT   0x7e8100000000ULL
+#define WINDOW_SIZE (REC_ARENAS * TR_ARENA_SIZE)
+#define AREA_TOTAL  (AREA_CONTROL + AREA_SHADOW + WINDOW_SIZE)
 
-static enum rec_state area_failed(struct rec_thread *t, const char *what, int64_t result,
-				  const char *hint)
+uint64_t rec_area_size(const struct rec_process *proc, int resource)
 {
-	rec_fatal(t->rec, "cannot %s the program: %s%s", what, strerror((int)-result), hint);
-	return REC_KILLED;
+	if (resource == RLIMIT_NOFILE)
+		return proc->more_files ? 65536 : 0;
+	if (resource == RLIMIT_DATA) /* of what is private and writable */
+		return (1ULL << 32) - AREA_PAGE;
+	return AREA_TOTAL + proc->window.used * TR_ARENA_SIZE;
+}
+
+/* Something failed: nothing of deja's stays in the program. */
+static enum rec_state area_given_up(struct rec_thread *t, int64_t result)
+{
+	(void)result;
+	if (t->area.fd >= 0) {
+		uint64_t fd = (uint64_t)t->area.fd;
+		t->area.fd = -1;
+		return rec_call(t, area_given_up, SYS_close, fd, 0, 0, 0, 0, 0);
+	}
+	t->proc->more_files = false;
+	return rec_no_image(t, "%s", t->area.why);
+}
+
+static enum rec_state area_failed(struct rec_thread *t, const char *what, int64_t result)
+{
+	const char *hint = result == -ENOMEM ? " (a memory limit?)" : "";
+	snprintf(t->area.why, sizeof(t->area.why), "cannot %s %s: %s%s", what, rec_program_name(t),
+		 strerror((int)-result), hint);
+	if (!t->area.at)
+		return area_given_up(t, 0);
+	return rec_call(t, area_given_up, SYS_munmap, t->area.at, AREA_TOTAL, 0, 0, 0, 0);
 }
 
 static enum rec_state area_done(struct rec_thread *t, int64_t result)
@@ -88,78 +141,143 @@ static enum rec_state area_done(struct rec_thread *t, int64_t result)
 	return rec_image_ready(t);
 }
 
+/* These two are for the better: it does not matter whether they succeed. */
+static enum rec_state area_undumped(struct rec_thread *t, int64_t result)
+{
+	(void)result;
+	return rec_call(t, area_done, SYS_madvise, t->s + AREA_PAGE, (1UL << 32) - AREA_PAGE,
+			MADV_NOHUGEPAGE, 0, 0, 0);
+}
+
+static enum rec_state area_limited(struct rec_thread *t, int64_t result)
+{
+	(void)result;
+	return rec_call(t, area_undumped, SYS_madvise, t->area.at, AREA_TOTAL, MADV_DONTDUMP, 0, 0,
+			0);
+}
+
 static enum rec_state area_closed(struct rec_thread *t, int64_t result)
 {
 	(void)result;
-	return rec_call(t, area_done, SYS_madvise, t->s, AREA_SHADOW, MADV_NOHUGEPAGE, 0, 0, 0);
+	t->area.fd = -1;
+	t->proc->more_files = false;
+	return rec_limits_raise(t, area_limited);
+}
+
+static enum rec_state area_window(struct rec_thread *t, int64_t result)
+{
+	if (failed(result))
+		return area_failed(t, "map memory for code into", result);
+	t->proc->window.at = (uint64_t)result;
+	return rec_call(t, area_closed, SYS_close, (uint64_t)t->area.fd, 0, 0, 0, 0, 0);
 }
 
 static enum rec_state area_aliased(struct rec_thread *t, int64_t result)
 {
 	if (failed(result))
-		return area_failed(t, "map the control block into", result, "");
-	return rec_call(t, area_closed, SYS_close, (uint64_t)t->area.fd, 0, 0, 0, 0, 0);
+		return area_failed(t, "map the control block into", result);
+	return rec_call(t, area_window, SYS_mmap, t->s + AREA_SHADOW, WINDOW_SIZE,
+			PROT_READ | PROT_EXEC, MAP_SHARED | MAP_FIXED, (uint64_t)t->area.fd,
+			t->proc->window.off);
 }
 
-static enum rec_state area_own(struct rec_thread *t, int64_t result)
+static enum rec_state area_control(struct rec_thread *t, int64_t result)
 {
 	if (failed(result))
-		return area_failed(t, "map the control block into", result, "");
-	t->s = t->area.at + AREA_CONTROL;
+		return area_failed(t, "map the control block into", result);
 	return rec_call(t, area_aliased, SYS_mmap, t->s + (1UL << 32), AREA_PAGE,
 			PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, (uint64_t)t->area.fd,
 			t->own_off + AREA_THREAD - AREA_PAGE);
 }
 
-static enum rec_state area_tables(struct rec_thread *t, int64_t result)
+static enum rec_state area_shadow(struct rec_thread *t, int64_t result)
 {
 	if (failed(result))
-		return area_failed(t, "map the tables into", result, "");
-	return rec_call(t, area_own, SYS_mmap, t->area.at + AREA_TABLES, AREA_THREAD,
+		return area_failed(t, "map the shadow into", result);
+	t->s = t->area.at + AREA_CONTROL;
+	/* tables and the thread's own part lie in a row in the file, too */
+	return rec_call(t, area_control, SYS_mmap, t->area.at, AREA_TABLES + AREA_THREAD,
 			PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, (uint64_t)t->area.fd,
-			t->own_off);
+			t->proc->tables_off);
 }
 
-static enum rec_state area_mapped(struct rec_thread *t, int64_t result)
+static enum rec_state area_reserved(struct rec_thread *t, int64_t result)
 {
 	if (failed(result)) {
 		char what[64];
 		snprintf(what, sizeof(what), "map %llu MiB into",
 			 (unsigned long long)(AREA_TOTAL >> 20));
-		return area_failed(t, what, result, " (memory limit?)");
+		return area_failed(t, what, result);
 	}
 	t->area.at = (uint64_t)result;
-	return rec_call(t, area_tables, SYS_mmap, t->area.at, AREA_TABLES, PROT_READ | PROT_WRITE,
-			MAP_SHARED | MAP_FIXED, (uint64_t)t->area.fd, t->proc->tables_off);
+	return rec_call(t, area_shadow, SYS_mmap, t->area.at + AREA_CONTROL, 1UL << 32,
+			PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, (uint64_t)-1, 0);
 }
 
-static enum rec_state area_opened(struct rec_thread *t, int64_t result)
+/* The file is there: take it, and lay it out. */
+static enum rec_state area_made(struct rec_thread *t)
 {
-	rec_write(t->proc, t->area.text, t->area.saved, sizeof(t->area.saved));
-	if (failed(result)) {
-		char link[40];
-		link_text(t->proc, link);
-		rec_fatal(t->rec, "the program cannot open %s: %s (is /proc mounted?)", link,
-			  strerror((int)-result));
-		return REC_KILLED;
-	}
-	t->area.fd = (int)result;
-	return rec_call(t, area_mapped, SYS_mmap, AREA_HINT, AREA_TOTAL, PROT_READ | PROT_WRITE,
+	struct rec_process *proc = t->proc;
+	struct rec_tracer *tracer = t->rec->tracer;
+	int fd = tracer->take_file(tracer, proc->pid, t->area.fd);
+	if (fd < 0)
+		return area_failed(t, "take a file from", -errno);
+	if (proc->memfd >= 0)
+		close(proc->memfd);
+	proc->memfd = fd;
+	proc->memfd_end = proc->memfd_size = 0;
+	if (rec_tables_make(proc) || rec_own_make(t))
+		return area_failed(t, "make the shared memory for", -errno);
+	proc->window.off = proc->memfd_end;
+	proc->memfd_end += WINDOW_SIZE;
+	return rec_call(t, area_reserved, SYS_mmap, AREA_HINT, AREA_TOTAL, PROT_NONE,
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, (uint64_t)-1, 0);
+}
+
+static enum rec_state area_file(struct rec_thread *t, int64_t result);
+
+static enum rec_state make_file(struct rec_thread *t, int64_t result)
+{
+	(void)result;
+	return rec_call(t, area_file, SYS_memfd_create, t->area.text,
+			MFD_CLOEXEC | (t->area.plain ? 0 : MFD_EXEC), 0, 0, 0, 0);
+}
+
+static enum rec_state area_file(struct rec_thread *t, int64_t result)
+{
+	if (result == -EINVAL && !t->area.plain) { /* an older kernel */
+		t->area.plain = true;
+		return make_file(t, 0);
+	}
+	if (result == -EMFILE && !t->proc->more_files) {
+		t->proc->more_files = true;
+		return rec_limits_raise(t, make_file);
+	}
+	rec_write(t->proc, t->area.text, t->area.saved, sizeof(t->area.saved));
+	if (failed(result))
+		return area_failed(t, "make a file for the shared memory in", result);
+	t->area.fd = (int)result;
+	return area_made(t);
+}
+
+static enum rec_state area_limits(struct rec_thread *t, int64_t result)
+{
+	static const char name[sizeof(t->area.saved)] = "deja";
+	(void)result;
+	/* the name goes below the stack pointer, out of the red zone, and is taken back */
+	t->area.text = (t->regs.rsp - 1024) & ~15ULL;
+	if (rec_read(t->proc, t->area.text, t->area.saved, sizeof(name)) != sizeof(name) ||
+	    !rec_write(t->proc, t->area.text, name, sizeof(name)))
+		return rec_no_image(t, "cannot write to the stack of %s", rec_program_name(t));
+	return make_file(t, 0);
 }
 
 enum rec_state rec_area_begin(struct rec_thread *t)
 {
-	char link[40];
-	link_text(t->proc, link);
-	/* the path goes below the stack pointer, out of the red zone, and is taken back */
-	t->area.text = (t->regs.rsp - 1024) & ~15ULL;
-	if (rec_read(t->proc, t->area.text, t->area.saved, sizeof(link)) != sizeof(link) ||
-	    !rec_write(t->proc, t->area.text, link, sizeof(link))) {
-		rec_fatal(t->rec, "cannot write to the program's stack");
-		return REC_KILLED;
-	}
-	return rec_call(t, area_opened, SYS_open, t->area.text, O_RDWR | O_CLOEXEC, 0, 0, 0, 0);
+	t->area.fd = -1;
+	t->area.at = 0;
+	return rec_limits_begin(t, area_limits);
 }
 
 /* ---- arenas ---- */
@@ -199,48 +317,42 @@ static uint64_t arena_place(struct rec_process *proc, uint64_t pc)
 
 static enum rec_state no_arena(struct rec_thread *t)
 {
-	if (t->area.ours)
-		munmap(t->area.ours, TR_ARENA_SIZE);
 	t->proc->no_arena = true;
 	tr_no_arena(t->proc->tr);
 	return REC_IN_HAND;
 }
 
-static enum rec_state arena_closed(struct rec_thread *t, int64_t result)
+static enum rec_state arena_mapped(struct rec_thread *t, int64_t result)
 {
-	(void)result;
-	if (!t->area.mapped)
+	if (failed(result) || (uint64_t)result != t->area.at)
 		return no_arena(t);
-	tr_add_arena(t->proc->tr, t->area.at, t->area.ours);
+	tr_add_arena(t->proc->tr, t->area.at, t->proc->window.ours[t->area.arena]);
 	return REC_IN_HAND;
 }
 
-static enum rec_state arena_mapped(struct rec_thread *t, int64_t result)
+/* The window's next part once more, near the code. An old size of 0 duplicates a mapping that is
+ * shared, with all its flags (mremap(2), "BUGS"; mm/mremap.c). */
+static enum rec_state arena_room(struct rec_thread *t, int64_t result)
 {
-	t->area.mapped = !failed(result) && (uint64_t)result == t->area.at;
-	return rec_call(t, arena_closed, SYS_close, (uint64_t)t->area.fd, 0, 0, 0, 0, 0);
-}
-
-static enum rec_state arena_opened(struct rec_thread *t, int64_t result)
-{
-	if (failed(result))
-		return no_arena(t);
-	t->area.fd = (int)result;
-	return rec_call(t, arena_mapped, SYS_mmap, t->area.at, TR_ARENA_SIZE, PROT_READ | PROT_EXEC,
-			MAP_SHARED | MAP_FIXED_NOREPLACE, (uint64_t)t->area.fd, t->area.off);
+	struct rec_process *proc = t->proc;
+	(void)result;
+	return rec_call(t, arena_mapped, SYS_mremap,
+			proc->window.at + t->area.arena * TR_ARENA_SIZE, 0, TR_ARENA_SIZE,
+			MREMAP_MAYMOVE | MREMAP_FIXED, t->area.at, 0);
 }
 
 enum rec_state rec_arena_begin(struct rec_thread *t, uint64_t pc)
 {
 	struct rec_process *proc = t->proc;
-	t->area.ours = NULL;
+	unsigned i = proc->window.used;
 	t->area.at = arena_place(proc, pc);
-	if (!t->area.at)
+	if (!t->area.at || i == REC_ARENAS)
 		return no_arena(t);
-	t->area.ours = shared(proc, TR_ARENA_SIZE, &t->area.off);
-	if (!t->area.ours)
+	uint8_t *ours = map_file(proc, proc->window.off + i * TR_ARENA_SIZE, TR_ARENA_SIZE);
+	if (!ours)
 		return no_arena(t);
-	link_text(proc, (char *)rec_tcb(t, T_BASE + 0x700));
-	return rec_call(t, arena_opened, SYS_open, t->s + (uint64_t)(int64_t)T_BASE + 0x700,
-			O_RDWR | O_CLOEXEC, 0, 0, 0, 0);
+	proc->window.ours[i] = ours;
+	proc->window.used++;
+	t->area.arena = i;
+	return rec_limits_raise(t, arena_room);
 }

@@ -10,6 +10,7 @@
 #include "recorder/recorder.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 
 void rec_child_new(struct rec_thread *t, pid_t pid, bool own_space)
@@ -18,6 +19,9 @@ void rec_child_new(struct rec_thread *t, pid_t pid, bool own_space)
 	struct rec_thread *c = rec_thread_new(proc, pid, REC_CHILD);
 	proc->child = true;
 	proc->vdso_syscall = t->proc->vdso_syscall;
+	memcpy(proc->limits, t->proc->limits, sizeof(proc->limits));
+	memcpy(proc->kernel_limits, t->proc->kernel_limits, sizeof(proc->kernel_limits));
+	proc->raised = t->proc->raised;
 	c->s = t->s;
 	c->regs = t->regs;
 	c->regs.rip = t->regs.rip + 2;
@@ -37,7 +41,7 @@ void rec_child_new(struct rec_thread *t, pid_t pid, bool own_space)
 		for (unsigned i = 0; i < n; i++)
 			tr_arena(t->proc->tr, i, &c->child.unmap[i].at, &c->child.unmap[i].size);
 		c->child.unmap[n].at = t->s - AREA_CONTROL;
-		c->child.unmap[n].size = AREA_CONTROL + AREA_SHADOW;
+		c->child.unmap[n].size = rec_area_size(proc, RLIMIT_AS);
 		c->child.n_unmap = n + 1;
 	}
 	struct dj_record r = { .kind = DJ_REC_CHILD,
@@ -48,10 +52,11 @@ void rec_child_new(struct rec_thread *t, pid_t pid, bool own_space)
 	rec_ring_record(t, &r);
 }
 
-static enum rec_state let_go(struct rec_thread *c)
+static enum rec_state let_go(struct rec_thread *c, int64_t result)
 {
 	struct rec_tracer *tracer = c->rec->tracer;
-	if (c->child.unmap)
+	(void)result;
+	if (c->child.unmap || c->proc->raised)
 		tracer->set_sigmask(tracer, c->tid, c->child.mask);
 	if (rec_set_regs(c, &c->regs))
 		return REC_KILLED;
@@ -63,7 +68,7 @@ static enum rec_state unmap_next(struct rec_thread *c, int64_t result)
 {
 	(void)result;
 	if (!c->child.n_unmap)
-		return let_go(c);
+		return rec_limits_raise(c, let_go);
 	unsigned i = --c->child.n_unmap;
 	return rec_call(c, unmap_next, SYS_munmap, c->child.unmap[i].at, c->child.unmap[i].size, 0,
 			0, 0, 0);
@@ -79,8 +84,8 @@ enum rec_state rec_on_child(struct rec_thread *c, const struct rec_stop *stop)
 		return REC_KILLED;
 	c->regs.rsp = now.rsp;	       /* clone may have given it a stack */
 	c->regs.fs_base = now.fs_base; /* and a thread-local block */
-	if (!c->child.unmap)
-		return let_go(c);
+	if (!c->child.unmap && !c->proc->raised)
+		return let_go(c, 0);
 	if (tracer->get_sigmask(tracer, c->tid, &c->child.mask) ||
 	    tracer->set_sigmask(tracer, c->tid, ~trap | c->child.mask))
 		return REC_KILLED;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,14 +33,34 @@ void rec_fatal(struct rec_recording *rec, const char *fmt, ...)
 	rec->fatal = true;
 }
 
+enum rec_state rec_let_go(struct rec_thread *t, const char *fmt, ...)
+{
+	char why[sizeof(t->rec->err->text)];
+	bool whole;
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(why, sizeof(why), fmt, ap);
+	va_end(ap);
+	rec_cut(t->rec, "%s; it goes on unrecorded", why);
+	if (t->ring)
+		rec_ring_reached(t, &whole); /* it may run for long */
+	fprintf(stderr, "deja: %s\n", t->rec->err->text);
+	t->proc->free = true;
+	for (unsigned i = 0; i < t->n_pending; i++)
+		syscall(SYS_tgkill, t->proc->pid, t->tid, t->pending[i].si_signo);
+	rec_limits_own(t->proc, t->proc);
+	rec_run(t, REC_DETACH, 0);
+	return REC_FREE;
+}
+
 void rec_ended(struct rec_thread *t, int status)
 {
 	t->state = REC_GONE;
 	t->in_hand = false;
-	if (rec_over(t->rec) && !t->proc->child)
-		return; /* we killed it */
-	t->proc->ended = true;
 	t->proc->status = status;
+	if (rec_over(t->rec) && !t->proc->child)
+		return; /* we killed it, or it has gone on without us */
+	t->proc->ended = true;
 }
 
 /* ---- the trace ------------------------------------------------------------------------ */
@@ -125,6 +146,7 @@ void rec_process_free(struct rec_process *proc)
 		close(proc->memfd);
 	tr_free(proc->tr); /* which knows the tables */
 	rec_tables_free(proc);
+	rec_window_free(proc);
 	rec_code_free(proc);
 	rec_maps_free(proc);
 	free(proc);

@@ -7,6 +7,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +62,32 @@ static void find_vdso_syscall(struct rec_thread *t)
 		}
 }
 
-static int check_image(struct rec_thread *t)
+const char *rec_program_name(struct rec_thread *t)
+{
+	static char name[DJ_NAME_MAX];
+	char link[64];
+	if (!t->area.exec)
+		return t->rec->argv[0];
+	snprintf(link, sizeof(link), "/proc/%d/exe", t->proc->pid);
+	ssize_t n = readlink(link, name, sizeof(name) - 1);
+	name[n > 0 ? n : 0] = 0;
+	return n > 0 ? name : t->rec->argv[0];
+}
+
+enum rec_state rec_no_image(struct rec_thread *t, const char *fmt, ...)
+{
+	char why[sizeof(t->rec->err->text)];
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(why, sizeof(why), fmt, ap);
+	va_end(ap);
+	if (t->area.exec)
+		return rec_let_go(t, "%s", why);
+	rec_fatal(t->rec, "%s", why);
+	return REC_KILLED;
+}
+
+static bool is_32_bit(struct rec_thread *t)
 {
 	char path[64];
 	unsigned char id[EI_NIDENT + 4] = { 0 };
@@ -70,10 +96,7 @@ static int check_image(struct rec_thread *t)
 	ssize_t n = fd >= 0 ? read(fd, id, sizeof(id)) : 0;
 	if (fd >= 0)
 		close(fd);
-	if (n == (ssize_t)sizeof(id) && id[EI_CLASS] != ELFCLASS64)
-		rec_fatal(t->rec, "%s is a 32-bit program; only x86-64 programs can be recorded",
-			  t->rec->argv[0]);
-	return rec_over(t->rec) ? -1 : 0;
+	return n == (ssize_t)sizeof(id) && id[EI_CLASS] != ELFCLASS64;
 }
 
 enum rec_state rec_image_begin(struct rec_thread *t, bool exec)
@@ -85,12 +108,16 @@ enum rec_state rec_image_begin(struct rec_thread *t, bool exec)
 	if (proc->mem >= 0)
 		tracer->close_memory(tracer, proc->mem);
 	proc->mem = tracer->open_memory(tracer, proc->pid);
-	if (proc->mem < 0) {
-		rec_fatal(t->rec, "cannot open /proc/%d/mem: %s", proc->pid, strerror(errno));
-		return REC_KILLED;
-	}
-	if (check_image(t))
-		return REC_KILLED;
+	if (proc->mem < 0 && (errno == EACCES || errno == EPERM))
+		return rec_no_image(
+			t, "%s may be executed but not read, so its memory is closed to deja",
+			rec_program_name(t));
+	if (proc->mem < 0)
+		return rec_no_image(t, "cannot open /proc/%d/mem: %s", proc->pid, strerror(errno));
+	if (is_32_bit(t))
+		return rec_no_image(t,
+				    "%s is a 32-bit program; only x86-64 programs can be recorded",
+				    rec_program_name(t));
 	/* The event comes from inside execve, whose way out still writes its result to rax: leave
 	 * it. */
 	rec_run(t, REC_TO_SYSCALL, 0);
@@ -109,19 +136,12 @@ enum rec_state rec_on_exec_out(struct rec_thread *t, const struct rec_stop *stop
 		rec_ring_reached(t, &whole); /* nobody uses the old image's memory any more */
 	tr_free(proc->tr);
 	proc->tr = NULL;
-	rec_own_free(t);
-	rec_tables_free(proc);
-	if (rec_tables_make(proc) || rec_own_make(t)) {
-		rec_fatal(t->rec, "cannot make the shared area: %s", strerror(errno));
-		return REC_KILLED;
-	}
+	rec_window_free(proc);
 	/* mappings are read while nothing of ours is there yet */
 	t->s = 0;
 	proc->brk = 0;
-	if (rec_maps_read(proc)) {
-		rec_fatal(t->rec, "cannot read /proc/%d/maps: %s", proc->pid, strerror(errno));
-		return REC_KILLED;
-	}
+	if (rec_maps_read(proc))
+		return rec_no_image(t, "cannot read /proc/%d/maps: %s", proc->pid, strerror(errno));
 	find_vdso_syscall(t);
 	rec_full_regs(t, &t->area.first);
 	return rec_area_begin(t);
@@ -135,11 +155,7 @@ static void record_image(struct rec_thread *t)
 		struct dj_record r = { .kind = DJ_REC_EXEC,
 				       .steps = t->steps,
 				       .image = ++proc->image };
-		char link[64], name[DJ_NAME_MAX];
-		snprintf(link, sizeof(link), "/proc/%d/exe", proc->pid);
-		ssize_t n = readlink(link, name, sizeof(name) - 1);
-		name[n > 0 ? n : 0] = 0;
-		r.name = name;
+		r.name = rec_program_name(t);
 		rec_ring_record(t, &r);
 	}
 	struct dj_record r = {

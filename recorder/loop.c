@@ -72,6 +72,7 @@ static const struct {
 	[REC_HANDLER]      = { "handler", "a signal handler's first instruction", rec_on_handler, true },
 	[REC_FATAL_SIGNAL] = { "fatal signal", "the end, by a signal", rec_on_fatal_signal, false },
 	[REC_CHILD]        = { "child", "a new child's first stop", rec_on_child, false },
+	[REC_FREE]         = { "free", "the end, untraced", NULL, false },
 	[REC_KILLED]       = { "killed", "the end", NULL, false },
 	[REC_GONE]         = { "gone", "nothing any more", NULL, false },
 };
@@ -239,10 +240,10 @@ static void kill_program(struct rec_recording *rec)
 		return;
 	rec->killing = true;
 	for (struct rec_process *p = rec->processes; p; p = p->next)
-		if (!p->child && !p->ended)
+		if (!p->child && !p->ended && !p->free)
 			rec->tracer->kill(rec->tracer, p->pid);
 	for (struct rec_thread *t = rec->threads; t; t = t->next)
-		if (!t->proc->child && t->state != REC_GONE)
+		if (!t->proc->child && t->state != REC_GONE && t->state != REC_FREE)
 			t->state = REC_KILLED;
 }
 
@@ -254,7 +255,7 @@ static void handle(struct rec_thread *t, int status)
 		rec_ended(t, status);
 		return;
 	}
-	if (t->state == REC_KILLED || !describe(t, status, &stop))
+	if (t->state == REC_KILLED || t->state == REC_FREE || !describe(t, status, &stop))
 		return; /* its end follows */
 	enum rec_state next = t->state;
 	if (!none_of_its_business(t, &stop, &next))

@@ -85,6 +85,8 @@ enum rec_state rec_native_begin(struct rec_thread *t)
 	t->native.known = known;
 	t->native.pc = t->regs.rip;
 	rec_full_regs(t, &t->native.before);
+	if (known && in->id == INSN_SYSCALL) /* where no arena can be had */
+		return rec_syscall(t);
 	t->natives++;
 	if (known && (in->id == INSN_CPUID || in->id == INSN_XGETBV))
 		return answer_cpuid(t);

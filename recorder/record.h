@@ -5,6 +5,9 @@
 #include "format/error.h"
 #include "format/trace.h"
 
+#include <stdbool.h>
+#include <stdint.h>
+
 struct rec_options {
 	const char *output; /* path of the trace file */
 	enum dj_predict predict;
@@ -14,13 +17,20 @@ struct rec_options {
 
 #define REC_DIGEST_INTERVAL 10000000u
 
+/* What came of it. */
+struct rec_result {
+	int status;	       /* the wait(2) status the program ended with */
+	bool cut;	       /* recording had to end before the program did: `err` says why */
+	bool went_on;	       /* unrecorded, then; `err` has been said */
+	uint64_t instructions; /* recorded */
+};
+
 /*
  * Run `file` (a path, already looked up) with the arguments and environment given, recording it.
- * Returns 0 and the wait(2) status the program ended with, or -1 with `err`; in that case nothing
- * is left running. If recording had to end before the program did, `*cut` is set, `err` says why,
- * and the trace is intact up to there.
+ * Returns 0, or -1 with `err`; in that case nothing is left running. If recording had to end before
+ * the program did, the trace is intact up to there.
  */
 int rec_program(const char *file, char *const argv[], char *const envp[],
-		const struct rec_options *opt, int *status, bool *cut, struct dj_error *err);
+		const struct rec_options *opt, struct rec_result *result, struct dj_error *err);
 
 #endif

@@ -14,7 +14,7 @@
  *   call.c       system calls made in a thread for our own purposes
  *   image.c      a new process image; area.c: deja's memory in it
  *   child.c      processes that the program starts
- *   syscalls.c   the system calls that the supervisor performs, in a table
+ *   syscalls.c   the system calls that the supervisor performs, in a table; limits.c
  *   native.c     instructions executed natively; cpuid.c
  *   signals.c    what signals mean and where they are delivered (its essay first); deliver.c how
  *   maps.c       mappings; modules.c; code.c: the program's code as the translator reads it
@@ -76,16 +76,29 @@ struct rec_recording {
 	bool began;		  /* the program has been started */
 };
 
+#define REC_ARENAS 16 /* at most, in an image; TR_ARENA_SIZE bytes each */
+#define REC_LIMITS 3
+
 /* An address space and the code translated for it. */
 struct rec_process {
 	struct rec_process *next;
 	struct rec_recording *rec;
 	pid_t pid;
-	int memfd;	     /* the shared areas and arenas */
-	uint64_t memfd_end;  /* next free offset in there */
+	int memfd;	    /* the shared areas and arenas */
+	uint64_t memfd_end; /* next free offset in there */
+	uint64_t memfd_size;
 	uint8_t *tables;     /* of indirect targets, below the S of each thread; ours... */
 	uint64_t tables_off; /* ... and in memfd */
-	int mem;	     /* handle of the memory */
+	struct {
+		uint64_t at, off; /* of the arenas, in the program and in memfd */
+		unsigned used;
+		uint8_t *ours[REC_ARENAS];
+	} window;
+	struct rlimit limits[REC_LIMITS], kernel_limits[REC_LIMITS]; /* the program's own, and what
+									the kernel has (limits.c) */
+	bool more_files; /* the limit of descriptors leaves room for one */
+	bool limits_known, raised;
+	int mem; /* handle of the memory */
 	struct translator *tr;
 	struct dj_stream *facts; /* its stream in the trace */
 	uint32_t image;		 /* how many exec has replaced */
@@ -100,6 +113,7 @@ struct rec_process {
 
 	bool no_arena; /* there was no room for an arena */
 	bool child;    /* not recorded, only brought on its way (child.c) */
+	bool free;     /* goes on unrecorded (end.c) */
 	bool ended;    /* with this wait(2) status: */
 	int status;
 };
@@ -121,6 +135,7 @@ enum rec_state {
 	REC_FATAL_SIGNAL,
 	REC_CHILD,
 	REC_KILLED,
+	REC_FREE,
 	REC_GONE,
 	REC_STATES
 };
@@ -199,10 +214,19 @@ struct rec_thread {
 		uint64_t at, text;
 		uint8_t saved[40];
 		struct dj_regs first;
-		uint64_t off; /* of the arena, in the shared file */
-		uint8_t *ours;
-		bool mapped;
+		unsigned arena;
+		bool plain; /* the kernel does not know MFD_EXEC */
+		char why[200];
 	} area;
+	struct {
+		rec_then *then;
+		int next;
+		uint64_t at, was;
+		uint8_t saved[16];
+		struct rlimit old, new, to;
+		int asked;
+		int64_t result;
+	} limits;
 	struct {
 		uint64_t mask;
 		struct {
@@ -283,6 +307,12 @@ enum rec_state rec_call(struct rec_thread *t, rec_then *then, uint64_t nr, uint6
 /* ---- image.c ---- */
 /* At the event of a successful exec. */
 enum rec_state rec_image_begin(struct rec_thread *t, bool exec);
+/* The program's path, for messages. */
+const char *rec_program_name(struct rec_thread *t);
+/* Deja's memory cannot be put into the new image, in which nothing of it is: the first one is not
+ * started, others go on unrecorded. */
+enum rec_state rec_no_image(struct rec_thread *t, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 
 /* ---- area.c ---- */
 /* Shared memory for an address space and for a thread of it, in us and in memfd; 0, or -1 with
@@ -291,11 +321,21 @@ int rec_tables_make(struct rec_process *proc);
 int rec_own_make(struct rec_thread *t);
 void rec_tables_free(struct rec_process *proc);
 void rec_own_free(struct rec_thread *t);
+void rec_window_free(struct rec_process *proc);
+/* What deja has in the program that this resource limit counts. */
+uint64_t rec_area_size(const struct rec_process *proc, int resource);
 /* Put tables, the thread's own part and the shadow into the program; `rec_image_ready` follows. */
 enum rec_state rec_area_begin(struct rec_thread *t);
 enum rec_state rec_image_ready(struct rec_thread *t);
 /* An arena near the program's code at `pc`. */
 enum rec_state rec_arena_begin(struct rec_thread *t, uint64_t pc);
+
+/* ---- limits.c ---- */
+/* Make room for deja's memory: a new image; another arena. */
+enum rec_state rec_limits_begin(struct rec_thread *t, rec_then *then);
+enum rec_state rec_limits_raise(struct rec_thread *t, rec_then *then);
+/* Give a process the limits that the program `of` has. */
+void rec_limits_own(struct rec_process *proc, const struct rec_process *of);
 
 /* ---- child.c ---- */
 /* The program, in hand at a system call, has started process `pid`. */
@@ -359,6 +399,9 @@ void rec_cpuid(uint32_t leaf, uint32_t sub, uint32_t r[4]);
 /* ---- syscalls.c ---- */
 /* The map of system calls that generated code leaves to us. */
 void rec_syscalls_init(struct rec_thread *t);
+/* Make the call natively; or it has this result. */
+enum rec_state rec_make_call(struct rec_thread *t);
+enum rec_state rec_answer(struct rec_thread *t, int64_t result);
 /* In hand at a system call of that map. */
 enum rec_state rec_syscall(struct rec_thread *t);
 /* In hand at a system call that is done, with this result: what the program sees, and the record.
@@ -404,6 +447,10 @@ void rec_clock_tick(struct rec_recording *rec);
 /* Recording cannot go on: the reason, in one sentence. The program is killed. */
 void rec_cut(struct rec_recording *rec, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void rec_fatal(struct rec_recording *rec, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+/* Stopped in a new image that has nothing of deja's: recording ends, for the reason in `fmt`, and
+ * the program goes on by itself. */
+enum rec_state rec_let_go(struct rec_thread *t, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 static inline bool rec_over(const struct rec_recording *rec)
 {

@@ -60,7 +60,7 @@ void rec_full_regs(struct rec_thread *t, struct dj_regs *out)
 	uint8_t x[16384];
 	memset(out, 0, sizeof(*out));
 	rec_from_user(&t->regs, out);
-	out->gs_base = *rec_tcb(t, T_GSBASE);
+	out->gs_base = t->own ? *rec_tcb(t, T_GSBASE) : 0;
 	ssize_t len = t->rec->tracer->get_xstate(t->rec->tracer, t->tid, x, sizeof(x));
 	if (len >= 512)
 		from_xsave(x, (size_t)len, out);

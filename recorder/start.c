@@ -124,11 +124,6 @@ enum rec_state rec_on_starting(struct rec_thread *t, const struct rec_stop *stop
 		return REC_STARTING;
 	}
 	rec->began = true;
-	t->proc->memfd = memfd_create("deja", MFD_CLOEXEC);
-	if (t->proc->memfd < 0) {
-		rec_fatal(rec, "cannot make the shared area: %s", strerror(errno));
-		return REC_KILLED;
-	}
 	rec->writer = rec_create_trace(t);
 	if (!rec->writer) { /* err says why */
 		rec->fatal = true;
@@ -188,8 +183,9 @@ struct rec_recording *rec_new(const struct rec_options *opt, struct rec_tracer *
 }
 
 int rec_program(const char *file, char *const argv[], char *const envp[],
-		const struct rec_options *opt, int *status, bool *cut, struct dj_error *err)
+		const struct rec_options *opt, struct rec_result *result, struct dj_error *err)
 {
+	memset(result, 0, sizeof(*result));
 	struct rec_recording *rec = rec_new(opt, &rec_tracer_ptrace, argv, envp, err);
 	int report = -1;
 	take_signals();
@@ -206,13 +202,15 @@ int rec_program(const char *file, char *const argv[], char *const envp[],
 		rec_finish_trace(t);
 		if (opt->verbose && t->proc->tr)
 			print_statistics(t);
-		*status = t->proc->status;
+		result->status = t->proc->status;
+		result->went_on = t->proc->free;
+		result->instructions = t->steps;
 	}
 	if (report >= 0)
 		close(report);
 	give_signals_back();
 	rc = rc || rec->fatal ? -1 : 0;
-	*cut = rec->cut;
+	result->cut = rec->cut;
 	rec_free(rec);
 	return rc;
 }

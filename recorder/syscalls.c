@@ -34,7 +34,7 @@ void rec_complete_call(struct rec_thread *t, uint64_t result)
 	t->regs.r11 = r11;
 }
 
-static enum rec_state answer(struct rec_thread *t, int64_t result)
+enum rec_state rec_answer(struct rec_thread *t, int64_t result)
 {
 	rec_complete_call(t, (uint64_t)result);
 	return REC_IN_HAND;
@@ -53,7 +53,7 @@ static enum rec_state make(struct rec_thread *t, enum rec_state state)
 	return rec_step(t, &r, state);
 }
 
-static enum rec_state make_call(struct rec_thread *t)
+enum rec_state rec_make_call(struct rec_thread *t)
 {
 	return make(t, REC_SYSCALL);
 }
@@ -100,7 +100,7 @@ static enum rec_state begin_clone(struct rec_thread *t)
 
 static enum rec_state refuse_rseq(struct rec_thread *t)
 {
-	return answer(t, -ENOSYS);
+	return rec_answer(t, -ENOSYS);
 }
 
 static void record_base(struct rec_thread *t, unsigned long long mask)
@@ -117,17 +117,17 @@ static enum rec_state begin_arch_prctl(struct rec_thread *t)
 	uint64_t what = t->regs.rdi, value = t->regs.rsi;
 	switch (what) {
 	case 0x5001 ... 0x5005: /* shadow stacks: not on this processor */
-		return answer(t, -EOPNOTSUPP);
+		return rec_answer(t, -EOPNOTSUPP);
 	case ARCH_SET_GS:
 		if (value >= 0x7ffffffff000ULL)
-			return answer(t, -EPERM);
+			return rec_answer(t, -EPERM);
 		*rec_tcb(t, T_GSBASE) = value;
 		rec_complete_call(t, 0);
 		record_base(t, DJ_REG_GS_BASE);
 		return REC_IN_HAND;
 	case ARCH_GET_GS: {
 		uint64_t gs = *rec_tcb(t, T_GSBASE);
-		return answer(t, rec_write(t->proc, value, &gs, sizeof(gs)) ? 0 : -EFAULT);
+		return rec_answer(t, rec_write(t->proc, value, &gs, sizeof(gs)) ? 0 : -EFAULT);
 	}
 	}
 	return make(t, REC_SYSCALL);
@@ -202,19 +202,22 @@ static const struct row {
 	bool effect_if_failed;
 } table[] = {
 #define ROW(name, class, ...) { SYS_##name, #name, class, __VA_ARGS__ }
-	ROW(mmap,             "memory",    make_call, rec_after_mmap, false),
-	ROW(munmap,           "memory",    make_call, rec_after_munmap, false),
-	ROW(mremap,           "memory",    make_call, rec_after_mremap, false),
-	ROW(mprotect,         "memory",    make_call, rec_after_mprotect, false),
-	ROW(pkey_mprotect,    "memory",    make_call, rec_after_mprotect, false),
-	ROW(brk,              "memory",    make_call, rec_after_brk, true),
-	ROW(shmat,            "memory",    make_call, rec_after_shmat, false),
-	ROW(shmdt,            "memory",    make_call, rec_after_shmdt, false),
-	ROW(remap_file_pages, "memory",    make_call, NULL, false),
+	ROW(mmap,             "memory",    rec_make_call, rec_after_mmap, false),
+	ROW(munmap,           "memory",    rec_make_call, rec_after_munmap, false),
+	ROW(mremap,           "memory",    rec_make_call, rec_after_mremap, false),
+	ROW(mprotect,         "memory",    rec_make_call, rec_after_mprotect, false),
+	ROW(pkey_mprotect,    "memory",    rec_make_call, rec_after_mprotect, false),
+	ROW(brk,              "memory",    rec_make_call, rec_after_brk, true),
+	ROW(shmat,            "memory",    rec_make_call, rec_after_shmat, false),
+	ROW(shmdt,            "memory",    rec_make_call, rec_after_shmdt, false),
+	ROW(remap_file_pages, "memory",    rec_make_call, NULL, false),
+	ROW(getrlimit,        "memory",    rec_begin_getrlimit, NULL, false),
+	ROW(setrlimit,        "memory",    rec_begin_setrlimit, NULL, false),
+	ROW(prlimit64,        "memory",    rec_begin_prlimit, NULL, false),
 	ROW(clone,            "process",   begin_clone, NULL, false),
 	ROW(clone3,           "process",   begin_clone, NULL, false),
-	ROW(fork,             "process",   make_call, NULL, false),
-	ROW(vfork,            "process",   make_call, NULL, false),
+	ROW(fork,             "process",   rec_make_call, NULL, false),
+	ROW(vfork,            "process",   rec_make_call, NULL, false),
 	ROW(execve,           "image",     make_last_call, NULL, false),
 	ROW(execveat,         "image",     make_last_call, NULL, false),
 	ROW(exit,             "end",       make_last_call, NULL, false),
@@ -246,7 +249,7 @@ void rec_syscalls_init(struct rec_thread *t)
 enum rec_state rec_syscall(struct rec_thread *t)
 {
 	const struct row *row = row_of(t->regs.rax);
-	return row ? row->begin(t) : make_call(t); /* the map may have been overwritten */
+	return row ? row->begin(t) : rec_make_call(t); /* the map may have been overwritten */
 }
 
 bool rec_call_not_begun(struct rec_thread *t)

@@ -10,4 +10,9 @@ typedef void rec_effect(struct rec_thread *t, const struct user_regs_struct *in,
 rec_effect rec_after_mmap, rec_after_munmap, rec_after_mremap, rec_after_mprotect, rec_after_brk,
 	rec_after_shmat, rec_after_shmdt;
 
+/* limits.c */
+enum rec_state rec_begin_getrlimit(struct rec_thread *t);
+enum rec_state rec_begin_setrlimit(struct rec_thread *t);
+enum rec_state rec_begin_prlimit(struct rec_thread *t);
+
 #endif

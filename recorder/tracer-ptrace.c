@@ -154,6 +154,22 @@ static FILE *pt_open_proc(struct rec_tracer *tr, pid_t pid, const char *name)
 	return fopen(path, "re");
 }
 
+/* The link can be followed by whoever may trace the process, whatever that has become. */
+static int pt_take_file(struct rec_tracer *tr, pid_t pid, int fd)
+{
+	char path[64];
+	(void)tr;
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
+	return open(path, O_RDWR | O_CLOEXEC);
+}
+
+static int pt_limit(struct rec_tracer *tr, pid_t pid, int resource, const struct rlimit *to,
+		    struct rlimit *was)
+{
+	(void)tr;
+	return prlimit(pid, (enum __rlimit_resource)resource, to, was);
+}
+
 struct rec_tracer rec_tracer_ptrace = {
 	.wait = pt_wait,
 	.resume = pt_resume,
@@ -175,4 +191,6 @@ struct rec_tracer rec_tracer_ptrace = {
 	.read = pt_read,
 	.write = pt_write,
 	.open_proc = pt_open_proc,
+	.take_file = pt_take_file,
+	.limit = pt_limit,
 };

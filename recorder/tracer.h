@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 #include <sys/user.h>
 
@@ -58,6 +59,11 @@ struct rec_tracer {
 			 size_t len);
 	/* A text in /proc/PID: "maps", "status". */
 	FILE *(*open_proc)(struct rec_tracer *tr, pid_t pid, const char *name);
+	/* What the process has open as `fd`, as a descriptor of ours. */
+	int (*take_file)(struct rec_tracer *tr, pid_t pid, int fd);
+	/* prlimit(2). */
+	int (*limit)(struct rec_tracer *tr, pid_t pid, int resource, const struct rlimit *to,
+		     struct rlimit *was);
 };
 
 /* ptrace(2). */

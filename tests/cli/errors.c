@@ -349,12 +349,11 @@ static int do_overwrite(int ring)
 	static char other[65536];
 	FILE *f = fopen("/proc/self/maps", "r");
 
-	/* the largest shared part ends with ring and control page (the page behind it, the shadow's
-	 * first, has other flags) */
+	/* tables, ring, control page, and the first page of the shadow */
 	while (f && fgets(line, sizeof(line), f))
 		if (strstr(line, "memfd:deja") && strstr(line, "rw-s") &&
 		    sscanf(line, "%lx-%lx", &start, &end) == 2 && end - start > (1 << 20))
-			s = end;
+			s = end - 4096;
 	if (f)
 		fclose(f);
 	if (!s)

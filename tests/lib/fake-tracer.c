@@ -317,8 +317,10 @@ static int system_call(struct fake_thread *m)
 	case SYS_munmap:
 		m->unmapped++;
 		break;
-	case SYS_open:
+	case SYS_memfd_create:
 		return end_of_step(m, 3);
+	case SYS_mremap:
+		return end_of_step(m, m->regs.r8);
 	}
 	if (own)
 		m->expected = -1;
@@ -760,6 +762,27 @@ static FILE *fake_open_proc(struct rec_tracer *tr, pid_t pid, const char *name)
 	return f;
 }
 
+static int fake_take_file(struct rec_tracer *tr, pid_t pid, int fd)
+{
+	(void)tr;
+	(void)pid;
+	(void)fd;
+	return memfd_create("fake", MFD_CLOEXEC);
+}
+
+static int fake_limit(struct rec_tracer *tr, pid_t pid, int resource, const struct rlimit *to,
+		      struct rlimit *was)
+{
+	(void)tr;
+	(void)pid;
+	(void)resource;
+	if (to)
+		fake_fail("a limit is changed that is none");
+	if (was)
+		was->rlim_cur = was->rlim_max = RLIM_INFINITY;
+	return 0;
+}
+
 /* ---- setting up ---------------------------------------------------------------------------- */
 
 void fake_reset(void)
@@ -786,6 +809,8 @@ void fake_reset(void)
 		.read = fake_read,
 		.write = fake_write,
 		.open_proc = fake_open_proc,
+		.take_file = fake_take_file,
+		.limit = fake_limit,
 	};
 	fake.vfork_needs = -1;
 }
@@ -820,6 +845,10 @@ struct rec_thread *fake_record(struct rec_process *proc, struct fake_thread *m)
 		proc->mem = proc->pid;
 		proc->vdso_syscall = VDSO_CALL;
 		proc->memfd = memfd_create("fake", MFD_CLOEXEC);
+		for (int i = 0; i < REC_LIMITS; i++)
+			proc->limits[i] = proc->kernel_limits[i] =
+				(struct rlimit){ RLIM_INFINITY, RLIM_INFINITY };
+		proc->limits_known = true;
 	}
 	return t;
 }
