@@ -3,13 +3,17 @@
  * does not know, what is not deterministic, and what is about to fault for reasons only the
  * processor knows (no such page, no such instruction).
  *
- * A long REP instruction traps at every iteration of a single step. It runs to a hardware
- * breakpoint behind it instead, if the machine has those; should it stop for another reason, the
- * rest of it is stepped.
+ * A long REP instruction traps at every iteration of a single step, and what the kernel emulates
+ * (linux/arch/x86/kernel/umip.c; calls into the vsyscall page) does not trap at all: the step ends
+ * behind the instruction that follows. These run to a hardware breakpoint instead, if the machine
+ * has those; should they stop for another reason, the rest is stepped. A load of ss holds the trap
+ * back by an instruction, too, breakpoints included (SDM vol. 3, 6.8.3). It is not executed if it
+ * changes nothing; else the two instructions are one step of the recording.
  */
 #include "recorder/recorder.h"
 
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/ptrace.h>
 
 /* The instruction was executed, and left these registers. */
@@ -19,6 +23,10 @@ static void effects(struct rec_thread *t, const struct dj_regs *after, unsigned 
 		.kind = DJ_REC_EFFECTS, .steps = t->steps, .why = (uint8_t)why, .regs = *after
 	};
 	r.mask = dj_regs_diff(&t->native.before, after) | DJ_REG_RIP;
+	/* Flags that it overwrites may have been dead before, and then what was there is only ours.
+	 */
+	if (!t->native.known || t->native.in.flags_written & DJ_FLAGS_ARITH)
+		r.mask |= DJ_REG_RFLAGS;
 	r.insn_len = t->native.known ? (uint8_t)t->native.in.len : 0;
 	memcpy(r.insn, t->native.code, r.insn_len);
 	rec_ring_record(t, &r);
@@ -71,6 +79,70 @@ static enum rec_state answer_cpuid(struct rec_thread *t)
 	return REC_IN_HAND;
 }
 
+/* What the program cannot know of: to it, nothing is mapped there. */
+static bool is_ours(const struct rec_process *proc, uint64_t addr)
+{
+	uint64_t at, size;
+	for (const struct rec_thread *t = proc->rec->threads; t; t = t->next)
+		if (t->proc == proc && t->s &&
+		    addr - (t->s - AREA_CONTROL) < AREA_CONTROL + AREA_SHADOW)
+			return true;
+	for (unsigned i = 0; tr_arena(proc->tr, i, &at, &size); i++)
+		if (addr - at < size)
+			return true;
+	return false;
+}
+
+/* An address at which the processor finds nothing. */
+static uint64_t nowhere(const struct rec_process *proc)
+{
+	uint64_t at = 4096;
+	while (rec_maps_find(proc, at) || is_ours(proc, at))
+		at += 4096;
+	return at;
+}
+
+static bool loads_ss(const struct insn *in)
+{
+	return in->id == INSN_MOVSEG && in->opnd[0].kind == OPND_SEG && in->opnd[0].reg == 2;
+}
+
+/* A load of ss with what it has: done. */
+static bool keeps_ss(const struct rec_thread *t)
+{
+	const struct insn *in = &t->native.in;
+	return loads_ss(in) && !in->lock && in->opnd[1].kind == OPND_GPR &&
+	       (uint16_t)t->native.before.gpr[in->opnd[1].reg] == t->native.before.ss;
+}
+
+/* Where the processor is when the instruction has been executed, if a single step does not stop
+ * there; else 0. */
+static uint64_t stops_late(struct rec_thread *t)
+{
+	const struct insn *in = &t->native.in;
+	uint64_t behind = 0;
+	if (t->native.pc >> 12 == 0xffffffffff600) { /* the vsyscall page returns */
+		rec_read(t->proc, t->regs.rsp, &behind, sizeof(behind));
+		return behind;
+	}
+	if (!t->native.known)
+		return 0;
+	bool umip = in->id == INSN_SGDT || in->id == INSN_SIDT || in->id == INSN_SMSW ||
+		    in->id == INSN_SLDT || in->id == INSN_STR;
+	bool rep = (in->attr & INSN_A_REP) && t->regs.rcx > 32;
+	return umip || rep ? t->native.pc + in->len : 0;
+}
+
+/* Code that changes unheard has changed since it was read: where nothing could be translated no
+ * fragment has compared it. */
+static bool is_stale(struct rec_thread *t, size_t got)
+{
+	uint8_t was[INSN_MAX];
+	bool changing;
+	size_t had = rec_code_read(t->proc, t->native.pc, was, sizeof(was), &changing);
+	return changing && (had > got || memcmp(was, t->native.code, had) != 0);
+}
+
 static enum rec_state step_it(struct rec_thread *t)
 {
 	return rec_step(t, &t->regs, REC_NATIVE);
@@ -84,12 +156,26 @@ enum rec_state rec_native_begin(struct rec_thread *t)
 	bool known = got && insn_decode(in, t->native.code, got, t->regs.rip) > 0;
 	t->native.known = known;
 	t->native.pc = t->regs.rip;
+	t->native.nowhere = 0;
+	if (is_stale(t, got)) {
+		rec_code_forget(t->proc, t->native.pc, t->native.pc + INSN_MAX);
+		return REC_IN_HAND;
+	}
+	if (known)
+		rec_code_translated(t->proc, t->native.pc, in->len);
 	rec_full_regs(t, &t->native.before);
 	if (known && in->id == INSN_SYSCALL) /* where no arena can be had */
 		return rec_syscall(t);
 	t->natives++;
-	if (known && (in->id == INSN_CPUID || in->id == INSN_XGETBV))
+	if (known && !in->lock &&
+	    (in->id == INSN_CPUID || (in->id == INSN_XGETBV && (uint32_t)t->regs.rcx <= 1)))
 		return answer_cpuid(t);
+	if (known && keeps_ss(t)) {
+		struct dj_regs after = t->native.before;
+		after.rip = t->regs.rip += in->len;
+		effects(t, &after, DJ_WHY_OTHER);
+		return REC_IN_HAND;
+	}
 
 	t->regs.gs_base = *rec_tcb(t, T_GSBASE);
 	t->regs.orig_rax = (unsigned long long)-1;
@@ -101,8 +187,12 @@ enum rec_state rec_native_begin(struct rec_thread *t)
 		t->regs.rax &= 7;
 		t->regs.rdx = 0;
 	}
-	if (known && (in->attr & INSN_A_REP) && t->regs.rcx > 32 &&
-	    !tracer->set_breakpoint(tracer, t->tid, t->regs.rip + in->len)) {
+	if (is_ours(t->proc, t->native.pc)) {
+		t->regs.rip = t->native.nowhere = nowhere(t->proc);
+		return step_it(t);
+	}
+	t->native.stop_at = stops_late(t);
+	if (t->native.stop_at && !tracer->set_breakpoint(tracer, t->tid, t->native.stop_at)) {
 		if (rec_set_regs(t, &t->regs))
 			return REC_KILLED;
 		rec_run(t, REC_CONT, 0);
@@ -119,15 +209,41 @@ static void unmask(struct rec_thread *t)
 	t->regs.rdx = t->native.rdx;
 }
 
+/* pushf has pushed the trap flag, which is ours. */
+static void take_trap_flag(struct rec_thread *t)
+{
+	uint8_t high;
+	if (t->native.known && t->native.in.id == INSN_PUSHF &&
+	    rec_read(t->proc, t->regs.rsp + 1, &high, 1) == 1) {
+		high &= 0xfe;
+		rec_write(t->proc, t->regs.rsp + 1, &high, 1);
+	}
+}
+
+/* A far transfer may lead to code of 32 bits. (If there is no code it faults like any other.) */
+static bool left_64_bits(struct rec_thread *t)
+{
+	const struct dj_mapping *m = rec_maps_find(t->proc, t->regs.rip);
+	return (uint16_t)t->regs.cs != t->native.before.cs && m && (m->prot & PROT_EXEC);
+}
+
 /* The instruction has been executed. */
 static enum rec_state done(struct rec_thread *t)
 {
 	struct dj_regs after;
 	unmask(t);
+	take_trap_flag(t);
 	*rec_tcb(t, T_FSBASE) = t->regs.fs_base;
 	*rec_tcb(t, T_GSBASE) = t->regs.gs_base;
 	rec_full_regs(t, &after);
 	effects(t, &after, t->native.known ? why_native(&t->native.in) : DJ_WHY_OTHER);
+	if (left_64_bits(t)) {
+		rec_cut(t->rec,
+			"%s goes on in code that is not of 64 bits, which cannot be recorded; the "
+			"recording ends there",
+			t->rec->argv[0]);
+		return REC_KILLED;
+	}
 	return REC_IN_HAND;
 }
 
@@ -163,8 +279,16 @@ enum rec_state rec_on_native(struct rec_thread *t, const struct rec_stop *stop)
 		return done(t);
 	}
 	unmask(t);
-	if (stop->sig == SIGTRAP && r.rip != t->native.pc) {
-		/* int3: a trap, the instruction is done */
+	if (t->native.nowhere) {
+		siginfo_t info = stop->info;
+		t->regs.rip = t->native.pc;
+		info.si_addr = (void *)(uintptr_t)t->native.pc;
+		return rec_deliver(t, &info, 0);
+	}
+	if ((stop->sig == SIGTRAP && r.rip != t->native.pc) ||
+	    (t->native.known && r.rip == t->native.pc + t->native.in.len)) {
+		/* int3 or int 4, a trap: the instruction is done. Or what was stepped behind a load
+		 * of ss has faulted. */
 		struct dj_regs after;
 		rec_full_regs(t, &after);
 		effects(t, &after, DJ_WHY_FAULTING);

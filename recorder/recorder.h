@@ -203,6 +203,8 @@ struct rec_thread {
 		uint8_t code[INSN_MAX];
 		bool known, masked;
 		uint64_t pc, rax, rdx;
+		uint64_t nowhere; /* where it is made to fault instead */
+		uint64_t stop_at; /* the breakpoint */
 	} native;
 	struct {
 		siginfo_t info;

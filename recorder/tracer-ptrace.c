@@ -54,8 +54,13 @@ static int pt_get_regs(struct rec_tracer *tr, pid_t tid, struct user_regs_struct
 
 static int pt_set_regs(struct rec_tracer *tr, pid_t tid, const struct user_regs_struct *r)
 {
+	/* All but ds, es, fs and gs, the last ones: deja never changes them, and a program may have
+	 * selectors there that ptrace does not set (linux/arch/x86/kernel/ptrace.c,
+	 * invalid_selector). */
+	struct user_regs_struct copy = *r;
+	struct iovec v = { &copy, offsetof(struct user_regs_struct, ds) };
 	(void)tr;
-	return (int)ptrace(PTRACE_SETREGS, tid, NULL, r);
+	return (int)ptrace(PTRACE_SETREGSET, tid, (void *)NT_PRSTATUS, &v);
 }
 
 static int pt_get_fpregs(struct rec_tracer *tr, pid_t tid, struct user_fpregs_struct *f)

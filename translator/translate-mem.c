@@ -110,32 +110,56 @@ void tr_mem_import(struct tr_build *b, unsigned s, const struct ea *mem, unsigne
 		cg_patch32(at, c->delta, cg_va(c));
 }
 
-/* Check a load operand of `size` bytes against the shadow; afterwards the shadow has what was
- * read. Flags are clobbered (the caller has seen to them). */
+/* The parts of a load that are compared one by one, of up to eight bytes each; returns how many. */
+static unsigned parts_of(unsigned size, uint8_t at[5], uint8_t bytes[5])
+{
+	unsigned n = 0;
+	for (unsigned k = 0; k < size; k += bytes[n++]) {
+		at[n] = (uint8_t)k;
+		bytes[n] = (uint8_t)(size - k >= 8 ? 8 : size - k >= 4 ? 4 : size - k >= 2 ? 2 : 1);
+	}
+	for (unsigned k = n - 1; k > 1; k--) { /* the last one is the second to be looked at */
+		uint8_t last = at[k], w = bytes[k];
+		at[k] = at[k - 1];
+		bytes[k] = bytes[k - 1];
+		at[k - 1] = last;
+		bytes[k - 1] = w;
+	}
+	return n;
+}
+
+/*
+ * Check a load operand of `size` bytes against the shadow; afterwards the shadow has what was
+ * read. Flags are clobbered (the caller has seen to them).
+ *
+ * A fault is only understood here, not in the routine that imports. So before the first jump to it
+ * the operand's first and last bytes have been read: a part is loaded before the jump that depends
+ * on the comparison of the part before.
+ */
 void tr_mem_check(struct tr_build *b, const struct ea *mem, const struct ea *shadow, unsigned size)
 {
 	int s = tr_reg_scratch(b, ea_regs(mem), false);
 	if (b->failed)
 		return;
 	tr_mark_body(b);
-	uint8_t *jumps[8];
-	unsigned n = 0;
-	for (unsigned k = 0; k < size;) {
-		unsigned w = size - k >= 8 ? 8 : size - k >= 4 ? 4 : size - k >= 2 ? 2 : 1;
-		struct ea m = ea_add(*mem, (int32_t)k), sh = ea_add(*shadow, (int32_t)k);
-		cg_load_zx(b->c, w, (unsigned)s, &m);
-		if (b->policy.import_all) { /* no prediction: every load is imported */
-			k += w;
-			if (k == size)
-				jumps[n++] = cg_jmp(b->c, 0);
-			continue;
+	uint8_t *jumps[5], at[5], bytes[5];
+	unsigned n = parts_of(size, at, bytes), n_jumps = 0;
+	for (unsigned k = 0; k <= n; k++) {
+		if (k && !b->policy.import_all) {
+			struct ea sh = ea_add(*shadow, at[k - 1]);
+			cg_cmp(b->c, bytes[k - 1], (unsigned)s, &sh);
 		}
-		cg_cmp(b->c, w, (unsigned)s, &sh);
-		jumps[n++] = cg_jcc(b->c, 5, 0);
-		k += w;
+		if (k < n) {
+			struct ea m = ea_add(*mem, at[k]);
+			cg_load_zx(b->c, bytes[k], (unsigned)s, &m);
+		}
+		if (k && !b->policy.import_all)
+			jumps[n_jumps++] = cg_jcc(b->c, 5, 0);
 	}
+	if (b->policy.import_all) /* no prediction: every load is imported */
+		jumps[n_jumps++] = cg_jmp(b->c, 0);
 	if (!b->c->overflow)
-		for (unsigned k = 0; k < n; k++)
+		for (unsigned k = 0; k < n_jumps; k++)
 			cg_patch32(jumps[k], b->c->delta, cg_va(b->cold));
 	tr_mem_import(b, (unsigned)s, mem, size, cg_va(b->c), rt_import);
 }
@@ -327,16 +351,44 @@ static void store(struct tr_build *b, const struct insn *in, const struct ea *me
 	return;
 }
 
+/*
+ * xadd, cmpxchg and its wider forms change registers, too, and may change those that the address is
+ * made of. The operation on the shadow comes first, so the address is kept in a register of its own
+ * until the result has been copied to memory; and the registers' old values are in their slots
+ * until then, because a store that is refused must find nothing changed.
+ */
+static void keep_for_store(struct tr_build *b, const struct insn *in, struct ea *mem,
+			   struct ea *shadow)
+{
+	if (ea_regs(mem) & in->gpr_written) {
+		int a = tr_reg_scratch(b, ea_regs(mem), !(in->rex || in->vex));
+		if (b->failed)
+			return;
+		cg_rm(b->c, 8, 0x8d, (unsigned)a, mem, 0);
+		*mem = *shadow = ea_base(a, 0);
+		shadow->gs = shadow->a32 = true;
+	}
+	for (unsigned r = 0; r < 16; r++)
+		if (in->gpr_written & 1u << r)
+			tr_reg_spill(b, r);
+	b->busy |= in->gpr_written; /* the processor has them still */
+}
+
 static void read_modify_write(struct tr_build *b, const struct insn *in, const struct ea *mem,
 			      const struct ea *shadow)
 {
 	unsigned size = in->mem_size;
+	struct ea m = *mem, sh = *shadow;
 	tr_flags_clobber(b, false);
-	tr_mem_check(b, mem, shadow, size);
+	keep_for_store(b, in, &m, &sh);
+	if (b->failed)
+		return;
+	tr_mem_check(b, &m, &sh, size);
 	if (b->failed)
 		return;
 	tr_flags_for_op(b);
-	tr_mem_on_shadow(b, in, shadow, size, mem);
+	tr_mem_on_shadow(b, in, &sh, size, &m);
+	b->st.spilled &= ~in->gpr_written;
 }
 
 void tr_mem_insn(struct tr_build *b)

@@ -80,6 +80,8 @@ uint64_t tr_entry(const struct tr_frag *f)
 static enum tr_found make(struct translator *tr, uint64_t pc, struct tr_frag **found)
 {
 	struct tr_build *b = tr->build;
+	if (!tr_decode(tr, pc)) /* nothing there: no arena has to be made for that */
+		return TR_NATIVE;
 	for (;;) {
 		struct tr_arena *a = NULL;
 		enum tr_found why = arena_for(tr, pc, &a);

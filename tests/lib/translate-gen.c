@@ -145,8 +145,8 @@ static bool acceptable(struct gen *g, const struct insn *in)
 static bool try_insn(struct gen *g, unsigned map, unsigned op, bool vex)
 {
 	uint8_t c[40], *p = c, tail[8], xb = 0;
-	unsigned reg = rnd(16), rm = rnd(16);
-	bool rip = false, mem = chance(55);
+	unsigned reg = g->same && chance(75) ? g->ptr[0] : rnd(16), rm = rnd(16);
+	bool rip = false, mem = g->same || chance(55);
 	if (!mem && rm == DJ_RSP && chance(80))
 		rm = 0;
 	size_t n_tail = 1;
@@ -571,6 +571,58 @@ static void enter(struct gen *g)
 		emit(g, c, 5); /* and leave */
 }
 
+/* An instruction whose operands include the register that its address is made of; what loads or
+ * modifies memory then often overwrites its own address. */
+static void own_address(struct gen *g)
+{
+	unsigned ptr[3] = { g->ptr[0], g->ptr[1], g->ptr[2] };
+	unsigned r = free_reg(g), kind = rnd(6);
+	if (kind < 3 && !reserved(g, kind == 2 ? DJ_RDX : DJ_RAX))
+		r = kind == 2 ? DJ_RDX : DJ_RAX;
+	uint64_t at = edge(8);
+	uint8_t c[16], *p = c, disp = (uint8_t)(rnd(16) - 8);
+	bool wide = chance(50);
+	if (kind == 1 && r == DJ_RAX) { /* cmpxchg that finds its own address there */
+		set_reg(g, r, at);
+		uint8_t store[4] = { 0x48, 0x89, 0x40, disp };
+		emit(g, store, 4);
+		if (chance(50))
+			*p++ = 0xf0;
+		*p++ = (uint8_t)(0x40 | wide << 3);
+		*p++ = 0x0f;
+		*p++ = 0xb1;
+		*p++ = (uint8_t)(0x40 | (chance(30) ? 0 : rnd(8)) << 3);
+		*p++ = disp;
+		emit(g, c, (size_t)(p - c));
+		return;
+	}
+	if (kind < 4 && !reserved(g, DJ_RAX) && !reserved(g, DJ_RDX)) { /* cmpxchg8b, cmpxchg16b */
+		set_reg(g, r, chance(95) ? at & ~15ULL : at);
+		if (chance(50))
+			*p++ = 0xf0;
+		*p++ = (uint8_t)(0x40 | wide << 3 | r >> 3);
+		*p++ = 0x0f;
+		*p++ = 0xc7;
+		*p++ = (uint8_t)(0x48 | (r & 7));
+		if ((r & 7) == 4)
+			*p++ = 0x24;
+		*p++ = (uint8_t)(16 * (rnd(4) - 2));
+		emit(g, c, (size_t)(p - c));
+		return;
+	}
+	set_reg(g, r, at);
+	g->ptr[0] = g->ptr[1] = g->ptr[2] = r;
+	g->same = true;
+	static const uint8_t ops[] = { 0xc0, 0xc1, 0xb0, 0xb1 };
+	if (chance(30))
+		any_insn(g);
+	else
+		for (unsigned k = 0; k < 20 && !try_insn(g, 1, ops[rnd(4)], false); k++)
+			;
+	g->same = false;
+	memcpy(g->ptr, ptr, sizeof(ptr));
+}
+
 static void block(struct gen *g, unsigned insns, bool flow);
 
 /* A conditional or unconditional jump over a few instructions. */
@@ -704,11 +756,13 @@ static void block(struct gen *g, unsigned insns, bool flow)
 			chance(50) ? xlat(g) : enter(g);
 		else if (k < 30)
 			fence(g);
-		else if (k < 42 && flow)
+		else if (k < 34)
+			own_address(g);
+		else if (k < 45 && flow)
 			forward(g);
-		else if (k < 50 && flow)
+		else if (k < 52 && flow)
 			call(g);
-		else if (k < 56 && flow && g->n < GEN_CODE / 2)
+		else if (k < 57 && flow && g->n < GEN_CODE / 2)
 			loop(g);
 		else
 			any_insn(g);
@@ -719,7 +773,7 @@ static void program(struct gen *g, unsigned insns)
 {
 	oracle_random_regs(&g->regs, &gen_seed);
 	g->n = 0;
-	g->no_step = false;
+	g->no_step = g->same = false;
 	g->reserved = 0;
 	n_calls = 0;
 	unsigned *const own[] = { &g->ptr[0], &g->ptr[1], &g->ptr[2], &g->idx, &g->cnt };

@@ -29,6 +29,7 @@ struct gen {
 	bool branches; /* wanted: branches, calls and loops */
 	bool x87;      /* wanted: x87 and MMX, too */
 	bool no_step;  /* single-stepping would show: pushf */
+	bool same;     /* while one is made that may overwrite its own address */
 	struct dj_regs regs;
 	uint32_t reserved; /* registers that only the generator may write */
 	unsigned ptr[3], idx, cnt;
