@@ -18,7 +18,8 @@
 struct emu_block {
 	uint64_t rip;
 	uint64_t end;		   /* address after the last instruction */
-	struct emu_block *link[2]; /* blocks that followed this one lately */
+	struct emu_block *link[2]; /* blocks that followed this one lately ... */
+	uint64_t link_rip[2];	   /* ... and where they begin; 0 with no block */
 	struct emu_block *hash_next;
 	struct emu_block *page_next;
 	uint16_t n;
@@ -38,7 +39,9 @@ struct emu_core {
 	/* where the next instruction was last seen; block NULL if not known */
 	struct emu_block *at;
 	unsigned at_index;
-	/* the stretch being run: its first instruction, and whether all is kept exact meanwhile */
+	/* the stretch being run: its block, its first instruction, and whether all is kept exact
+	 * meanwhile */
+	struct emu_block *running;
 	unsigned from;
 	bool careful;
 

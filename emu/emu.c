@@ -219,16 +219,13 @@ static struct emu_block *locate(struct emu *e, unsigned *index, enum emu_stop *w
 	return emu_block_at(e, rip, why);
 }
 
-/* The block after `b`, which has been executed to its end. */
-static inline struct emu_block *follow(struct emu *e, struct emu_core *c, struct emu_block *b,
-				       enum emu_stop *why)
+/* The block after `b`, if it is not one of those that followed it lately. */
+static __attribute__((noinline)) struct emu_block *find_next(struct emu *e, struct emu_block *b,
+							     enum emu_stop *why)
 {
+	struct emu_core *c = emu_core(e);
 	uint64_t rip = e->cpu.rip;
 
-	if (b->link[0] && b->link[0]->rip == rip)
-		return b->link[0];
-	if (b->link[1] && b->link[1]->rip == rip)
-		return b->link[1];
 	if (emu_blocks_full(c)) {
 		emu_blocks_flush(c);
 		return emu_block_at(e, rip, why);
@@ -236,21 +233,33 @@ static inline struct emu_block *follow(struct emu *e, struct emu_core *c, struct
 	struct emu_block *n = emu_block_at(e, rip, why);
 	if (n) {
 		b->link[b->next_link] = n;
+		b->link_rip[b->next_link] = rip;
 		b->next_link ^= 1;
 	}
 	return n;
 }
 
+/* The block after `b`, which has been executed to its end. A block that was forgotten has lost its
+ * address. */
+static inline struct emu_block *follow(struct emu *e, struct emu_block *b, enum emu_stop *why)
+{
+	uint64_t rip = e->cpu.rip;
+
+	for (int i = 0; i < 2; i++)
+		if (b->link_rip[i] == rip && b->link[i] && b->link[i]->rip == rip)
+			return b->link[i];
+	return find_next(e, b, why);
+}
+
 /* After emu_raise(): the instructions before core->cur are done, it is not. */
-static enum emu_stop raised(struct emu *e, struct emu_block *b, unsigned from, bool careful)
+static enum emu_stop raised(struct emu *e)
 {
 	struct emu_core *c = emu_core(e);
-	unsigned i = (unsigned)(c->cur - b->uops);
 
-	if (careful)
+	if (c->careful)
 		e->cpu.rip = c->cur->insn->addr;
 	else
-		settle(e, b, from, i);
+		settle(e, c->running, c->from, (unsigned)(c->cur - c->running->uops));
 	return c->why;
 }
 
@@ -268,46 +277,98 @@ static bool stops_in(struct emu *e, struct emu_block *b)
 	return b->stops;
 }
 
+/* Whether somebody has to be asked, or told exactly, about instructions of this block. */
+static inline bool watched(struct emu *e, struct emu_block *b)
+{
+	return (e->stop_at && stops_in(e, b)) ||
+	       __builtin_expect(e->hooks && ((e->hooks & EMU_HOOK_IMPORT) || e->exact), 0);
+}
+
+/* Run whole blocks, one after the other, for as long as nothing is in the way. Returns the block
+ * that is next, which has to be run in part or watched; any block when `until` is reached; NULL
+ * with *why to stop. This is where
+ * replays spend their time; it is a function of its own because setjmp() in its caller keeps what
+ * lives there in memory. */
+static __attribute__((noinline)) struct emu_block *run_blocks(struct emu *e, struct emu_core *c,
+							      struct emu_block *b, uint64_t until,
+							      enum emu_stop *why)
+{
+	c->careful = false;
+	c->from = 0;
+	c->at = NULL;
+	while (b->n <= until - e->steps && !watched(e, b)) {
+		c->running = b;
+		run_fast(e, c, b->uops, b->uops + b->n);
+		if (__builtin_expect(b->fences, 0)) {
+			settle(e, b, 0, b->n);
+		} else {
+			e->steps += b->n;
+			if (!b->branches)
+				e->cpu.rip = b->end;
+		}
+		if (__builtin_expect(e->stop_requested, 0)) {
+			e->stop_requested = false;
+			*why = EMU_STOP_REQUEST;
+			return NULL;
+		}
+		if (__builtin_expect(e->steps == until, 0))
+			break;
+		b = follow(e, b, why);
+		if (__builtin_expect(!b, 0))
+			break;
+	}
+	return b;
+}
+
+/* Run a part of a block, or a block that is watched. Returns true to stop, with *why. */
+static bool run_part(struct emu *e, struct emu_block *b, unsigned from, uint64_t until,
+		     enum emu_stop *why)
+{
+	struct emu_core *c = emu_core(e);
+	uint64_t left = until - e->steps;
+	unsigned to = b->n - from <= left ? b->n : from + (unsigned)left;
+	bool ask = stops_in(e, b);
+
+	c->running = b;
+	c->from = from;
+	c->careful = ask || (e->hooks & EMU_HOOK_IMPORT) || (e->hooks && e->exact);
+	if (c->careful)
+		return run_careful(e, c, b, from, to, ask, why);
+	run_fast(e, c, b->uops + from, b->uops + to);
+	settle(e, b, from, to);
+	e->in_rep = false;
+	e->rep_iter = 0;
+	if (!e->stop_requested)
+		return false;
+	e->stop_requested = false;
+	*why = EMU_STOP_REQUEST;
+	return true;
+}
+
 enum emu_stop emu_run(struct emu *e, uint64_t until)
 {
 	struct emu_core *c = emu_core(e);
 	enum emu_stop why = EMU_STOP_STEPS;
-	/* what emu_raise() needs to find unharmed */
-	struct emu_block *volatile cur_block = NULL;
 	unsigned i;
 
 	if (e->steps >= until)
 		return EMU_STOP_STEPS;
 	c->rep_limit = UINT64_MAX;
 	if (setjmp(e->escape))
-		return raised(e, cur_block, c->from, c->careful);
-
+		return raised(e);
 	struct emu_block *b = locate(e, &i, &why);
 	while (b) {
-		uint64_t left = until - e->steps;
-		unsigned to = b->n - i <= left ? b->n : i + (unsigned)left;
-
-		cur_block = b;
-		c->from = i;
-		bool ask = stops_in(e, b);
-		if (ask || (e->hooks & EMU_HOOK_IMPORT) || (e->hooks && e->exact)) {
-			c->careful = true;
-			if (run_careful(e, c, b, i, to, ask, &why))
-				return why;
-		} else {
-			c->careful = false;
-			run_fast(e, c, b->uops + i, b->uops + to);
-			settle(e, b, i, to);
-			e->in_rep = false;
-			e->rep_iter = 0;
-			if (e->stop_requested) {
-				e->stop_requested = false;
-				return EMU_STOP_REQUEST;
-			}
-		}
+		if (i == 0 && !e->in_rep)
+			b = run_blocks(e, c, b, until, &why);
+		if (!b)
+			return why;
 		if (e->steps >= until)
 			return EMU_STOP_STEPS;
-		b = follow(e, c, b, &why);
+		if (run_part(e, b, i, until, &why))
+			return why;
+		if (e->steps >= until)
+			return EMU_STOP_STEPS;
+		b = follow(e, b, &why);
 		i = 0;
 	}
 	return why;
@@ -319,25 +380,21 @@ static enum emu_stop run_one(struct emu *e, uint64_t limit)
 {
 	struct emu_core *c = emu_core(e);
 	enum emu_stop why = EMU_STOP_STEPS;
-	struct emu_block *volatile cur_block = NULL;
 	unsigned i;
 
 	c->rep_limit = UINT64_MAX;
 	c->careful = true;
 	if (setjmp(e->escape)) {
 		c->rep_limit = UINT64_MAX;
-		return raised(e, cur_block, 0, true);
+		return raised(e);
 	}
 	struct emu_block *b = locate(e, &i, &why);
 	if (!b)
 		return why;
-	if (!(b->uops[i].flags & EMU_UOP_REP)) {
-		cur_block = b;
+	if (!(b->uops[i].flags & EMU_UOP_REP))
 		return run_careful(e, c, b, i, i + 1, false, &why) ? why : EMU_STOP_STEPS;
-	}
 
 	const struct emu_uop *u = &b->uops[i];
-	cur_block = b;
 	e->ordinal = 0;
 	c->cur = u;
 	c->rep_limit = limit;
