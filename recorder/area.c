@@ -11,6 +11,7 @@
 #include "recorder/recorder.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -121,6 +122,9 @@ static enum rec_state area_given_up(struct rec_thread *t, int64_t result)
 		t->area.fd = -1;
 		return rec_call(t, area_given_up, SYS_close, fd, 0, 0, 0, 0, 0);
 	}
+	if (t->area.link >= 0)
+		close(t->area.link);
+	t->area.link = -1;
 	t->proc->more_files = false;
 	return rec_no_image(t, "%s", t->area.why);
 }
@@ -220,7 +224,10 @@ static enum rec_state area_made(struct rec_thread *t)
 {
 	struct rec_process *proc = t->proc;
 	struct rec_tracer *tracer = t->rec->tracer;
-	int fd = tracer->take_file(tracer, proc->pid, t->area.fd);
+	int fd = t->area.link;
+	t->area.link = -1;
+	if (fd < 0)
+		fd = tracer->take_file(tracer, proc->pid, t->area.fd);
 	if (fd < 0)
 		return area_failed(t, "take a file from", -errno);
 	if (proc->memfd >= 0)
@@ -235,25 +242,38 @@ static enum rec_state area_made(struct rec_thread *t)
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, (uint64_t)-1, 0);
 }
 
+/* Ways to get the file, tried in this order. */
+enum { MAKE_EXECUTABLE, MAKE, OPEN, WAYS };
+
 static enum rec_state area_file(struct rec_thread *t, int64_t result);
 
 static enum rec_state make_file(struct rec_thread *t, int64_t result)
 {
+	char text[sizeof(t->area.saved)] = "deja";
 	(void)result;
+	if (t->area.way == OPEN && t->area.link < 0) {
+		t->area.link = memfd_create("deja", MFD_CLOEXEC | MFD_EXEC);
+		if (t->area.link < 0)
+			t->area.link = memfd_create("deja", MFD_CLOEXEC);
+	}
+	if (t->area.way == OPEN)
+		snprintf(text, sizeof(text), "/proc/%d/fd/%d", getpid(), t->area.link);
+	rec_write(t->proc, t->area.text, text, sizeof(text));
+	if (t->area.way == OPEN)
+		return rec_call(t, area_file, SYS_openat, (uint64_t)AT_FDCWD, t->area.text,
+				O_RDWR | O_CLOEXEC, 0, 0, 0);
 	return rec_call(t, area_file, SYS_memfd_create, t->area.text,
-			MFD_CLOEXEC | (t->area.plain ? 0 : MFD_EXEC), 0, 0, 0, 0);
+			MFD_CLOEXEC | (t->area.way == MAKE_EXECUTABLE ? MFD_EXEC : 0), 0, 0, 0, 0);
 }
 
 static enum rec_state area_file(struct rec_thread *t, int64_t result)
 {
-	if (result == -EINVAL && !t->area.plain) { /* an older kernel */
-		t->area.plain = true;
-		return make_file(t, 0);
-	}
 	if (result == -EMFILE && !t->proc->more_files) {
 		t->proc->more_files = true;
 		return rec_limits_raise(t, make_file);
 	}
+	if (failed(result) && ++t->area.way < WAYS)
+		return make_file(t, 0);
 	rec_write(t->proc, t->area.text, t->area.saved, sizeof(t->area.saved));
 	if (failed(result))
 		return area_failed(t, "make a file for the shared memory in", result);
@@ -261,23 +281,35 @@ static enum rec_state area_file(struct rec_thread *t, int64_t result)
 	return area_made(t);
 }
 
-static enum rec_state area_limits(struct rec_thread *t, int64_t result)
+/* Whether the program's filters let it make the calls that all ways have in common. */
+static bool allowed(struct rec_thread *t)
 {
-	static const char name[sizeof(t->area.saved)] = "deja";
-	(void)result;
-	/* the name goes below the stack pointer, out of the red zone, and is taken back */
-	t->area.text = (t->regs.rsp - 1024) & ~15ULL;
-	if (rec_read(t->proc, t->area.text, t->area.saved, sizeof(name)) != sizeof(name) ||
-	    !rec_write(t->proc, t->area.text, name, sizeof(name)))
-		return rec_no_image(t, "cannot write to the stack of %s", rec_program_name(t));
-	return make_file(t, 0);
+	static const int calls[] = { SYS_mmap, SYS_close, SYS_mremap, SYS_munmap };
+	struct user_regs_struct r = { .rsi = TR_ARENA_SIZE,
+				      .rdx = PROT_READ | PROT_EXEC,
+				      .r10 = MAP_SHARED | MAP_FIXED };
+	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++) {
+		r.rax = (unsigned long long)calls[i];
+		if (!rec_filters_allow(t->proc, t->proc->vdso_syscall, &r))
+			return false;
+	}
+	return true;
 }
 
 enum rec_state rec_area_begin(struct rec_thread *t)
 {
-	t->area.fd = -1;
+	t->area.fd = t->area.link = -1;
 	t->area.at = 0;
-	return rec_limits_begin(t, area_limits);
+	t->area.way = 0;
+	if (!allowed(t))
+		return rec_no_image(t, "a seccomp filter forbids %s what deja needs",
+				    rec_program_name(t));
+	/* names go below the stack pointer, out of the red zone, and are taken back */
+	t->area.text = (t->regs.rsp - 2048) & ~15ULL;
+	if (rec_read(t->proc, t->area.text, t->area.saved, sizeof(t->area.saved)) !=
+	    sizeof(t->area.saved))
+		return rec_no_image(t, "cannot write to the stack of %s", rec_program_name(t));
+	return rec_limits_begin(t, make_file);
 }
 
 /* ---- arenas ---- */

@@ -22,6 +22,7 @@ void rec_child_new(struct rec_thread *t, pid_t pid, bool own_space)
 	memcpy(proc->limits, t->proc->limits, sizeof(proc->limits));
 	memcpy(proc->kernel_limits, t->proc->kernel_limits, sizeof(proc->kernel_limits));
 	proc->raised = t->proc->raised;
+	rec_filters_copy(proc, t->proc);
 	c->s = t->s;
 	c->regs = t->regs;
 	c->regs.rip = t->regs.rip + 2;

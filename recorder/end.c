@@ -49,6 +49,8 @@ enum rec_state rec_let_go(struct rec_thread *t, const char *fmt, ...)
 	for (unsigned i = 0; i < t->n_pending; i++)
 		syscall(SYS_tgkill, t->proc->pid, t->tid, t->pending[i].si_signo);
 	rec_limits_own(t->proc, t->proc);
+	if (t->area.out)
+		rec_set_regs(t, &t->regs);
 	rec_run(t, REC_DETACH, 0);
 	return REC_FREE;
 }
@@ -130,6 +132,7 @@ void rec_thread_free(struct rec_thread *t)
 	*at = t->next;
 	rec_own_free(t);
 	free(t->pending);
+	free(t->sys.filter);
 	free(t->child.unmap);
 	free(t);
 }
@@ -147,6 +150,7 @@ void rec_process_free(struct rec_process *proc)
 	tr_free(proc->tr); /* which knows the tables */
 	rec_tables_free(proc);
 	rec_window_free(proc);
+	rec_filters_free(proc);
 	rec_code_free(proc);
 	rec_maps_free(proc);
 	free(proc);

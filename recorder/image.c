@@ -105,6 +105,7 @@ enum rec_state rec_image_begin(struct rec_thread *t, bool exec)
 	struct rec_tracer *tracer = t->rec->tracer;
 	proc->hand = t;
 	t->area.exec = exec;
+	t->area.out = false;
 	if (proc->mem >= 0)
 		tracer->close_memory(tracer, proc->mem);
 	proc->mem = tracer->open_memory(tracer, proc->pid);
@@ -131,6 +132,7 @@ enum rec_state rec_on_exec_out(struct rec_thread *t, const struct rec_stop *stop
 	if (rec_get_regs(t, &t->regs))
 		return REC_KILLED;
 	t->regs.orig_rax = (unsigned long long)-1;
+	t->area.out = true;
 	bool whole;
 	if (t->ring)
 		rec_ring_reached(t, &whole); /* nobody uses the old image's memory any more */

@@ -182,6 +182,8 @@ static enum rec_state begin(struct rec_thread *t, int i, uint64_t to, uint64_t w
 {
 	struct rec_process *proc = t->proc;
 	struct rlimit *new = &t->limits.new;
+	if (!rec_call_allowed(t))
+		return rec_make_call(t);
 	t->limits.old = proc->limits[i];
 	t->limits.was = was;
 	t->limits.result = 0;

@@ -14,7 +14,7 @@
  *   call.c       system calls made in a thread for our own purposes
  *   image.c      a new process image; area.c: deja's memory in it
  *   child.c      processes that the program starts
- *   syscalls.c   the system calls that the supervisor performs, in a table; limits.c
+ *   syscalls.c   the system calls that the supervisor performs, in a table; limits.c; filter.c
  *   native.c     instructions executed natively; cpuid.c
  *   signals.c    what signals mean and where they are delivered (its essay first); deliver.c how
  *   maps.c       mappings; modules.c; code.c: the program's code as the translator reads it
@@ -54,6 +54,7 @@ struct rec_module {
 };
 
 struct rec_ring;
+struct rec_filter;
 struct rec_code_page;
 
 /* The recording: one trace, whatever takes part in it. */
@@ -96,7 +97,8 @@ struct rec_process {
 	} window;
 	struct rlimit limits[REC_LIMITS], kernel_limits[REC_LIMITS]; /* the program's own, and what
 									the kernel has (limits.c) */
-	bool more_files; /* the limit of descriptors leaves room for one */
+	struct rec_filter *filters; /* of seccomp, the last one first (filter.c) */
+	bool more_files;	    /* the limit of descriptors leaves room for one */
 	bool limits_known, raised;
 	int mem; /* handle of the memory */
 	struct translator *tr;
@@ -193,7 +195,9 @@ struct rec_thread {
 		uint8_t saved[2]; /* bytes of the program that the instruction stands in for */
 	} call;
 	struct {
-		uint64_t at; /* the instruction that makes it */
+		uint64_t ahead;		   /* arenas are there for what is mapped before this */
+		struct rec_filter *filter; /* that is being installed */
+		uint64_t at;		   /* the instruction that makes it */
 		struct user_regs_struct regs;
 		bool filtered; /* it was not let through; signal.info says so */
 	} sys;
@@ -212,12 +216,14 @@ struct rec_thread {
 	} signal;
 	struct {
 		bool exec;
-		int fd; /* of the shared file, in the program */
+		bool out; /* execve is over: t->regs are those of the new image */
+		int fd;	  /* of the shared file, in the program */
 		uint64_t at, text;
 		uint8_t saved[40];
 		struct dj_regs first;
 		unsigned arena;
-		bool plain; /* the kernel does not know MFD_EXEC */
+		int way;  /* to get the file (area.c) */
+		int link; /* ours, which the program opens; or -1 */
 		char why[200];
 	} area;
 	struct {
@@ -331,6 +337,13 @@ enum rec_state rec_area_begin(struct rec_thread *t);
 enum rec_state rec_image_ready(struct rec_thread *t);
 /* An arena near the program's code at `pc`. */
 enum rec_state rec_arena_begin(struct rec_thread *t, uint64_t pc);
+
+/* ---- filter.c ---- */
+/* Whether the program's seccomp filters let this call through, made at `at`. */
+bool rec_filters_allow(const struct rec_process *proc, uint64_t at,
+		       const struct user_regs_struct *r);
+void rec_filters_copy(struct rec_process *to, const struct rec_process *from);
+void rec_filters_free(struct rec_process *proc);
 
 /* ---- limits.c ---- */
 /* Make room for deja's memory: a new image; another arena. */

@@ -34,8 +34,15 @@ void rec_complete_call(struct rec_thread *t, uint64_t result)
 	t->regs.r11 = r11;
 }
 
+bool rec_call_allowed(struct rec_thread *t)
+{
+	return !t->proc->filters || rec_filters_allow(t->proc, t->regs.rip, &t->regs);
+}
+
 enum rec_state rec_answer(struct rec_thread *t, int64_t result)
 {
+	if (!rec_call_allowed(t)) /* the kernel knows what comes of that */
+		return rec_make_call(t);
 	rec_complete_call(t, (uint64_t)result);
 	return REC_IN_HAND;
 }
@@ -211,6 +218,8 @@ static const struct row {
 	ROW(shmat,            "memory",    rec_make_call, rec_after_shmat, false),
 	ROW(shmdt,            "memory",    rec_make_call, rec_after_shmdt, false),
 	ROW(remap_file_pages, "memory",    rec_make_call, NULL, false),
+	ROW(seccomp,          "filter",    rec_begin_seccomp, rec_after_seccomp, false),
+	ROW(prctl,            "filter",    rec_begin_prctl, rec_after_seccomp, false),
 	ROW(getrlimit,        "memory",    rec_begin_getrlimit, NULL, false),
 	ROW(setrlimit,        "memory",    rec_begin_setrlimit, NULL, false),
 	ROW(prlimit64,        "memory",    rec_begin_prlimit, NULL, false),

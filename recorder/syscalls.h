@@ -10,6 +10,14 @@ typedef void rec_effect(struct rec_thread *t, const struct user_regs_struct *in,
 rec_effect rec_after_mmap, rec_after_munmap, rec_after_mremap, rec_after_mprotect, rec_after_brk,
 	rec_after_shmat, rec_after_shmdt;
 
+/* Whether the program's filters let the call through that it is about to make. */
+bool rec_call_allowed(struct rec_thread *t);
+
+/* filter.c */
+enum rec_state rec_begin_seccomp(struct rec_thread *t);
+enum rec_state rec_begin_prctl(struct rec_thread *t);
+rec_effect rec_after_seccomp;
+
 /* limits.c */
 enum rec_state rec_begin_getrlimit(struct rec_thread *t);
 enum rec_state rec_begin_setrlimit(struct rec_thread *t);

@@ -55,6 +55,13 @@ static enum tr_found arena_for(const struct translator *tr, uint64_t pc, struct 
 	return tr->arenas ? TR_FULL : TR_NATIVE;
 }
 
+bool tr_wants_arena(struct translator *tr, uint64_t pc)
+{
+	struct tr_arena *a;
+	tr->asked = pc;
+	return arena_for(tr, pc, &a) == TR_NO_ARENA;
+}
+
 void tr_no_arena(struct translator *tr)
 {
 	tr->no_arena = region(tr->asked);

@@ -101,6 +101,8 @@ enum tr_found tr_fragment(struct translator *tr, uint64_t pc, struct tr_frag **f
 /* An arena of TR_ARENA_SIZE bytes, zero: the program has it at `va` (readable and executable, not
  * writable), we at `ours`. */
 void tr_add_arena(struct translator *tr, uint64_t va, uint8_t *ours);
+/* Whether there will be none for the code at `pc` unless one is made. */
+bool tr_wants_arena(struct translator *tr, uint64_t pc);
 /* There is no room for one near the pc that was last asked for: use what is there. */
 void tr_no_arena(struct translator *tr);
 

@@ -21,6 +21,7 @@ $cc -O1 -w -static "$here/world.c" -o static || exit 99
 ulimit -c 0
 
 failures=0
+ended=exited
 fail() {
 	failures=$((failures + 1))
 	echo "FAIL: $*"
@@ -45,7 +46,7 @@ same() {
 	get "$deja" verify t.deja
 	[ "$status" = 0 ] || fail "$*: the trace does not replay: $(head -c 600 err)"
 	get "$deja" info t.deja
-	grep -q '^process.* exited with status' out || fail "$*: not recorded to its end: $(grep '^process' out)"
+	grep -q "^process.* $ended" out || fail "$*: not recorded to its end: $(grep '^process' out)"
 }
 
 part_single() {
@@ -65,11 +66,75 @@ part_limits() {
 	done
 }
 
+part_sandbox() {
+	local a
+	for a in errno kill trap; do
+		same ./world $a report
+		same ./world $a ./static none report
+		same ./world $a ./world softas,$a,nofile ./static none report
+	done
+	same ./world few write
+	same ./world mremap report
+	ended=killed
+	same ./world strict write
+	ended=exited
+}
+
+# goes_on WHY COMMAND...: ends as it does natively, and its recording says why it is shorter
+goes_on() {
+	local native why=$1
+	shift
+	get "$@"
+	native=$status
+	cp out native.out
+	rm -f t.deja
+	get "${as[@]}" "$deja" record -o t.deja -- "$@"
+	[ "$status" = "$native" ] || fail "$*: exit status $status, natively $native: $(head -c 600 err)"
+	cmp -s out native.out || fail "$*: output differs: $(diff native.out out | head -20)"
+	[ "$(wc -l <err)" = 1 ] && grep -Eq "^deja: .*$why.*unrecorded" err || fail "$*: says $(head -c 600 err)"
+	get "$deja" verify t.deja
+	[ "$status" = 0 ] || fail "$*: the trace does not replay: $(head -c 600 err)"
+	get "$deja" info t.deja
+	grep -q "^process.*$why" out || fail "$*: info does not say why: $(grep '^process' out)"
+}
+
+# A 32-bit program of one page, which ends with status 5.
+program_32() {
+	printf '\177ELF\1\1\1\0\0\0\0\0\0\0\0\0\2\0\3\0\1\0\0\0\124\200\4\10\064\0\0\0'
+	printf '\0\0\0\0\0\0\0\0\064\0\040\0\1\0\050\0\0\0\0\0'
+	printf '\1\0\0\0\0\0\0\0\0\200\4\10\0\200\4\10\140\0\0\0\140\0\0\0\5\0\0\0\0\020\0\0'
+	printf '\270\1\0\0\0\273\5\0\0\0\315\200'
+}
+
+# What cannot be recorded any more goes on by itself.
+part_unrecorded() {
+	as=()
+	goes_on 'seccomp filter' ./world mremap ./static none report
+	goes_on 'cannot make a file' ./world noproc,kill ./static none report
+	goes_on 'cannot make a file' ./world softas,noproc,errno ./static none report
+	program_32 >small
+	chmod 755 small
+	get ./small
+	[ "$status" != 5 ] || goes_on '32-bit' ./world as,none ./small
+	cp static closed
+	chmod 711 closed
+	same ./closed none report
+	same ./world none ./closed none report
+	if [ "$(id -u)" = 0 ] && setpriv --reuid 65534 --regid 65534 --clear-groups true 2>/dev/null; then
+		chmod 777 .
+		as=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+		goes_on 'may be executed but not read' ./world nobody,softas ./closed none write
+		get "${as[@]}" "$deja" record -o t2.deja ./closed none write
+		[ "$status" = 1 ] && [ "$(wc -l <err)" = 1 ] || fail "a closed program: $status $(cat err)"
+		grep -q 'not read' err || fail "a closed program: $(cat err)"
+	fi
+}
+
 # Two, three or four at once, at random. Privileges go last, or nothing can go after them.
 part_combine() {
 	local i actions a before=$failures
 	local first=(nofile as softas data fsize memlock core noproc ipc fsuid stdin none)
-	local last=(nobody undumpable userns none chroot)
+	local last=(nobody undumpable none userns errno trap kill chroot)
 	RANDOM=$seed
 	for i in $(seq 14); do
 		actions=
@@ -77,6 +142,8 @@ part_combine() {
 			((RANDOM % 4)) && actions+=${first[RANDOM % ${#first[@]}]},
 		done
 		a=${last[RANDOM % ${#last[@]}]}
+		# (without /proc and memfd_create: see part_unrecorded)
+		[[ $a = @(errno|kill|trap) ]] && actions=${actions//noproc/none}
 		if [ $a = chroot ]; then
 			same ./world $actions$a /static none report
 		else
@@ -86,7 +153,7 @@ part_combine() {
 	[ $failures = $before ] || echo "(tests/cli/world.sh combine $seed does that again)"
 }
 
-for part in single limits combine; do
+for part in single limits sandbox unrecorded combine; do
 	[[ $part =~ $pattern ]] || continue
 	before=$failures
 	part_$part

@@ -112,6 +112,12 @@ void tr_add_arena(struct translator *tr, uint64_t va, uint8_t *ours)
 	tr->ours = ours;
 }
 
+bool tr_wants_arena(struct translator *tr, uint64_t pc)
+{
+	(void)pc;
+	return !tr->arena;
+}
+
 void tr_no_arena(struct translator *tr)
 {
 	(void)tr;
