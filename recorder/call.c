@@ -34,7 +34,11 @@ enum rec_state rec_call(struct rec_thread *t, rec_then *then, uint64_t nr, uint6
 	r.rip = at;
 	t->call.then = then;
 	t->call.at = at;
-	return rec_step(t, &r, REC_CALL);
+	t->call.entry = t->quiet;
+	if (rec_set_regs(t, &r))
+		return REC_KILLED;
+	rec_run(t, t->quiet ? REC_TO_SYSCALL : REC_STEP, 0);
+	return REC_CALL;
 }
 
 enum rec_state rec_on_call(struct rec_thread *t, const struct rec_stop *stop)
@@ -42,8 +46,13 @@ enum rec_state rec_on_call(struct rec_thread *t, const struct rec_stop *stop)
 	struct user_regs_struct r;
 	if (rec_get_regs(t, &r))
 		return REC_KILLED;
+	if (t->quiet && t->call.entry) {
+		t->call.entry = false;
+		rec_run(t, REC_TO_SYSCALL, 0);
+		return REC_CALL;
+	}
 	if (stop->sig == SIGTRAP && r.rip == t->call.at) { /* it was interrupted and starts again */
-		rec_run(t, REC_STEP, 0);
+		rec_run(t, t->how, 0);
 		return REC_CALL;
 	}
 	if (t->call.at != t->proc->vdso_syscall)

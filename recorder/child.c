@@ -32,6 +32,8 @@ void rec_child_new(struct rec_thread *t, pid_t pid, bool own_space)
 	c->regs.eflags = t->regs.eflags & ~0x100ULL;
 	c->regs.gs_base = *rec_tcb(t, T_GSBASE);
 	c->regs.orig_rax = (unsigned long long)-1;
+	/* a forced signal would reset what it inherits (sigtrap.c) */
+	c->quiet = t->proc->trap.action.handler;
 	if (own_space && proc->vdso_syscall) {
 		uint64_t at = 0, size;
 		unsigned n = 0;
@@ -88,7 +90,7 @@ enum rec_state rec_on_child(struct rec_thread *c, const struct rec_stop *stop)
 	if (!c->child.unmap && !c->proc->raised)
 		return let_go(c, 0);
 	if (tracer->get_sigmask(tracer, c->tid, &c->child.mask) ||
-	    tracer->set_sigmask(tracer, c->tid, ~trap | c->child.mask))
+	    tracer->set_sigmask(tracer, c->tid, ~trap))
 		return REC_KILLED;
 	return unmap_next(c, 0);
 }

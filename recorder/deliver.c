@@ -63,6 +63,8 @@ enum rec_state rec_deliver(struct rec_thread *t, const siginfo_t *info, uint64_t
 {
 	struct rec_tracer *tracer = t->rec->tracer;
 	rec_release(t);
+	if (info->si_signo == SIGTRAP && rec_synchronous(SIGTRAP, info))
+		rec_trap_forced(t);
 	enum rec_disposition d = rec_disposition(t, info->si_signo);
 	struct user_regs_struct r = t->regs;
 	r.gs_base = *rec_tcb(t, T_GSBASE);
@@ -113,6 +115,7 @@ enum rec_state rec_on_handler(struct rec_thread *t, const struct rec_stop *stop)
 	if (rec_get_regs(t, &h))
 		return REC_KILLED;
 	h.eflags &= ~0x100ULL;
+	rec_trap_entered(t, t->signal.info.si_signo);
 	if (t->signal.after)
 		record_interrupted_call(t, h.rsp);
 	t->regs = h;

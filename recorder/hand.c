@@ -121,6 +121,8 @@ enum rec_state rec_go_on(struct rec_thread *t)
 		t->hand_over = false;
 		rec_ring_hand_over(t);
 	}
+	if (rec_trap_to_restore(t))
+		return rec_trap_restore(t, NULL);
 	if (t->n_pending)
 		return rec_deliver_pending(t);
 	rec_digest(t, false);

@@ -175,6 +175,10 @@ void rec_strays_free(struct rec_recording *rec)
 
 void rec_run(struct rec_thread *t, enum rec_resume how, int sig)
 {
+	if (sig == SIGTRAP && t->proc->trap.lost && rec_disposition(t, sig) == REC_IGNORED)
+		sig = 0; /* ignored, which the kernel does not know */
+	if (!sig && how != REC_LISTEN && how != REC_DETACH)
+		sig = rec_trap_again(t);
 	t->how = how;
 	t->can_inject = false;
 	t->rec->tracer->resume(t->rec->tracer, t->tid, how, sig);
@@ -201,6 +205,7 @@ static bool describe(struct rec_thread *t, int status, struct rec_stop *stop)
 	/* ptrace's own notices (a system call's exit, a handler's first instruction after a step)
 	 * carry SIGTRAP as si_code, and drop what is injected from them */
 	t->can_inject = stop->sig != SIGTRAP || stop->info.si_code != SIGTRAP;
+	rec_trap_stop(t, stop);
 	return true;
 }
 

@@ -16,7 +16,8 @@
  *   child.c      processes that the program starts
  *   syscalls.c   the system calls that the supervisor performs, in a table; limits.c; filter.c
  *   native.c     instructions executed natively; cpuid.c
- *   signals.c    what signals mean and where they are delivered (its essay first); deliver.c how
+ *   signals.c    what signals mean and where they are delivered (its essay first); deliver.c how;
+ *                sigtrap.c: the one that deja uses itself
  *   maps.c       mappings; modules.c; code.c: the program's code as the translator reads it
  *   ring.c       the ring buffer and the thread that writes it out
  *   start.c      start; meta.c: what the trace says of machine and program; clock.c; end.c
@@ -56,6 +57,11 @@ struct rec_module {
 struct rec_ring;
 struct rec_filter;
 struct rec_code_page;
+
+/* What a signal does, as rt_sigaction has it. */
+struct rec_action {
+	uint64_t handler, flags, restorer, mask;
+};
 
 /* The recording: one trace, whatever takes part in it. */
 struct rec_recording {
@@ -112,6 +118,11 @@ struct rec_process {
 	unsigned n_pages;
 	uint64_t vdso_syscall; /* a syscall instruction in the vdso */
 	uint64_t vdso, vdso_end;
+
+	struct {
+		struct rec_action action; /* what the program wants */
+		bool lost;		  /* the kernel has SIG_DFL instead */
+	} trap;				  /* SIGTRAP (sigtrap.c) */
 
 	bool no_arena; /* there was no room for an arena */
 	bool child;    /* not recorded, only brought on its way (child.c) */
@@ -179,7 +190,15 @@ struct rec_thread {
 	uint64_t last_digest;
 	siginfo_t *pending; /* signals put aside */
 	unsigned n_pending, cap_pending;
-	bool held;	/* all others are blocked meanwhile... */
+	struct {
+		bool blocked;
+		bool again; /* `info` has been taken from the kernel, which is to have it back */
+		siginfo_t info;
+		struct rec_action action; /* the argument of rt_sigaction */
+		enum rec_state (*then)(struct rec_thread *t, int64_t result);
+	} trap;	    /* SIGTRAP (sigtrap.c) */
+	bool quiet; /* calls made for us stop at their entry and exit, where no signal is forced */
+	bool held;  /* all others are blocked meanwhile... */
 	uint64_t mask;	/* ... and this is what the program blocks */
 	bool in_rep;	/* in hand between iterations of a string instruction */
 	bool in_hand;	/* regs and steps are valid */
@@ -192,6 +211,7 @@ struct rec_thread {
 	struct {
 		rec_then *then;
 		uint64_t at, nr;
+		bool entry;	  /* quiet: the entry is still to come */
 		uint8_t saved[2]; /* bytes of the program that the instruction stands in for */
 	} call;
 	struct {
@@ -199,7 +219,10 @@ struct rec_thread {
 		struct rec_filter *filter; /* that is being installed */
 		uint64_t at;		   /* the instruction that makes it */
 		struct user_regs_struct regs;
-		bool filtered; /* it was not let through; signal.info says so */
+		bool quiet; /* without a trap: it stops at its entry, which is to come, and exit */
+		bool entry;
+		bool traps_blocked; /* by the mask that rt_sigreturn sets */
+		bool filtered;	    /* it was not let through; signal.info says so */
 	} sys;
 	struct {
 		struct dj_regs before;
@@ -429,11 +452,14 @@ bool rec_call_not_begun(struct rec_thread *t);
 /* ---- signals.c ---- */
 enum rec_disposition { REC_IGNORED, REC_CAUGHT, REC_FATAL, REC_JOB_CONTROL };
 enum rec_disposition rec_disposition(struct rec_thread *t, int sig);
+/* ... as the kernel has it. */
+enum rec_disposition rec_disposition_asked(struct rec_thread *t, int sig);
 bool rec_synchronous(int sig, const siginfo_t *info);
 /* A signal-delivery stop in the cache that is not ours. */
 enum rec_state rec_signal_stop(struct rec_thread *t, const struct rec_stop *stop);
 void rec_put_aside(struct rec_thread *t, const siginfo_t *info);
-/* The program's signal mask again. */
+/* Block all other signals, but those of faults only if `all`. The program's signal mask again. */
+void rec_hold(struct rec_thread *t, bool all);
 void rec_release(struct rec_thread *t);
 /* Whether the thread, being where `r` says, can be taken in hand there. */
 bool rec_takeable(struct rec_thread *t, const struct user_regs_struct *r, struct tr_where *w);
@@ -444,6 +470,28 @@ bool rec_takeable(struct rec_thread *t, const struct user_regs_struct *r, struct
 enum rec_state rec_deliver(struct rec_thread *t, const siginfo_t *info, uint64_t after);
 /* In hand: deliver the first of those that were put aside. */
 enum rec_state rec_deliver_pending(struct rec_thread *t);
+
+/* ---- sigtrap.c ---- */
+/* SIGTRAP as the program starts with it; across exec; in a new image. */
+void rec_trap_begin(struct rec_thread *t);
+void rec_trap_exec(struct rec_thread *t);
+void rec_trap_classes(struct rec_thread *t);
+/* At every signal-delivery stop: if it is a trap of ours, undo what it did to the program. */
+void rec_trap_stop(struct rec_thread *t, struct rec_stop *stop);
+/* SIGTRAP, if the next request is to give one back to the kernel, else 0. */
+int rec_trap_again(struct rec_thread *t);
+/* A call has changed the program's mask; a handler has been entered; a trap of the program's own.
+ */
+void rec_trap_masked(struct rec_thread *t, bool blocked);
+void rec_trap_entered(struct rec_thread *t, int sig);
+void rec_trap_forced(struct rec_thread *t);
+enum rec_disposition rec_trap_disposition(const struct rec_thread *t);
+/* Before the thread goes on: whether the kernel must first get back what it has lost. */
+/* Whether a trap of ours would destroy something. */
+bool rec_trap_matters(const struct rec_thread *t);
+bool rec_trap_lost(const struct rec_thread *t);
+bool rec_trap_to_restore(const struct rec_thread *t);
+enum rec_state rec_trap_restore(struct rec_thread *t, rec_then *then);
 
 /* ---- start.c ---- */
 struct rec_recording *rec_new(const struct rec_options *opt, struct rec_tracer *tracer,

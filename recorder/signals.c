@@ -42,8 +42,8 @@
  * Order. The kernel takes one signal from its queues, builds the frame, blocks what the handler
  * blocks, and only then takes the next, whose frame comes on top of the first: before the first
  * handler has executed anything. So as soon as one signal is put aside, the thread blocks all
- * others (hold) until that one is injected, with the program's mask in place again. The others stay
- * in the kernel's queues, in the kernel's order, and come out when the thread goes on from the
+ * others (rec_hold) until that one is injected, with the program's mask in place again. The others
+ * stay in the kernel's queues, in the kernel's order, and come out when the thread goes on from the
  * first handler's entry. Only signals with the number of a fault can come in between, because they
  * may not be blocked: these are put aside in the order in which they come, and each needs a stop
  * from which it can be injected (deliver.c). A handler that is about to begin may block the
@@ -69,6 +69,11 @@ static bool in_mask(const char *status, const char *field, int sig)
 }
 
 enum rec_disposition rec_disposition(struct rec_thread *t, int sig)
+{
+	return sig == SIGTRAP ? rec_trap_disposition(t) : rec_disposition_asked(t, sig);
+}
+
+enum rec_disposition rec_disposition_asked(struct rec_thread *t, int sig)
 {
 	char text[4096];
 	FILE *f = t->rec->tracer->open_proc(t->rec->tracer, t->tid, "status");
@@ -112,12 +117,12 @@ bool rec_synchronous(int sig, const siginfo_t *i)
 /* The kernel delivers one signal, with its mask, before it takes the next: so none is taken from
  * it while one is put aside. What instructions cause must not be blocked: the kernel resets the
  * disposition of a forced signal that is. */
-static void hold(struct rec_thread *t)
+void rec_hold(struct rec_thread *t, bool all)
 {
 	struct rec_tracer *tracer = t->rec->tracer;
-	if (!t->held && !tracer->get_sigmask(tracer, t->tid, &t->mask) &&
-	    !tracer->set_sigmask(tracer, t->tid, t->mask | ~SYNCHRONOUS))
-		t->held = true;
+	if (t->held || !tracer->get_sigmask(tracer, t->tid, &t->mask))
+		t->held =
+			!tracer->set_sigmask(tracer, t->tid, all ? ~0ULL : t->mask | ~SYNCHRONOUS);
 }
 
 void rec_release(struct rec_thread *t)
@@ -129,7 +134,8 @@ void rec_release(struct rec_thread *t)
 
 void rec_put_aside(struct rec_thread *t, const siginfo_t *info)
 {
-	hold(t);
+	if (!t->held)
+		rec_hold(t, false);
 	if (t->n_pending == t->cap_pending) {
 		t->cap_pending = t->cap_pending ? 2 * t->cap_pending : 16;
 		t->pending = realloc(t->pending, t->cap_pending * sizeof(*t->pending));
@@ -203,6 +209,8 @@ static enum rec_state fault(struct rec_thread *t, const struct rec_stop *stop,
 	siginfo_t info = stop->info;
 	t->in_rep = w->string;
 	rec_take(t, r, w);
+	if (w->before_syscall) /* an argument was looked at, and is for the kernel to refuse */
+		return rec_syscall(t);
 	if (stop->sig != SIGSEGV && stop->sig != SIGBUS)
 		info.si_addr = (void *)(uintptr_t)t->regs.rip;
 	else if (undo_store(t))

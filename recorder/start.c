@@ -124,6 +124,7 @@ enum rec_state rec_on_starting(struct rec_thread *t, const struct rec_stop *stop
 		return REC_STARTING;
 	}
 	rec->began = true;
+	rec_trap_begin(t);
 	rec->writer = rec_create_trace(t);
 	if (!rec->writer) { /* err says why */
 		rec->fatal = true;

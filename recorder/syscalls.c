@@ -47,7 +47,13 @@ enum rec_state rec_answer(struct rec_thread *t, int64_t result)
 	return REC_IN_HAND;
 }
 
-/* Make the call that `t->regs` say. */
+static bool changes_signals(uint64_t nr)
+{
+	return nr == SYS_rt_sigaction || nr == SYS_rt_sigprocmask || nr == SYS_rt_sigreturn;
+}
+
+/* Make the call that `t->regs` say. With a single step; but a call that changes what the trap of
+ * that step would destroy stops at its entry and exit. */
 static enum rec_state make(struct rec_thread *t, enum rec_state state)
 {
 	struct user_regs_struct r = t->regs;
@@ -57,7 +63,23 @@ static enum rec_state make(struct rec_thread *t, enum rec_state state)
 	t->sys.regs = t->regs;
 	r.rip = t->sys.at;
 	r.orig_rax = (unsigned long long)-1;
-	return rec_step(t, &r, state);
+	t->sys.quiet = t->sys.entry = rec_trap_matters(t) && changes_signals(r.rax);
+	if (!t->sys.quiet)
+		return rec_step(t, &r, state);
+	if (rec_set_regs(t, &r))
+		return REC_KILLED;
+	rec_run(t, REC_TO_SYSCALL, 0);
+	return state;
+}
+
+/* At the entry of a call that is made without a single step: on to its exit. */
+static bool at_entry(struct rec_thread *t)
+{
+	if (!t->sys.entry)
+		return false;
+	t->sys.entry = false;
+	rec_run(t, REC_TO_SYSCALL, 0);
+	return true;
 }
 
 enum rec_state rec_make_call(struct rec_thread *t)
@@ -70,6 +92,26 @@ static enum rec_state make_last_call(struct rec_thread *t)
 {
 	t->regs.gs_base = *rec_tcb(t, T_GSBASE);
 	return make(t, REC_SYSCALL);
+}
+
+/* ---- SIGTRAP (sigtrap.c) ----------------------------------------------------------------- */
+
+static enum rec_state begin_sigaction(struct rec_thread *t)
+{
+	rec_read(t->proc, t->regs.rsi, &t->trap.action, sizeof(t->trap.action));
+	return rec_make_call(t);
+}
+
+static enum rec_state begin_again(struct rec_thread *t, int64_t result)
+{
+	(void)result;
+	return rec_syscall(t);
+}
+
+/* A call that is made here only for the sake of what SIGTRAP does, which is lost. */
+static enum rec_state back_to_cache(struct rec_thread *t)
+{
+	return rec_trap_lost(t) ? rec_trap_restore(t, NULL) : rec_make_call(t);
 }
 
 /* ---- processes and threads ----------------------------------------------------------------- */
@@ -174,6 +216,10 @@ static enum rec_state deliver_filtered(struct rec_thread *t)
 /* All registers come from the frame; rip leads away from here. */
 static enum rec_state begin_sigreturn(struct rec_thread *t)
 {
+	/* struct ucontext: flags, link, stack, 32 words of registers, the mask */
+	uint64_t mask = 0;
+	rec_read(t->proc, t->regs.rsp + 40 + 32 * 8, &mask, sizeof(mask));
+	t->sys.traps_blocked = mask >> (SIGTRAP - 1) & 1;
 	t->regs.gs_base = *rec_tcb(t, T_GSBASE);
 	return make(t, REC_SIGRETURN);
 }
@@ -183,14 +229,21 @@ enum rec_state rec_on_sigreturn(struct rec_thread *t, const struct rec_stop *sto
 	struct user_regs_struct r;
 	if (stop->event || rec_get_regs(t, &r))
 		return REC_KILLED;
+	if (stop->sig == SIGTRAP && at_entry(t))
+		return REC_SIGRETURN;
 	if (filtered(t, stop))
 		return REC_SIGRETURN;
 	if (t->sys.filtered)
 		return deliver_filtered(t);
+	if (stop->sig == SIGTRAP && t->sys.quiet && r.rip == t->sys.at + 2) {
+		rec_run(t, REC_CONT, 0); /* the frame is not to be read: SIGSEGV comes */
+		return REC_SIGRETURN;
+	}
 	if (stop->sig != SIGTRAP) /* the frame is not to be read */
 		return rec_deliver(t, &stop->info, 0);
 	t->regs = r;
 	t->regs.eflags &= ~0x100ULL;
+	rec_trap_masked(t, t->sys.traps_blocked);
 	struct dj_record rec = { .kind = DJ_REC_REGS, .steps = t->steps, .mask = DJ_REG_ALL };
 	rec_full_regs(t, &rec.regs);
 	rec_ring_record(t, &rec);
@@ -207,6 +260,8 @@ static const struct row {
 	enum rec_state (*begin)(struct rec_thread *t);
 	rec_effect *effect; /* what it changed; not called if it failed */
 	bool effect_if_failed;
+	bool inherits; /* another process or image gets the signals' dispositions */
+	bool classified; /* sigtrap.c says when it is left to us */
 } table[] = {
 #define ROW(name, class, ...) { SYS_##name, #name, class, __VA_ARGS__ }
 	ROW(mmap,             "memory",    rec_make_call, rec_after_mmap, false),
@@ -223,17 +278,25 @@ static const struct row {
 	ROW(getrlimit,        "memory",    rec_begin_getrlimit, NULL, false),
 	ROW(setrlimit,        "memory",    rec_begin_setrlimit, NULL, false),
 	ROW(prlimit64,        "memory",    rec_begin_prlimit, NULL, false),
-	ROW(clone,            "process",   begin_clone, NULL, false),
-	ROW(clone3,           "process",   begin_clone, NULL, false),
-	ROW(fork,             "process",   rec_make_call, NULL, false),
-	ROW(vfork,            "process",   rec_make_call, NULL, false),
-	ROW(execve,           "image",     make_last_call, NULL, false),
-	ROW(execveat,         "image",     make_last_call, NULL, false),
+	ROW(clone,            "process",   begin_clone, NULL, false, .inherits = true),
+	ROW(clone3,           "process",   begin_clone, NULL, false, .inherits = true),
+	ROW(fork,             "process",   rec_make_call, NULL, false, .inherits = true),
+	ROW(vfork,            "process",   rec_make_call, NULL, false, .inherits = true),
+	ROW(execve,           "image",     make_last_call, NULL, false, .inherits = true),
+	ROW(execveat,         "image",     make_last_call, NULL, false, .inherits = true),
 	ROW(exit,             "end",       make_last_call, NULL, false),
 	ROW(exit_group,       "end",       make_last_call, NULL, false),
 	ROW(rt_sigreturn,     "registers", begin_sigreturn, NULL, false),
 	ROW(arch_prctl,       "registers", begin_arch_prctl, after_arch_prctl, false),
 	ROW(rseq,             "registers", refuse_rseq, NULL, false),
+	ROW(rt_sigaction,     "signals",   begin_sigaction, rec_after_sigaction, false, .classified = true),
+	ROW(rt_sigprocmask,   "signals",   rec_make_call, rec_after_sigprocmask, false, .classified = true),
+	ROW(rt_sigsuspend,    "signals",   back_to_cache, NULL, false, .classified = true),
+	ROW(ppoll,            "signals",   back_to_cache, NULL, false, .classified = true),
+	ROW(pselect6,         "signals",   back_to_cache, NULL, false, .classified = true),
+	ROW(epoll_pwait,      "signals",   back_to_cache, NULL, false, .classified = true),
+	ROW(epoll_pwait2,     "signals",   back_to_cache, NULL, false, .classified = true),
+	ROW(io_pgetevents,    "signals",   back_to_cache, NULL, false, .classified = true),
 #undef ROW
 };
 /* clang-format on */
@@ -252,12 +315,15 @@ void rec_syscalls_init(struct rec_thread *t)
 	uint8_t *class = (uint8_t *)rec_tcb(t, T_SYSCLASS);
 	memset(class, 0, 512);
 	for (size_t i = 0; i < ROWS; i++)
-		class[table[i].nr] = 1;
+		class[table[i].nr] = table[i].classified ? SYS_HERE : SYS_SUPERVISED;
+	rec_trap_classes(t);
 }
 
 enum rec_state rec_syscall(struct rec_thread *t)
 {
 	const struct row *row = row_of(t->regs.rax);
+	if (row && row->inherits && t->proc->trap.lost)
+		return rec_trap_restore(t, begin_again);
 	return row ? row->begin(t) : rec_make_call(t); /* the map may have been overwritten */
 }
 
@@ -304,6 +370,7 @@ enum rec_state rec_on_syscall(struct rec_thread *t, const struct rec_stop *stop)
 		rec_run(t, REC_STEP, 0);
 		return REC_SYSCALL;
 	case PTRACE_EVENT_EXEC:
+		rec_trap_exec(t);
 		return rec_image_begin(t, true);
 	default:
 		rec_run(t, REC_STEP, 0);
@@ -311,6 +378,8 @@ enum rec_state rec_on_syscall(struct rec_thread *t, const struct rec_stop *stop)
 	}
 	if (rec_get_regs(t, &r))
 		return REC_KILLED;
+	if (stop->sig == SIGTRAP && at_entry(t))
+		return REC_SYSCALL;
 	if (filtered(t, stop))
 		return REC_SYSCALL;
 	if (t->sys.filtered)

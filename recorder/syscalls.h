@@ -1,4 +1,5 @@
-/* What system calls change in the address space (syscalls-memory.c); private to syscalls*.c. */
+/* What system calls change in the address space (syscalls-memory.c) and in signals; private to
+ * syscalls*.c. */
 #ifndef DEJA_RECORDER_SYSCALLS_H
 #define DEJA_RECORDER_SYSCALLS_H
 
@@ -9,6 +10,7 @@ typedef void rec_effect(struct rec_thread *t, const struct user_regs_struct *in,
 
 rec_effect rec_after_mmap, rec_after_munmap, rec_after_mremap, rec_after_mprotect, rec_after_brk,
 	rec_after_shmat, rec_after_shmdt;
+rec_effect rec_after_sigaction, rec_after_sigprocmask; /* sigtrap.c */
 
 /* Whether the program's filters let the call through that it is about to make. */
 bool rec_call_allowed(struct rec_thread *t);

@@ -47,6 +47,7 @@
 #define T_SEQ	    (T_BASE + 0x148) /* ordered events the thread has passed */
 #define T_X87	    (T_BASE + 0x138) /* x87 status word before a store that pops */
 #define T_X87_AFTER (T_BASE + 0x140) /* ... and after it */
+#define T_ACTION    (T_BASE + 0x1e0) /* an argument of rt_sigaction, 32 bytes */
 #define T_UNIT	    (T_BASE + 0x200) /* a byte that may be read to learn DF */
 /* Masked and gathered loads */
 #define T_MASK		 (T_BASE + 0x240) /* import under a mask: a bit for each element */
@@ -56,7 +57,7 @@
 #define T_GATHER_RET	 (T_BASE + 0x260)	     /* where to go on */
 #define T_GATHER_SAVE(i) (T_BASE + 0x268 + 8 * (i))  /* 0..5: the routine's own */
 #define T_VEC(i)	 (T_BASE + 0x2a0 + 32 * (i)) /* 0..2: vector registers */
-#define T_SYSCLASS	 (T_BASE + 0x400) /* 512 bytes: 1 = the supervisor does this one */
+#define T_SYSCLASS	 (T_BASE + 0x400) /* 512 bytes: SYS_ what to do, by system call number */
 
 #define AREA_HALF  (4 << 20) /* bytes of one ring half */
 #define AREA_SLACK 4096	     /* end of a half that only a record under way may use */
@@ -89,6 +90,13 @@
 #define RING_IMPORT_SIZE 88
 #define RING_SMALL_SIZE	 32
 #define RING_TSC_SIZE	 48
+
+/* What is done about a system call: made here, made by the supervisor; rt_sigaction, which goes to
+ * the supervisor if it is about SIGTRAP; rt_sigprocmask, if it may block SIGTRAP. */
+#define SYS_HERE       0
+#define SYS_SUPERVISED 1
+#define SYS_SIGACTION  3
+#define SYS_SIGMASK    4
 
 /* Stops: an int3 with one of these in the 4 bytes after it. Below STOP_TABLE the runtime's. */
 #define STOP_RING_FULL	  1

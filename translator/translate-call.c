@@ -4,6 +4,48 @@
  */
 #include "translator/build.h"
 
+static void class_is(struct cg *c, unsigned class)
+{
+	struct ea at = { .base = 0, .index = -1, .scale = 1, .disp = T_SYSCLASS, .gs = true };
+	cg_rm(c, 4, 0x80, 7, &at, 1); /* cmp byte gs:[rax + T_SYSCLASS], class */
+	cg8(c, (uint8_t) class);
+}
+
+/* Goes to cold code if the supervisor makes the call. Changes nothing but flags, and may fault at
+ * the argument of rt_sigprocmask. */
+static void whose(struct tr_build *b)
+{
+	struct cg *c = b->c;
+	struct ea set = ea_base(6, 0);
+	uint8_t *away[4], *here[4];
+
+	cg_bytes(c, "\x48\x3d", 2); /* cmp rax, 512 */
+	cg32(c, 512);
+	away[0] = cg_jcc(c, 3, 0);
+	class_is(c, SYS_HERE);
+	here[0] = cg_jcc8(c, 0x74);
+	class_is(c, SYS_SUPERVISED);
+	away[1] = cg_jcc(c, 4, 0);
+	class_is(c, SYS_SIGACTION);
+	uint8_t *mask = cg_jcc8(c, 0x75);
+	cg_bytes(c, "\x83\xff\x05", 3); /* cmp edi, SIGTRAP */
+	away[2] = cg_jcc(c, 4, 0);
+	here[1] = cg_jcc8(c, 0xeb);
+	cg_here8(c, mask);
+	cg_bytes(c, "\x48\x85\xf6", 3); /* test rsi, rsi */
+	here[2] = cg_jcc8(c, 0x74);
+	cg_bytes(c, "\x83\xff\x01", 3); /* cmp edi, SIG_UNBLOCK */
+	here[3] = cg_jcc8(c, 0x74);
+	cg_rm(c, 4, 0xf6, 0, &set, 1); /* test byte [rsi], the bit of SIGTRAP */
+	cg8(c, 1 << 4);
+	away[3] = cg_jcc(c, 5, 0);
+	for (int k = 0; k < 4; k++) {
+		cg_here8(c, here[k]);
+		if (!c->overflow)
+			cg_patch32(away[k], c->delta, cg_va(b->cold));
+	}
+}
+
 /*
  * A system call. Those that change the address space, threads, signals or the process (T_SYSCLASS)
  * leave for the supervisor with all state in place. The others run here. After the
@@ -23,17 +65,7 @@ void tr_call_insn(struct tr_build *b)
 	b->st.spilled = 0;
 	tr_mark_body(b);
 
-	cg_bytes(c, "\x48\x3d", 2); /* cmp rax, 512 */
-	cg32(c, 512);
-	uint8_t *big = cg_jcc(c, 3, 0);
-	struct ea class = { .base = 0, .index = -1, .scale = 1, .disp = T_SYSCLASS, .gs = true };
-	cg_rm(c, 4, 0x80, 7, &class, 1); /* cmp byte gs:[rax + T_SYSCLASS], 0 */
-	cg8(c, 0);
-	uint8_t *supervised = cg_jcc(c, 5, 0);
-	if (!c->overflow) {
-		cg_patch32(big, c->delta, cg_va(b->cold));
-		cg_patch32(supervised, c->delta, cg_va(b->cold));
-	}
+	whose(b);
 	tr_exit_stop(b, b->cold, b->st, TR_STOP_SYSCALL, in->addr, b->i, b->live[b->i]);
 
 	cg_imm_gs(c, T_IN_SYSCALL, 1);

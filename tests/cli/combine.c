@@ -177,21 +177,17 @@ static const int usable[] = { SIGHUP,	 SIGINT,  SIGQUIT,  SIGUSR1,   SIGUSR2, SI
 			      SIGILL,	 SIGBUS,  SIGSYS,   SIGCONT,   SIGTSTP, SIGTTIN, SIGTTOU };
 #define USABLE (sizeof(usable) / sizeof(*usable))
 
-static const bool no_trap = true; /* leave SIGTRAP and the trap flag alone */
-
 /* One that has nothing to do with job control. */
 static int plain_signal(void)
 {
-	int sig = usable[rnd(USABLE - 4)];
-
-	return sig == SIGTRAP && no_trap ? SIGUSR1 : sig;
+	return usable[rnd(USABLE - 4)];
 }
 
 static void random_set(sigset_t *set, unsigned percent)
 {
 	sigemptyset(set);
 	for (size_t i = 0; i < USABLE; i++)
-		if (rnd(100) < percent && !(usable[i] == SIGTRAP && no_trap))
+		if (rnd(100) < percent)
 			sigaddset(set, usable[i]);
 }
 
@@ -285,6 +281,87 @@ static void trap_flag(void)
 			 "pushf\n andl $~0x100,(%%rsp)\n popf\n nop\n add $128,%%rsp\n" ::
 				 : "cc", "memory");
 	note("traps", *counter - before);
+}
+
+/* What SIGTRAP does and whether it is blocked, as a number below 64. */
+static int trap_state(void)
+{
+	struct sigaction sa;
+	unsigned long long mask = mask_now();
+
+	sigaction(SIGTRAP, NULL, &sa);
+	int what = sa.sa_handler == SIG_DFL ? 0 : sa.sa_handler == SIG_IGN ? 1 : 2;
+	return what + 4 * (int)(mask >> (SIGTRAP - 1) & 1) + 8 * !!(sa.sa_flags & SA_NODEFER) +
+	       16 * !!(sa.sa_flags & SA_SIGINFO) + 32 * !!(sa.sa_mask.__val[0] & 1);
+}
+
+/* SIGTRAP is the program's, whatever else uses it. */
+static void own_traps(void)
+{
+	sigset_t trap, pending;
+	struct timespec zero = { 0, 0 };
+	struct sigaction once = { .sa_sigaction = handler,
+				  .sa_flags = SA_SIGINFO | (int)SA_RESETHAND };
+	unsigned n = 2 + rnd(8);
+
+	sigemptyset(&trap);
+	sigaddset(&trap, SIGTRAP);
+	for (unsigned i = 0; i < n; i++) {
+		unsigned k = rnd(11);
+		put(" ");
+		put_number(k);
+		switch (k) {
+		case 0:
+			sigprocmask(SIG_BLOCK, &trap, NULL);
+			break;
+		case 1:
+			sigprocmask(SIG_UNBLOCK, &trap, NULL);
+			break;
+		case 2:
+			signal(SIGTRAP, SIG_IGN);
+			break;
+		case 3:
+			random_handler(SIGTRAP);
+			break;
+		case 4:
+			if ((trap_state() & 7) != 0) /* it would be the end */
+				raise(SIGTRAP);
+			break;
+		case 5:
+			if ((trap_state() & 7) != 0)
+				sigqueue(getpid(), SIGTRAP, (union sigval){ .sival_int = (int)i });
+			break;
+		case 6:
+			sigpending(&pending);
+			note("pending", sigismember(&pending, SIGTRAP));
+			break;
+		case 7:
+			if (trap_state() & 4)
+				note("got", sigtimedwait(&trap, NULL, &zero));
+			break;
+		case 8: {
+			int status;
+			pid_t child = rnd(2) ? fork() : vfork();
+			if (child == 0)
+				_exit(trap_state());
+			while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+				;
+			note("inherits", WEXITSTATUS(status));
+			break;
+		}
+		case 9: /* gone when it is entered */
+			sigaction(SIGTRAP, &once, NULL);
+			raise(SIGTRAP);
+			break;
+		case 10: /* forced, while it is neither blocked nor ignored */
+			if ((trap_state() & 7) == 2)
+				__asm__ volatile("int3");
+			break;
+		}
+		note("is", trap_state());
+		mmap(NULL, 0, 0, 0, -1, 0);
+	}
+	random_handler(SIGTRAP);
 }
 
 /* ---- operations ---------------------------------------------------------------------------- */
@@ -597,8 +674,9 @@ static void exec_self(void)
 	sigset_t set;
 
 	random_set(&set, 50);
-	sigdelset(&set, SIGTRAP);
 	sigprocmask(SIG_SETMASK, &set, NULL);
+	if (rnd(2))
+		signal(rnd(2) ? SIGTRAP : SIGUSR1, SIG_IGN);
 	for (int i = 0; i < 5; i++) {
 		int sig = plain_signal();
 		if (sigismember(&set, sig))
@@ -637,9 +715,9 @@ static void after_exec(void)
 }
 
 static void (*const operations[])(void) = {
-	queue_some, many_at_once,   many_at_once, from_outside, from_outside,
-	some_masks, fault,	    fault,	  trap_flag,	interrupted_call,
-	mappings,   vfork_and_exec, limits,	  stop_in_loop, seccomp_trap,
+	queue_some, many_at_once, many_at_once, from_outside,	  from_outside, some_masks,
+	fault,	    fault,	  trap_flag,	interrupted_call, mappings,	vfork_and_exec,
+	limits,	    stop_in_loop, own_traps,	seccomp_trap,
 };
 #define OPERATIONS (sizeof(operations) / sizeof(*operations))
 
@@ -705,7 +783,7 @@ int main(int argc, char **argv)
 			unsigned k = only ? (unsigned)atoi(only) : rnd(OPERATIONS);
 			if (k == OPERATIONS - 1 && rnd(4)) /* a filter stays for ever */
 				k = 1;
-			if (operations[k] == trap_flag && no_trap)
+			if (operations[k] == trap_flag && !getenv("TF"))
 				k = 1;
 			put("\n ");
 			put_number(k);

@@ -1,0 +1,281 @@
+/*
+ * SIGTRAP belongs to the program, and deja's own traps must not show in it.
+ *
+ * A breakpoint or a single step makes the kernel *force* SIGTRAP on the thread. If it is blocked
+ * then, it is unblocked and its handler reset to SIG_DFL; if it is ignored, it is reset to SIG_DFL
+ * (kernel/signal.c, force_sig_info_to_task). Nothing changes if it is neither. So with SIGTRAP
+ * blocked or ignored every stop of ours destroys something that the program can see. Therefore we
+ * know at all times what the program made of it (`proc->trap`, `t->trap.blocked`):
+ *
+ *  - The disposition changes by rt_sigaction for SIGTRAP, which the supervisor performs (generated
+ *    code looks at the first argument), by exec, and when a handler with SA_RESETHAND is entered.
+ *  - Whether it is blocked changes by rt_sigprocmask (performed by the supervisor if it may block
+ *    SIGTRAP, and as long as it is blocked), at a handler's entry (asked of the kernel there: that
+ *    stop is no forced signal), and by rt_sigreturn (read from the frame). It is inherited by exec.
+ *
+ * After a trap of ours, the mask gets its bit back at once (rec_trap_stop). So a SIGTRAP that comes
+ * meanwhile stays pending, and sigpending, sigtimedwait and signalfd find it. The handler is put
+ * back (rec_trap_restore) where somebody could find out:
+ *
+ *  - when SIGTRAP is not blocked any more, before the thread goes on;
+ *  - before fork, vfork, clone and exec, for those who inherit it;
+ *  - before a system call that exchanges the mask while it waits, which could let a SIGTRAP in;
+ *  - to rt_sigaction we give our own copy.
+ *
+ * If it is ignored nothing needs to be put back: a SIGTRAP that comes is thrown away by us.
+ *
+ * rt_sigaction, rt_sigprocmask and rt_sigreturn themselves are made without a trap if there is
+ * anything to lose (rec_trap_matters), so that what they let in comes out of the kernel's queues in
+ * the kernel's order.
+ *
+ * It is put back by an rt_sigaction in the thread which stops at the entry and exit of the call,
+ * where no signal is forced. No instruction of the program's is executed meanwhile, so all
+ * signals are blocked: none must come out of the kernel's queues before its turn.
+ *
+ * A SIGTRAP that is pending for the thread swallows ours: the kernel keeps only one of each, and
+ * the stop then has the siginfo of the program's, which is no longer pending. Since it is blocked
+ * it can only be our trap; the program's own goes back to the kernel, which puts it into the queue
+ * again because it is blocked, with the next request (rec_trap_again).
+ *
+ * A trap that the program makes itself (int3, int1, the trap flag) is executed natively, and
+ * there the kernel's rule holds (rec_trap_forced).
+ */
+#include "recorder/syscalls.h"
+
+#include <string.h>
+#include <sys/syscall.h>
+
+#define TRAP_BIT (1ULL << (SIGTRAP - 1))
+#define DEFAULT	 ((uint64_t)(uintptr_t)SIG_DFL)
+#define IGNORE	 ((uint64_t)(uintptr_t)SIG_IGN)
+
+/* Calls that wait with another signal mask. */
+static const unsigned waits[] = { SYS_rt_sigsuspend, SYS_ppoll,	       SYS_pselect6,
+				  SYS_epoll_pwait,   SYS_epoll_pwait2, SYS_io_pgetevents };
+
+static void set_blocked(struct rec_thread *t, bool on)
+{
+	struct rec_tracer *tracer = t->rec->tracer;
+	uint64_t mask;
+	if (!tracer->get_sigmask(tracer, t->tid, &mask))
+		tracer->set_sigmask(tracer, t->tid, on ? mask | TRAP_BIT : mask & ~TRAP_BIT);
+	if (t->held)
+		t->mask = on ? t->mask | TRAP_BIT : t->mask & ~TRAP_BIT;
+}
+
+/* The kernel has SIG_DFL instead of a handler. */
+bool rec_trap_lost(const struct rec_thread *t)
+{
+	return t->proc->trap.lost && t->proc->trap.action.handler != IGNORE;
+}
+
+void rec_trap_classes(struct rec_thread *t)
+{
+	uint8_t *class = (uint8_t *)rec_tcb(t, T_SYSCLASS);
+	if (!t->own)
+		return;
+	class[SYS_rt_sigaction] = SYS_SIGACTION;
+	class[SYS_rt_sigprocmask] = t->trap.blocked ? SYS_SUPERVISED : SYS_SIGMASK;
+	for (size_t i = 0; i < sizeof(waits) / sizeof(*waits); i++)
+		class[waits[i]] = rec_trap_lost(t) ? SYS_SUPERVISED : SYS_HERE;
+}
+
+/* A trap of ours has come. */
+static void settle(struct rec_thread *t)
+{
+	struct rec_process *proc = t->proc;
+	bool ignored = proc->trap.action.handler == IGNORE;
+	if (t->trap.blocked)
+		set_blocked(t, true);
+	if (proc->trap.lost || proc->trap.action.handler == DEFAULT ||
+	    !(t->trap.blocked || ignored))
+		return;
+	proc->trap.lost = true;
+	rec_trap_classes(t);
+}
+
+void rec_trap_stop(struct rec_thread *t, struct rec_stop *stop)
+{
+	struct user_regs_struct r;
+	struct tr_where w;
+	uint32_t runtime = 0;
+	if (t->proc->child || stop->sig != SIGTRAP || stop->info.si_code == SIGTRAP)
+		return;
+	if (!stop->sync) {
+		if (!t->trap.blocked || rec_get_regs(t, &r))
+			return;
+		if (t->state == REC_CACHE && tr_locate(t->proc->tr, r.rip, 0, &w) &&
+		    w.after_syscall)
+			return; /* sigsuspend or the like let it in */
+		t->trap.again = true;
+		t->trap.info = stop->info;
+		stop->sync = true;
+		stop->info.si_code =
+			t->state == REC_CACHE || t->state == REC_TRAP ? SI_KERNEL : TRAP_TRACE;
+		if (t->state == REC_BOUNDARY && tr_in_cache(t->proc->tr, r.rip - 1) &&
+		    (tr_stop_at(t->proc->tr, r.rip - 1, &runtime) || runtime))
+			stop->info.si_code = SI_KERNEL;
+	}
+	settle(t);
+}
+
+int rec_trap_again(struct rec_thread *t)
+{
+	struct rec_tracer *tracer = t->rec->tracer;
+	if (!t->trap.again || !t->can_inject)
+		return 0;
+	t->trap.again = false;
+	tracer->set_siginfo(tracer, t->tid, &t->trap.info);
+	return SIGTRAP;
+}
+
+/* ---- what changes ---------------------------------------------------------------------- */
+
+void rec_trap_begin(struct rec_thread *t)
+{
+	struct rec_tracer *tracer = t->rec->tracer;
+	struct rec_process *proc = t->proc;
+	uint64_t mask = 0;
+	bool ignored = rec_disposition_asked(t, SIGTRAP) == REC_IGNORED;
+	tracer->get_sigmask(tracer, t->tid, &mask);
+	t->trap.blocked = mask & TRAP_BIT;
+	memset(&proc->trap, 0, sizeof(proc->trap));
+	if (ignored)
+		proc->trap.action.handler = IGNORE;
+}
+
+void rec_trap_exec(struct rec_thread *t)
+{
+	struct rec_process *proc = t->proc;
+	bool ignored = proc->trap.action.handler == IGNORE;
+	memset(&proc->trap, 0, sizeof(proc->trap));
+	if (ignored)
+		proc->trap.action.handler = IGNORE;
+}
+
+static void now_blocked(struct rec_thread *t, bool blocked)
+{
+	if (blocked == t->trap.blocked)
+		return;
+	t->trap.blocked = blocked;
+	rec_trap_classes(t);
+}
+
+bool rec_trap_matters(const struct rec_thread *t)
+{
+	return t->trap.blocked || t->proc->trap.action.handler != DEFAULT;
+}
+
+/* A call has set the mask, and unless it was a quiet one our trap came behind it. */
+void rec_trap_masked(struct rec_thread *t, bool blocked)
+{
+	now_blocked(t, blocked);
+	if (t->sys.quiet)
+		return;
+	if (blocked || !t->trap.again) /* else it is to be put into the queue first */
+		set_blocked(t, blocked);
+	settle(t);
+}
+
+void rec_trap_entered(struct rec_thread *t, int sig)
+{
+	struct rec_tracer *tracer = t->rec->tracer;
+	uint64_t mask = 0;
+	if (sig == SIGTRAP && t->proc->trap.action.flags & (unsigned)SA_RESETHAND)
+		t->proc->trap.action.handler = DEFAULT;
+	if (!tracer->get_sigmask(tracer, t->tid, &mask))
+		now_blocked(t, mask & TRAP_BIT);
+}
+
+void rec_trap_forced(struct rec_thread *t)
+{
+	struct rec_process *proc = t->proc;
+	if (!t->trap.blocked && proc->trap.action.handler != IGNORE)
+		return;
+	proc->trap.action.handler = DEFAULT;
+	proc->trap.lost = false;
+	if (t->trap.blocked)
+		set_blocked(t, false);
+	now_blocked(t, false);
+	rec_trap_classes(t);
+}
+
+enum rec_disposition rec_trap_disposition(const struct rec_thread *t)
+{
+	uint64_t handler = t->proc->trap.action.handler;
+	return handler == DEFAULT ? REC_FATAL : handler == IGNORE ? REC_IGNORED : REC_CAUGHT;
+}
+
+void rec_after_sigaction(struct rec_thread *t, const struct user_regs_struct *in, uint64_t result)
+{
+	struct rec_process *proc = t->proc;
+	uint64_t old = proc->trap.action.handler;
+	(void)result;
+	if ((int)in->rdi != SIGTRAP)
+		return;
+	if (in->rdx) /* the rest of it is still the kernel's */
+		rec_write(proc, in->rdx, &old, sizeof(old));
+	if (in->rsi) {
+		proc->trap.action = t->trap.action;
+		proc->trap.lost = false;
+		if (!t->sys.quiet)
+			settle(t);
+		rec_trap_classes(t);
+	}
+}
+
+void rec_after_sigprocmask(struct rec_thread *t, const struct user_regs_struct *in, uint64_t result)
+{
+	uint64_t set = 0;
+	bool blocked = t->trap.blocked, has;
+	(void)result;
+	if (!in->rsi || rec_read(t->proc, in->rsi, &set, sizeof(set)) != sizeof(set))
+		return;
+	has = set & TRAP_BIT;
+	switch ((int)in->rdi) {
+	case SIG_BLOCK:
+		blocked |= has;
+		break;
+	case SIG_UNBLOCK:
+		blocked &= !has;
+		break;
+	case SIG_SETMASK:
+		blocked = has;
+	}
+	rec_trap_masked(t, blocked);
+}
+
+/* ---- putting it back --------------------------------------------------------------------- */
+
+bool rec_trap_to_restore(const struct rec_thread *t)
+{
+	return !t->trap.blocked && (rec_trap_lost(t) || t->trap.again);
+}
+
+static enum rec_state restored(struct rec_thread *t, int64_t result)
+{
+	(void)result;
+	t->quiet = false;
+	t->proc->trap.lost = false;
+	set_blocked(t, t->trap.blocked);
+	if (t->n_pending)
+		rec_hold(t, false);
+	else
+		rec_release(t);
+	rec_trap_classes(t);
+	return t->trap.then ? t->trap.then(t, 0) : REC_IN_HAND;
+}
+
+enum rec_state rec_trap_restore(struct rec_thread *t, rec_then *then)
+{
+	if (t->trap.again && !t->can_inject) { /* no queue for this one */
+		t->trap.again = false;
+		rec_put_aside(t, &t->trap.info);
+	}
+	rec_hold(t, true);
+	*(struct rec_action *)rec_tcb(t, T_ACTION) = t->proc->trap.action;
+	t->trap.then = then;
+	t->quiet = true;
+	return rec_call(t, restored, SYS_rt_sigaction, SIGTRAP, t->s + (uint64_t)T_ACTION, 0,
+			sizeof(uint64_t), 0, 0);
+}
