@@ -609,7 +609,8 @@ static void mappings(void)
 	}
 }
 
-/* seccomp's RET_TRAP for a call that nobody needs here: getppid runs in the cache, mremap does not.
+/* seccomp's RET_TRAP for a call that nobody needs here: getppid runs in the cache, remap_file_pages
+ * does not.
  */
 static void seccomp_trap(void)
 {
@@ -617,7 +618,7 @@ static void seccomp_trap(void)
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getppid, 1, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mremap, 0, 1),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_remap_file_pages, 0, 1),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
@@ -637,7 +638,7 @@ static void seccomp_trap(void)
 	note("getppid", syscall(SYS_getppid));
 	note("errno", errno);
 	errno = 0;
-	note("mremap", syscall(SYS_mremap, 0, 0, 0, 0, 0) == -1);
+	note("remap", syscall(SYS_remap_file_pages, 0, 0, 0, 0, 0) == -1);
 	note("errno", errno);
 }
 
