@@ -62,9 +62,23 @@ void rec_tables_free(struct rec_process *proc)
 
 void rec_window_free(struct rec_process *proc)
 {
-	while (proc->window.used)
-		munmap(proc->window.ours[--proc->window.used], TR_ARENA_SIZE);
-	proc->window.at = 0;
+	for (unsigned i = 0; i < REC_ARENAS; i++)
+		if (proc->window.arena[i].ours)
+			munmap(proc->window.arena[i].ours, TR_ARENA_SIZE);
+	memset(&proc->window, 0, sizeof(proc->window));
+}
+
+void rec_window_give_back(struct rec_process *proc, uint64_t at)
+{
+	unsigned i = 0;
+	while (i < REC_ARENAS && proc->window.arena[i].at != at)
+		i++;
+	DJ_ASSERT(i < REC_ARENAS, "no arena is at %#llx", (unsigned long long)at);
+	/* who gets it next wants it empty */
+	if (fallocate(proc->memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+		      (off_t)(proc->window.off + i * TR_ARENA_SIZE), TR_ARENA_SIZE))
+		memset(proc->window.arena[i].ours, 0, TR_ARENA_SIZE);
+	proc->window.arena[i].at = 0;
 }
 
 void rec_own_free(struct rec_thread *t)
@@ -110,7 +124,33 @@ uint64_t rec_area_size(const struct rec_process *proc, int resource)
 		return proc->more_files ? 65536 : 0;
 	if (resource == RLIMIT_DATA) /* of what is private and writable */
 		return (1ULL << 32) - AREA_PAGE;
-	return AREA_TOTAL + proc->window.used * TR_ARENA_SIZE;
+	uint64_t size = AREA_TOTAL;
+	for (unsigned i = 0; i < REC_ARENAS; i++)
+		size += proc->window.arena[i].at ? TR_ARENA_SIZE : 0;
+	return size;
+}
+
+uint64_t rec_area_span(void)
+{
+	return AREA_TOTAL;
+}
+
+/* As they are mapped below. */
+bool rec_area_part(unsigned i, uint64_t *at, uint64_t *size)
+{
+	static const struct {
+		uint64_t at, size;
+	} parts[] = {
+		{ 0, AREA_CONTROL + AREA_PAGE },
+		{ AREA_CONTROL + AREA_PAGE, (1UL << 32) - AREA_PAGE },
+		{ AREA_CONTROL + (1UL << 32), AREA_PAGE },
+		{ AREA_CONTROL + AREA_SHADOW, WINDOW_SIZE },
+	};
+	if (i >= sizeof(parts) / sizeof(*parts))
+		return false;
+	*at = parts[i].at;
+	*size = parts[i].size;
+	return true;
 }
 
 /* Something failed: nothing of deja's stays in the program. */
@@ -314,7 +354,7 @@ enum rec_state rec_area_begin(struct rec_thread *t)
 
 /* ---- arenas ---- */
 
-static bool hole(struct rec_process *proc, uint64_t at, uint64_t size)
+bool rec_hole(struct rec_process *proc, uint64_t at, uint64_t size)
 {
 	char line[512];
 	FILE *f = proc->rec->tracer->open_proc(proc->rec->tracer, proc->pid, "maps");
@@ -342,7 +382,7 @@ static uint64_t arena_place(struct rec_process *proc, uint64_t pc)
 	};
 	/* clang-format on */
 	for (size_t i = 0; i < sizeof(tries) / sizeof(*tries); i++)
-		if (hole(proc, tries[i], TR_ARENA_SIZE))
+		if (rec_hole(proc, tries[i], TR_ARENA_SIZE))
 			return tries[i];
 	return 0;
 }
@@ -356,13 +396,15 @@ static enum rec_state no_arena(struct rec_thread *t)
 
 static enum rec_state arena_mapped(struct rec_thread *t, int64_t result)
 {
-	if (failed(result) || (uint64_t)result != t->area.at)
+	if (failed(result) || (uint64_t)result != t->area.at) {
+		rec_window_give_back(t->proc, t->area.at);
 		return no_arena(t);
-	tr_add_arena(t->proc->tr, t->area.at, t->proc->window.ours[t->area.arena]);
+	}
+	tr_add_arena(t->proc->tr, t->area.at, t->proc->window.arena[t->area.arena].ours);
 	return REC_IN_HAND;
 }
 
-/* The window's next part once more, near the code. An old size of 0 duplicates a mapping that is
+/* A part of the window once more, near the code. An old size of 0 duplicates a mapping that is
  * shared, with all its flags (mremap(2), "BUGS"; mm/mremap.c). */
 static enum rec_state arena_room(struct rec_thread *t, int64_t result)
 {
@@ -376,15 +418,18 @@ static enum rec_state arena_room(struct rec_thread *t, int64_t result)
 enum rec_state rec_arena_begin(struct rec_thread *t, uint64_t pc)
 {
 	struct rec_process *proc = t->proc;
-	unsigned i = proc->window.used;
+	unsigned i = 0;
 	t->area.at = arena_place(proc, pc);
+	while (i < REC_ARENAS && proc->window.arena[i].at)
+		i++;
 	if (!t->area.at || i == REC_ARENAS)
 		return no_arena(t);
-	uint8_t *ours = map_file(proc, proc->window.off + i * TR_ARENA_SIZE, TR_ARENA_SIZE);
-	if (!ours)
+	uint8_t **ours = &proc->window.arena[i].ours;
+	if (!*ours)
+		*ours = map_file(proc, proc->window.off + i * TR_ARENA_SIZE, TR_ARENA_SIZE);
+	if (!*ours)
 		return no_arena(t);
-	proc->window.ours[i] = ours;
-	proc->window.used++;
+	proc->window.arena[i].at = t->area.at;
 	t->area.arena = i;
 	return rec_limits_raise(t, arena_room);
 }

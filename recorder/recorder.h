@@ -14,7 +14,8 @@
  *   call.c       system calls made in a thread for our own purposes
  *   image.c      a new process image; area.c: deja's memory in it
  *   child.c      processes that the program starts
- *   syscalls.c   the system calls that the supervisor performs, in a table; limits.c; filter.c
+ *   syscalls.c   the system calls that the supervisor performs, in a table; limits.c; filter.c;
+ *                collide.c
  *   native.c     instructions executed natively; cpuid.c
  *   signals.c    what signals mean and where they are delivered (its essay first); deliver.c how;
  *                sigtrap.c: the one that deja uses itself
@@ -98,8 +99,10 @@ struct rec_process {
 	uint64_t tables_off; /* ... and in memfd */
 	struct {
 		uint64_t at, off; /* of the arenas, in the program and in memfd */
-		unsigned used;
-		uint8_t *ours[REC_ARENAS];
+		struct {
+			uint64_t at; /* where it is used; 0: it is free */
+			uint8_t *ours;
+		} arena[REC_ARENAS];
 	} window;
 	struct rlimit limits[REC_LIMITS], kernel_limits[REC_LIMITS]; /* the program's own, and what
 									the kernel has (limits.c) */
@@ -250,6 +253,13 @@ struct rec_thread {
 		char why[200];
 	} area;
 	struct {
+		uint64_t start, end, to;
+		unsigned part, n;
+		struct {
+			uint64_t start, end;
+		} more[2];
+	} way; /* that is being cleared (collide.c) */
+	struct {
 		rec_then *then;
 		int next;
 		uint64_t at, was;
@@ -353,6 +363,13 @@ int rec_own_make(struct rec_thread *t);
 void rec_tables_free(struct rec_process *proc);
 void rec_own_free(struct rec_thread *t);
 void rec_window_free(struct rec_process *proc);
+/* The arena at `at` is used no more. */
+void rec_window_give_back(struct rec_process *proc, uint64_t at);
+/* How much the area takes; its parts, relative to its start, each in one mapping. */
+uint64_t rec_area_span(void);
+bool rec_area_part(unsigned i, uint64_t *at, uint64_t *size);
+/* Whether nothing is mapped there. */
+bool rec_hole(struct rec_process *proc, uint64_t at, uint64_t size);
 /* What deja has in the program that this resource limit counts. */
 uint64_t rec_area_size(const struct rec_process *proc, int resource);
 /* Put tables, the thread's own part and the shadow into the program; `rec_image_ready` follows. */
@@ -413,6 +430,8 @@ void rec_code_free(struct rec_process *proc);
 
 /* ---- ring.c ---- */
 void rec_ring_start(struct rec_thread *t);
+/* The area has been moved. */
+void rec_ring_moved(struct rec_thread *t);
 /* The thread is stopped: hand what it wrote to the writing thread. */
 void rec_ring_hand_over(struct rec_thread *t);
 /* Append a record of the supervisor's; copies what it borrows. */

@@ -254,6 +254,16 @@ static uint64_t used(struct rec_thread *t)
 	return h->known;
 }
 
+void rec_ring_moved(struct rec_thread *t)
+{
+	struct rec_ring *g = t->ring;
+	uint64_t n = used(t), limit = *rec_tcb(t, T_LIMIT) - g->half[g->current].va;
+	for (unsigned i = 0; i < 2; i++)
+		g->half[i].va = t->s + (uint64_t)(int64_t)T_RING + i * (uint64_t)AREA_HALF;
+	*rec_tcb(t, T_HEAD) = g->half[g->current].va + n;
+	*rec_tcb(t, T_LIMIT) = g->half[g->current].va + limit;
+}
+
 void rec_ring_check(struct rec_thread *t)
 {
 	(void)used(t);

@@ -264,13 +264,13 @@ static const struct row {
 	bool classified; /* sigtrap.c says when it is left to us */
 } table[] = {
 #define ROW(name, class, ...) { SYS_##name, #name, class, __VA_ARGS__ }
-	ROW(mmap,             "memory",    rec_make_call, rec_after_mmap, false),
-	ROW(munmap,           "memory",    rec_make_call, rec_after_munmap, false),
-	ROW(mremap,           "memory",    rec_make_call, rec_after_mremap, false),
-	ROW(mprotect,         "memory",    rec_make_call, rec_after_mprotect, false),
-	ROW(pkey_mprotect,    "memory",    rec_make_call, rec_after_mprotect, false),
-	ROW(brk,              "memory",    rec_make_call, rec_after_brk, true),
-	ROW(shmat,            "memory",    rec_make_call, rec_after_shmat, false),
+	ROW(mmap,             "memory",    rec_begin_memory, rec_after_mmap, false),
+	ROW(munmap,           "memory",    rec_begin_memory, rec_after_munmap, false),
+	ROW(mremap,           "memory",    rec_begin_memory, rec_after_mremap, false),
+	ROW(mprotect,         "memory",    rec_begin_memory, rec_after_mprotect, false),
+	ROW(pkey_mprotect,    "memory",    rec_begin_memory, rec_after_mprotect, false),
+	ROW(brk,              "memory",    rec_begin_memory, rec_after_brk, true),
+	ROW(shmat,            "memory",    rec_begin_memory, rec_after_shmat, false),
 	ROW(shmdt,            "memory",    rec_make_call, rec_after_shmdt, false),
 	ROW(remap_file_pages, "memory",    rec_make_call, NULL, false),
 	ROW(seccomp,          "filter",    rec_begin_seccomp, rec_after_seccomp, false),

@@ -15,6 +15,9 @@ rec_effect rec_after_sigaction, rec_after_sigprocmask; /* sigtrap.c */
 /* Whether the program's filters let the call through that it is about to make. */
 bool rec_call_allowed(struct rec_thread *t);
 
+/* collide.c: make the call when nothing of deja's is in its way. */
+enum rec_state rec_begin_memory(struct rec_thread *t);
+
 /* filter.c */
 enum rec_state rec_begin_seccomp(struct rec_thread *t);
 enum rec_state rec_begin_prctl(struct rec_thread *t);

@@ -147,6 +147,8 @@ void tr_links_part(struct translator *tr, struct tr_frag *f);
 /* ---- indirect targets (translate-table.c) ---- */
 
 void tr_tables_init(struct translator *tr);
+/* They are empty: of the fragments that were in there none is left. */
+void tr_tables_clear(struct translator *tr);
 void tr_remove_indirect(struct translator *tr, struct tr_frag *f);
 
 /* ---- what was decoded, what depends on it (translate-decode.c) ---- */

@@ -134,19 +134,38 @@ void tr_add_arena(struct translator *tr, uint64_t va, uint8_t *ours)
 		tr_tables_init(tr);
 }
 
+static void arena_free(struct tr_arena *a)
+{
+	for (unsigned i = 0; i < CHUNKS; i++) {
+		for (uint32_t k = 0; k < a->chunks[i].n; k++)
+			free(a->chunks[i].frags[k]);
+		free(a->chunks[i].frags);
+	}
+	free(a->free);
+	free(a);
+}
+
 void tr_arenas_free(struct translator *tr)
 {
 	while (tr->arenas) {
 		struct tr_arena *a = tr->arenas;
 		tr->arenas = a->next;
-		for (unsigned i = 0; i < CHUNKS; i++) {
-			for (uint32_t k = 0; k < a->chunks[i].n; k++)
-				free(a->chunks[i].frags[k]);
-			free(a->chunks[i].frags);
-		}
-		free(a->free);
-		free(a);
+		arena_free(a);
 	}
+}
+
+void tr_drop_arena(struct translator *tr, uint64_t va)
+{
+	tr_flush(tr);
+	tr_reclaim(tr, tr_epoch(tr));
+	struct tr_arena **at = &tr->arenas;
+	while (*at && (*at)->va != va)
+		at = &(*at)->next;
+	DJ_ASSERT(*at, "no arena is at %#llx", (unsigned long long)va);
+	struct tr_arena *a = *at;
+	*at = a->next;
+	arena_free(a);
+	tr_tables_clear(tr);
 }
 
 bool tr_in_cache(const struct translator *tr, uint64_t va)

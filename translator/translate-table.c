@@ -124,6 +124,17 @@ void tr_remove_indirect(struct translator *tr, struct tr_frag *f)
 	}
 }
 
+void tr_tables_clear(struct translator *tr)
+{
+	for (uint32_t i = 0; i < PLACES; i++) {
+		if (tr->target[i])
+			store(key(tr, i), 0);
+		tr->target[i] = NULL;
+	}
+	if (tr->arenas)
+		tr_tables_init(tr);
+}
+
 void tr_tables_init(struct translator *tr)
 {
 	uint64_t *fast = tr_table(tr, T_FAST), *fast_saved = tr_table(tr, T_FAST_SAVED);

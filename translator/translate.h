@@ -106,6 +106,9 @@ bool tr_wants_arena(struct translator *tr, uint64_t pc);
 /* There is no room for one near the pc that was last asked for: use what is there. */
 void tr_no_arena(struct translator *tr);
 
+/* The arena at `va` is given up: everything is retired, and no thread may be in the cache. */
+void tr_drop_arena(struct translator *tr, uint64_t va);
+
 /* Where to enter it, with r11 in its slot (TR_HOME_BIT). Until the next call that may retire it. */
 uint64_t tr_entry(const struct tr_frag *f);
 

@@ -18,6 +18,7 @@ cd "$work" || exit 99
 chmod 755 .
 $cc -O1 -w "$here/world.c" -o world || exit 99
 $cc -O1 -w -static "$here/world.c" -o static || exit 99
+$cc -O1 -w "$here/collide.c" -o collide || exit 99
 ulimit -c 0
 
 failures=0
@@ -130,6 +131,18 @@ part_unrecorded() {
 	fi
 }
 
+# Memory is mapped where deja has its own.
+part_collide() {
+	local i
+	if ! setarch -R true 2>/dev/null; then
+		echo "SKIP: collide (no setarch -R here)"
+		return
+	fi
+	for i in $seed $((seed + 1)); do
+		same setarch -R ./collide "$i"
+	done
+}
+
 # Two, three or four at once, at random. Privileges go last, or nothing can go after them.
 part_combine() {
 	local i actions a before=$failures
@@ -153,7 +166,7 @@ part_combine() {
 	[ $failures = $before ] || echo "(tests/cli/world.sh combine $seed does that again)"
 }
 
-for part in single limits sandbox unrecorded combine; do
+for part in single limits sandbox unrecorded collide combine; do
 	[[ $part =~ $pattern ]] || continue
 	before=$failures
 	part_$part

@@ -118,6 +118,12 @@ bool tr_wants_arena(struct translator *tr, uint64_t pc)
 	return !tr->arena;
 }
 
+void tr_drop_arena(struct translator *tr, uint64_t va)
+{
+	(void)va;
+	tr->arena = false;
+}
+
 void tr_no_arena(struct translator *tr)
 {
 	(void)tr;

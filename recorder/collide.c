@@ -1,0 +1,173 @@
+/*
+ * A system call of the program's is about to map, unmap or change memory at addresses where deja
+ * has something. The program cannot know, and must find what it would find without deja. So before
+ * the call is made deja gets out of the way:
+ *
+ *  - An arena is given up. What was translated into it is translated again elsewhere.
+ *  - The area is moved, by mremap. Nothing in it depends on where it is but a few words of the
+ *    control block, because translated code reaches it by the gs base.
+ *
+ * The thread that makes the call is in hand, and no other may be in the cache meanwhile.
+ *
+ * Places that the program only hints at are kept free, too: it would have got them.
+ */
+#include "recorder/syscalls.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/ipc.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <sys/syscall.h>
+
+#define PAGE	   4096ULL
+#define PAGE_UP(x) (((x) + PAGE - 1) & ~(PAGE - 1))
+
+/* ---- arenas -----------------------------------------------------------------------------------
+ */
+
+static enum rec_state clear_next(struct rec_thread *t, int64_t result);
+
+/* An arena within the range, or false. */
+static bool arena_in(struct rec_thread *t, uint64_t *at)
+{
+	uint64_t size;
+	for (unsigned i = 0; tr_arena(t->proc->tr, i, at, &size); i++)
+		if (*at < t->way.end && t->way.start < *at + size)
+			return true;
+	return false;
+}
+
+static enum rec_state give_up_arena(struct rec_thread *t, uint64_t at)
+{
+	tr_drop_arena(t->proc->tr, at);
+	rec_window_give_back(t->proc, at);
+	return rec_call(t, clear_next, SYS_munmap, at, TR_ARENA_SIZE, 0, 0, 0, 0);
+}
+
+/* ---- the area ---------------------------------------------------------------------------------
+ */
+
+static enum rec_state cannot_move(struct rec_thread *t)
+{
+	rec_cut(t->rec,
+		"%s maps memory at %#llx, where deja has its own and cannot go elsewhere; the "
+		"recording ends there",
+		rec_program_name(t), (unsigned long long)t->way.start);
+	return REC_KILLED;
+}
+
+/* Somewhere out of the way, or 0. */
+static uint64_t elsewhere(struct rec_thread *t)
+{
+	const uint64_t size = rec_area_span();
+	/* doc/recorder.md ("Where the area lies") says who goes where */
+	static const uint64_t tries[] = { 0x7e8100000000, 0x7d0100000000, 0x7b8100000000,
+					  0x590100000000, 0x2e0100000000, 0x120100000000 };
+	for (size_t i = 0; i < sizeof(tries) / sizeof(*tries); i++)
+		if ((tries[i] >= t->way.end || tries[i] + size <= t->way.start) &&
+		    rec_hole(t->proc, tries[i], size))
+			return tries[i];
+	return 0;
+}
+
+static enum rec_state moved(struct rec_thread *t, int64_t result)
+{
+	if (result < 0 && result > -4096)
+		return cannot_move(t);
+	uint64_t at, size, by = t->way.to - (t->s - AREA_CONTROL);
+	if (rec_area_part(t->way.part++, &at, &size))
+		return rec_call(t, moved, SYS_mremap, t->s - AREA_CONTROL + at, size, size,
+				MREMAP_MAYMOVE | MREMAP_FIXED, t->way.to + at, 0);
+	t->s += by;
+	t->proc->window.at += by;
+	*rec_tcb(t, T_SELF) = t->s;
+	rec_ring_moved(t);
+	return clear_next(t, 0);
+}
+
+static enum rec_state move_area(struct rec_thread *t)
+{
+	t->way.to = elsewhere(t);
+	t->way.part = 0;
+	return t->way.to ? moved(t, 0) : cannot_move(t);
+}
+
+/* ---- the way is clear, then the call ----------------------------------------------------------
+ */
+
+static enum rec_state clear_next(struct rec_thread *t, int64_t result)
+{
+	uint64_t at, area = t->s - AREA_CONTROL;
+	(void)result;
+	if (rec_over(t->rec))
+		return REC_KILLED;
+	if (arena_in(t, &at))
+		return give_up_arena(t, at);
+	if (area < t->way.end && t->way.start < area + rec_area_span())
+		return move_area(t);
+	if (t->way.n) {
+		t->way.start = t->way.more[--t->way.n].start;
+		t->way.end = t->way.more[t->way.n].end;
+		return clear_next(t, 0);
+	}
+	return rec_make_call(t);
+}
+
+static void want(struct rec_thread *t, uint64_t start, uint64_t length)
+{
+	uint64_t end = start + PAGE_UP(length);
+	if (end <= start) /* none, or more than the kernel takes */
+		return;
+	t->way.more[t->way.n].start = start & -PAGE;
+	t->way.more[t->way.n++].end = end;
+}
+
+/* A segment's size is the kernel's to know. */
+static uint64_t segment_size(int id)
+{
+	struct shmid_ds ds;
+	return shmctl(id, IPC_STAT, &ds) ? PAGE : ds.shm_segsz;
+}
+
+/* The vdso may be about to go, and with it the instruction that calls are made with. */
+static void look_at_vdso(struct rec_thread *t)
+{
+	struct rec_process *proc = t->proc;
+	for (unsigned i = 0; i < t->way.n; i++)
+		if (t->way.more[i].start < proc->vdso_end && proc->vdso < t->way.more[i].end)
+			proc->vdso_syscall = 0;
+}
+
+enum rec_state rec_begin_memory(struct rec_thread *t)
+{
+	const struct user_regs_struct *r = &t->regs;
+	t->way.start = t->way.end = 0;
+	t->way.n = 0;
+	switch (r->rax) {
+	case SYS_mmap:
+		if (r->rdi)
+			want(t, r->rdi, r->rsi);
+		break;
+	case SYS_munmap:
+	case SYS_mprotect:
+	case SYS_pkey_mprotect:
+		want(t, r->rdi, r->rsi);
+		break;
+	case SYS_mremap:
+		want(t, r->rdi, r->rsi > r->rdx ? r->rsi : r->rdx);
+		if (r->r10 & MREMAP_FIXED)
+			want(t, r->r8, r->rdx);
+		break;
+	case SYS_brk:
+		if (t->proc->brk && r->rdi > t->proc->brk)
+			want(t, t->proc->brk, r->rdi - t->proc->brk);
+		break;
+	case SYS_shmat:
+		if (r->rsi)
+			want(t, r->rsi, segment_size((int)r->rdi));
+		break;
+	}
+	look_at_vdso(t);
+	return clear_next(t, 0);
+}
