@@ -215,6 +215,26 @@ static void put_library(struct stub_session *s, struct stub_textbuf *b, const ui
 		(unsigned long long)space);
 }
 
+/* Before the dynamic linker has made its list: the linker alone, where the kernel put it. gdb finds
+ * it by itself when a program starts, but not when it comes back there. */
+static void put_linker(struct stub_session *s, struct stub_textbuf *b)
+{
+	uint64_t base = aux_value(stub_session_image(s), AUX_BASE);
+	const char *path = base ? module_path(s, base) : NULL;
+	uint64_t phoff, count, ph[7], dynamic = 0;
+	/* e_phoff and, in the word at 56, e_phnum of the ELF header */
+	if (!path || !read_words(s, base + 32, &phoff, 1) || !read_words(s, base + 56, &count, 1))
+		return;
+	for (uint64_t i = 0; i < (count & 0xff); i++)
+		if (read_words(s, base + phoff + i * sizeof(ph), ph, 7) &&
+		    (uint32_t)ph[0] == PHDR_DYNAMIC)
+			dynamic = base + ph[2];
+	stub_textbuf_str(b, "<library name=\"");
+	stub_textbuf_xml(b, path);
+	stub_textbuf_printf(b, "\" lm=\"0x0\" l_addr=\"0x%llx\" l_ld=\"0x%llx\" lmid=\"0x0\"/>\n",
+			    (unsigned long long)base, (unsigned long long)dynamic);
+}
+
 void stub_put_library_list(struct stub_session *s, struct stub_textbuf *b)
 {
 	struct stub_textbuf list = { 0 };
@@ -237,6 +257,8 @@ void stub_put_library_list(struct stub_session *s, struct stub_textbuf *b)
 		if ((uint32_t)d[0] < 2 || !read_words(s, debug + 40, &debug, 1))
 			break;
 	}
+	if (!main_lm)
+		put_linker(s, &list);
 	stub_textbuf_str(b, "<library-list-svr4 version=\"1.0\"");
 	if (main_lm)
 		stub_textbuf_printf(b, " main-lm=\"0x%llx\"", (unsigned long long)main_lm);
