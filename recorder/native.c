@@ -84,8 +84,7 @@ static bool is_ours(const struct rec_process *proc, uint64_t addr)
 {
 	uint64_t at, size;
 	for (const struct rec_thread *t = proc->rec->threads; t; t = t->next)
-		if (t->proc == proc && t->s &&
-		    addr - (t->s - AREA_CONTROL) < AREA_CONTROL + AREA_SHADOW)
+		if (t->proc == proc && t->s && addr - (t->s - AREA_CONTROL) < rec_area_span())
 			return true;
 	for (unsigned i = 0; tr_arena(proc->tr, i, &at, &size); i++)
 		if (addr - at < size)
@@ -164,7 +163,7 @@ enum rec_state rec_native_begin(struct rec_thread *t)
 	if (known)
 		rec_code_translated(t->proc, t->native.pc, in->len);
 	rec_full_regs(t, &t->native.before);
-	if (known && in->id == INSN_SYSCALL) /* where no arena can be had */
+	if (known && in->id == INSN_SYSCALL && !in->lock) /* where no arena can be had */
 		return rec_syscall(t);
 	t->natives++;
 	if (known && !in->lock &&
