@@ -1,6 +1,7 @@
 /* deja record: run a program and record it. */
 #include "cli/cli.h"
 #include "cli/cmd.h"
+#include "cli/terminal.h"
 #include "recorder/record.h"
 
 #include <errno.h>
@@ -150,6 +151,21 @@ static int end_like(int status)
 	return 1;
 }
 
+/* For a person at the shell: what there is now, and what to do with it. */
+static void say_where(const struct rec_options *opt, const struct rec_result *result, bool latest)
+{
+	struct stat st;
+	if (!isatty(2) || stat(opt->output, &st) || !S_ISREG(st.st_mode))
+		return;
+	uint64_t kb = ((uint64_t)st.st_size + 999) / 1000;
+	fprintf(stderr,
+		"deja: %llu instructions in %llu.%llu MB, %s; to go back in time: deja "
+		"replay%s%s\n",
+		(unsigned long long)result->instructions, (unsigned long long)kb / 1000,
+		(unsigned long long)kb % 1000 / 100, opt->output, latest ? "" : " ",
+		latest ? "" : opt->output);
+}
+
 int cmd_record(int argc, char **argv)
 {
 	static const struct option options[] = { { "output", required_argument, NULL, 'o' },
@@ -216,7 +232,13 @@ int cmd_record(int argc, char **argv)
 	if (output)
 		opt.output = output;
 	struct rec_result result;
+	struct cli_terminal terminal;
+	cli_terminal_keep(&terminal);
 	int rc = rec_program(file, args, environ, &opt, &result, &err);
+	if (rc || (result.cut && !result.went_on))
+		cli_terminal_restore(&terminal);
+	if (!rc)
+		say_where(&opt, &result, output != NULL);
 	free(output);
 	free(file);
 	if (rc || (result.cut && !result.went_on))

@@ -15,6 +15,8 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -300,6 +302,30 @@ static uint64_t new_file_id(void)
 	       0x9e3779b97f4a7c15ull;
 }
 
+/* The file is its writer's alone until it is closed. A FIFO must have a reader: nobody waits for
+ * one. */
+static int create(const char *path, struct dj_error *err)
+{
+	struct stat st;
+	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
+
+	if (fd < 0 && errno == ENXIO)
+		return dj_fail(err, 1, "cannot create %s: nobody reads from it", path);
+	if (fd < 0)
+		return dj_fail_errno(err, 1, "cannot create %s", path);
+	if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
+		close(fd);
+		return dj_fail(err, 1, "cannot create %s: another recording is being written to it",
+			       path);
+	}
+	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && ftruncate(fd, 0)) {
+		close(fd);
+		return dj_fail_errno(err, 1, "cannot create %s", path);
+	}
+	return fd;
+}
+
 struct dj_writer *dj_writer_create(const char *path, const struct dj_trace_meta *meta,
 				   struct dj_error *err)
 {
@@ -313,9 +339,8 @@ struct dj_writer *dj_writer_create(const char *path, const struct dj_trace_meta 
 	}
 	pthread_mutex_init(&w->facts, NULL);
 	pthread_mutex_init(&w->lock, NULL);
-	w->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
+	w->fd = create(path, err);
 	if (w->fd < 0) {
-		dj_fail_errno(err, 1, "cannot create %s", path);
 		writer_free(w);
 		return NULL;
 	}

@@ -240,7 +240,7 @@ static enum rec_state done(struct rec_thread *t)
 		rec_cut(t->rec,
 			"%s goes on in code that is not of 64 bits, which cannot be recorded; the "
 			"recording ends there",
-			t->rec->argv[0]);
+			rec_program_name(t));
 		return REC_KILLED;
 	}
 	return REC_IN_HAND;

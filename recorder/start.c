@@ -49,6 +49,27 @@ static void take_signals(void)
 	}
 }
 
+/* Deja's limits are what the program starts with. What deja itself can have is more: as much as the
+ * hard limits allow. */
+static const int raised[] = { RLIMIT_FSIZE, RLIMIT_AS, RLIMIT_DATA, RLIMIT_NOFILE };
+#define N_RAISED (sizeof(raised) / sizeof(*raised))
+static struct rlimit limits[N_RAISED];
+
+static void raise_limits(void)
+{
+	for (size_t i = 0; i < N_RAISED; i++) {
+		getrlimit((enum __rlimit_resource)raised[i], &limits[i]);
+		struct rlimit to = { limits[i].rlim_max, limits[i].rlim_max };
+		setrlimit((enum __rlimit_resource)raised[i], &to);
+	}
+}
+
+static void give_limits_back(void)
+{
+	for (size_t i = 0; i < N_RAISED; i++)
+		setrlimit((enum __rlimit_resource)raised[i], &limits[i]);
+}
+
 static void give_signals_back(void)
 {
 	for (size_t i = 0; i < N_OURS; i++)
@@ -67,6 +88,7 @@ static void become(const char *file, const struct rec_recording *rec, int go, in
 	char c;
 	struct report rep = { 0 };
 	give_signals_back();
+	give_limits_back();
 	if (read(go, &c, 1) == 1) {
 		execve(file, rec->argv, rec->envp);
 		rep.error = errno;
@@ -190,6 +212,7 @@ int rec_program(const char *file, char *const argv[], char *const envp[],
 	struct rec_recording *rec = rec_new(opt, &rec_tracer_ptrace, argv, envp, err);
 	int report = -1;
 	take_signals();
+	raise_limits();
 	int rc = start(rec, file, &report);
 	struct rec_thread *t = recorded(rec);
 	if (!rc) {
@@ -210,6 +233,7 @@ int rec_program(const char *file, char *const argv[], char *const envp[],
 	if (report >= 0)
 		close(report);
 	give_signals_back();
+	give_limits_back();
 	rc = rc || rec->fatal ? -1 : 0;
 	result->cut = rec->cut;
 	rec_free(rec);

@@ -141,7 +141,7 @@ static enum rec_state begin_clone(struct rec_thread *t)
 		return make(t, REC_SYSCALL);
 	rec_cut(t->rec,
 		"%s starts a second thread, which cannot be recorded; the recording ends there",
-		t->rec->argv[0]);
+		rec_program_name(t));
 	return REC_KILLED;
 }
 

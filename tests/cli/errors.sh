@@ -368,6 +368,53 @@ part_overwrite() {
 	done
 }
 
+# ---- the trace file and the terminal -----------------------------------------------------------
+
+part_output() {
+	rm -f t.deja
+	get "$deja" record -o t.deja ./tiny
+	[ "$(stat -c %a t.deja)" = 600 ] || fail "the mode of a trace: $(stat -c %a t.deja)"
+	[ ! -s err ] || fail "deja speaks though nobody looks: $(cat err)"
+	# two at once
+	"$deja" record -o t.deja ./victim sleep >live.out 2>live.err &
+	recorder=$!
+	wait_for ready live.out
+	cp t.deja before
+	get "$deja" record -o t.deja ./tiny
+	want "a trace that is being written" 1
+	one_line "a trace that is being written"
+	says "a trace that is being written" 'another recording' err
+	victim=$(child_of $recorder victim)
+	kill -TERM "$victim" && finish "the one that came first" 143
+	# what is no file
+	mkfifo fifo
+	get "$deja" record -o fifo ./tiny
+	want "a FIFO without a reader" 1
+	one_line "a FIFO without a reader"
+	cat fifo >copy &
+	get "$deja" record -o fifo ./tiny
+	want "a FIFO with a reader" 3
+	wait $!
+	replays "a FIFO with a reader" copy
+	# soft limits are the program's
+	(ulimit -S -f 4 -S -v 900000; timeout 60 "$deja" record -o t.deja bash -c 'ulimit -f; ulimit -v' >out 2>err)
+	[ "$(tr -dc '0-9 \n' <out | xargs)" = "4 900000" ] || fail "soft limits: $(cat out err)"
+	replays "soft limits" t.deja
+}
+
+part_terminal() {
+	command -v python3 >/dev/null || { echo "SKIP: terminal (no python3)"; return; }
+	get "$here/terminal.py" "$deja" record -o t.deja ./tiny
+	says "at a terminal" '^deja: [0-9]+ instructions in [0-9.]+ MB, t.deja; .*deja replay t.deja' out
+	says "at a terminal" 'settings same, foreground same' out
+	# the program keeps the settings that it leaves
+	get "$here/terminal.py" "$deja" record -o t.deja stty -echo
+	says "stty" 'settings changed' out
+	get "$here/terminal.py" "$deja" record -o t.deja sh -c 'stty raw -echo; exec ./victim thread'
+	says "cut in raw mode" 'second thread' out
+	says "cut in raw mode" 'settings same, foreground same' out
+}
+
 # ---- full disks -----------------------------------------------------------------------------
 
 part_full_disk() {
@@ -394,7 +441,7 @@ part_full_disk() {
 	fi
 }
 
-for part in bad_files damage not_started scripts ends streams children threads signals stops storm ordered overwrite full_disk; do
+for part in bad_files damage not_started scripts ends streams children threads signals stops storm ordered overwrite output terminal full_disk; do
 	[[ $part =~ $pattern ]] || continue
 	before=$failures
 	part_$part 2>shell.err
