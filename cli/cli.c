@@ -1,6 +1,8 @@
 /* What the commands share (cli/cli.h). */
 #include "cli/cli.h"
 
+#include "format/text.h"
+
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -9,16 +11,48 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Whether the user's terminal takes UTF-8, by the locale (POSIX, 8.2). */
+static bool terminal_utf8(void)
+{
+	static const char *const names[] = { "LC_ALL", "LC_CTYPE", "LANG" };
+	const char *value = NULL;
+
+	for (size_t i = 0; i < 3 && !(value && *value); i++)
+		value = getenv(names[i]);
+	return value && (strcasestr(value, "utf-8") || strcasestr(value, "utf8"));
+}
+
+static void put(FILE *f, const char *text)
+{
+	bool utf8 = terminal_utf8();
+
+	while (*text) {
+		size_t n = dj_text_letter(text);
+
+		/* to another terminal some bytes of a letter are control characters */
+		if (n == 1 || (n && utf8))
+			fwrite(text, 1, n, f);
+		else
+			putc('?', f);
+		text += n ? n : 1;
+	}
+}
+
 void cli_warn(const char *fmt, ...)
 {
 	va_list ap;
+	char *text;
+	int n;
 
 	fflush(stdout); /* in order, when both go to the same place */
-	fputs("deja: ", stderr);
 	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
+	n = vasprintf(&text, fmt, ap);
 	va_end(ap);
+	fputs("deja: ", stderr);
+	put(stderr, n < 0 ? "out of memory" : text);
 	fputc('\n', stderr);
+	if (n >= 0)
+		free(text);
 }
 
 int cli_error(const struct dj_error *err)
@@ -164,8 +198,7 @@ bool cli_number(const char *text, uint64_t *value)
 
 void cli_put(const char *text)
 {
-	for (; *text; text++)
-		putchar((unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text);
+	put(stdout, text);
 }
 
 int cli_finish(int status)

@@ -39,7 +39,7 @@ struct dj_trace *cli_open_trace(const char *command, int argc, char **argv, int 
 /* A whole number, decimal or 0x. False if it is not one. */
 bool cli_number(const char *text, uint64_t *value);
 
-/* Print text from a trace, control characters as '?': a trace is not to be trusted with the
+/* Print text from a trace, what is no letter as '?': a trace is not to be trusted with the
  * user's terminal. */
 void cli_put(const char *text);
 

@@ -7,6 +7,7 @@
  */
 #include "cli/cli.h"
 #include "cli/cmd.h"
+#include "format/text.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -31,15 +32,16 @@ static void print_name(const char *label, const char *name)
 	if (!name)
 		return;
 	printf(" %s=\"", label);
-	for (; *name; name++) {
-		unsigned char c = (unsigned char)*name;
+	while (*name) {
+		size_t n = dj_text_letter(name);
 
-		if (c == '"' || c == '\\')
-			printf("\\%c", c);
-		else if (c < ' ' || c == 0x7f)
-			printf("\\x%02x", c);
+		if (*name == '"' || *name == '\\')
+			printf("\\%c", *name);
+		else if (n)
+			printf("%.*s", (int)n, name);
 		else
-			putchar(c);
+			printf("\\x%02x", (unsigned char)*name);
+		name += n ? n : 1;
 	}
 	putchar('"');
 }

@@ -158,9 +158,9 @@ static void print_effects(const struct summary *s)
 
 static void print_text(const struct dj_trace *t, const struct summary *s)
 {
-	printf(LABEL "%s\n", "trace", dj_trace_path(t));
+	print_line("trace", dj_trace_path(t));
 	if (dj_trace_damage(t))
-		printf(LABEL "%s\n", "damage", dj_trace_damage(t));
+		print_line("damage", dj_trace_damage(t));
 	print_recording(t, s);
 	print_processes(t, s);
 	print_threads(s);

@@ -109,12 +109,32 @@ static void announce(int fd)
 			host, port);
 }
 
+/* Whether only programs of this host can connect (RFC 1122, 3.2.1.3; RFC 4291, 2.5.3). */
+static bool loopback(int fd)
+{
+	struct sockaddr_storage sa;
+	socklen_t len = sizeof(sa);
+
+	if (getsockname(fd, (struct sockaddr *)&sa, &len) != 0)
+		return false;
+	if (sa.ss_family == AF_INET)
+		return ntohl(((const struct sockaddr_in *)&sa)->sin_addr.s_addr) >> 24 == 127;
+	return sa.ss_family == AF_INET6 &&
+	       IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)&sa)->sin6_addr);
+}
+
 static int serve_tcp(struct replay *r, const char *address, struct dj_error *err)
 {
 	int one = 1, client;
 	int fd = listen_on(address, err);
 	if (fd < 0)
 		return -1;
+	if (!loopback(fd))
+		cli_warn("serve: whoever can connect can read all that the recorded program read "
+			 "and "
+			 "wrote, its keys and passwords included: nothing is encrypted and nobody "
+			 "is "
+			 "asked who they are");
 	announce(fd);
 	do
 		client = accept4(fd, NULL, NULL, SOCK_CLOEXEC);

@@ -82,8 +82,11 @@ void json_string(struct json *j, const char *key, const char *value)
 
 		if (*s == '"' || *s == '\\') {
 			fprintf(j->f, "\\%c", *s++);
-		} else if (*s < ' ') {
+		} else if (*s < ' ' || *s == 0x7f) {
 			fprintf(j->f, "\\u%04x", *s++);
+		} else if (n == 2 && *s == 0xc2 && s[1] < 0xa0) { /* a control character (C1) */
+			fprintf(j->f, "\\u%04x", s[1]);
+			s += n;
 		} else if (n) {
 			fwrite(s, 1, (size_t)n, j->f);
 			s += n;

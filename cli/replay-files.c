@@ -6,6 +6,7 @@
  * more bytes than the trace's own size makes believable.
  */
 #include "cli/replay-files.h"
+#include "format/text.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -84,8 +85,8 @@ static bool harmless(const char *path)
 	if (path[0] != '/' || path[len - 1] == '/' || strstr(path, "//") || strstr(path, "/./") ||
 	    strstr(path, "/../"))
 		return false;
-	for (const unsigned char *p = (const unsigned char *)path; *p; p++)
-		if (*p < 0x20 || *p == 0x7f)
+	for (const char *p = path; *p; p += dj_text_letter(p))
+		if (!dj_text_letter(p))
 			return false;
 	return !(len >= 2 && strcmp(path + len - 2, "/.") == 0) &&
 	       !(len >= 3 && strcmp(path + len - 3, "/..") == 0);

@@ -38,13 +38,21 @@ static int count_effect(struct summary *s, enum dj_cpu_kind cpu, const struct dj
 	char name[sizeof(s->effects->mnemonic)];
 	struct summary_effect *e;
 
+	uint8_t why = rec->why < DJ_WHYS ? rec->why : DJ_WHYS;
+
 	mnemonic_of(cpu, rec, name, sizeof(name));
-	for (size_t i = 0; i < s->neffects; i++) {
+	/* the one looked for is mostly among those that came often or lately */
+	for (size_t i = s->neffects; i-- > 0;) {
 		e = &s->effects[i];
-		if (e->why == rec->why && !strcmp(e->mnemonic, name)) {
-			e->count++;
-			return 0;
+		if (e->why != why || strcmp(e->mnemonic, name) != 0)
+			continue;
+		e->count++;
+		if (i + 1 < s->neffects && e->count > e[1].count) {
+			struct summary_effect other = e[1];
+			e[1] = *e;
+			*e = other;
 		}
+		return 0;
 	}
 	e = realloc(s->effects, (s->neffects + 1) * sizeof(*e));
 	if (!e)
@@ -52,7 +60,7 @@ static int count_effect(struct summary *s, enum dj_cpu_kind cpu, const struct dj
 	s->effects = e;
 	e += s->neffects++;
 	memcpy(e->mnemonic, name, sizeof(name));
-	e->why = rec->why;
+	e->why = why;
 	e->count = 1;
 	return 0;
 }

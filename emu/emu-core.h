@@ -84,6 +84,10 @@ bool emu_blocks_full(const struct emu_core *c);
 void emu_blocks_flush(struct emu_core *c);
 void emu_blocks_forget(struct emu_core *c, uint64_t addr, uint64_t len);
 
+/* From the handler of a REP instruction that has done core->rep_done iterations and has more to do:
+ * leave it between two of them. */
+_Noreturn void emu_yield(struct emu *e);
+
 /* Bind a decoded instruction; false if no handler knows it. u->insn is set to `in`. */
 bool emu_bind(const struct insn *in, struct emu_uop *u);
 

@@ -241,6 +241,15 @@ ALWAYS_INLINE uint64_t scan(struct emu *e, const struct emu_uop *u, bool cmps, u
 	return done;
 }
 
+/* So many iterations are done in one go, of those that cost little and of those that are done one
+ * by one: some milliseconds. */
+#define GO_FAST ((uint64_t)1 << 22)
+#define GO_SLOW ((uint64_t)1 << 18)
+
+/* Memory that a program can have, in bytes: 47 bits of addresses. What stores or loads more than
+ * that without a comparison to end it never came to its end. */
+#define MEMORY_BITS 47
+
 ALWAYS_INLINE void repeat(struct emu *e, const struct emu_uop *u, enum str_op op, unsigned lg)
 {
 	struct emu_core *c = emu_core(e);
@@ -266,6 +275,11 @@ ALWAYS_INLINE void repeat(struct emu *e, const struct emu_uop *u, enum str_op op
 	}
 	if (limit > n)
 		limit = n;
+	if (!compares && limit >> (MEMORY_BITS - lg))
+		emu_raise(e, EMU_STOP_FAULT, "it repeats more often than there is memory");
+	const uint64_t wanted = limit;
+	if (c && limit > GO_FAST)
+		limit = GO_FAST;
 	if (compares && !e->hooks) {
 		done = scan(e, u, op == STR_CMPS, lg, limit, &ended);
 	} else if ((op == STR_MOVS || op == STR_STOS) &&
@@ -273,6 +287,8 @@ ALWAYS_INLINE void repeat(struct emu *e, const struct emu_uop *u, enum str_op op
 		bulk(e, u, op == STR_MOVS, lg, limit);
 		done = limit;
 	} else {
+		if (c && limit > GO_SLOW)
+			limit = GO_SLOW;
 		for (; done < limit && !ended; done++) {
 			e->ordinal = 0;
 			bool same = element(e, u, op, lg);
@@ -283,6 +299,8 @@ ALWAYS_INLINE void repeat(struct emu *e, const struct emu_uop *u, enum str_op op
 	if (c) {
 		c->rep_done = done;
 		c->rep_more = !ended && done < n;
+		if (c->rep_more && done < wanted)
+			emu_yield(e);
 	}
 }
 

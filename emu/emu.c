@@ -30,6 +30,16 @@ static bool map_rest(uint8_t *shadow)
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
 
+/* The same contents without a new mapping: what is zero already is only read. */
+static void clear_rest(uint8_t *shadow)
+{
+	static const uint8_t zeros[4096];
+
+	for (size_t at = SHADOW_AGAIN; at < SHADOW_BYTES; at += sizeof(zeros))
+		if (memcmp(shadow + at, zeros, sizeof(zeros)))
+			memset(shadow + at, 0, sizeof(zeros));
+}
+
 /* Map a shadow, all zeros: NULL with errno if it cannot be had. Its first SHADOW_AGAIN bytes also
  * lie behind its end: both are shared mappings of one memory file, which every host has (a second
  * address for anonymous memory, as mremap(2) gives it for an old_size of 0, is missing in some
@@ -100,7 +110,9 @@ void emu_reset_memory(struct emu *e)
 {
 	emu_blocks_flush(emu_core(e));
 	memset(e->shadow, 0, SHADOW_AGAIN);
-	DJ_ASSERT(map_rest(e->shadow), "a shadow cannot be mapped anew");
+	/* a host may be short of mappings just now */
+	if (!map_rest(e->shadow))
+		clear_rest(e->shadow);
 }
 
 void emu_raise(struct emu *e, enum emu_stop why, const char *fmt, ...)
@@ -255,12 +267,28 @@ static inline struct emu_block *follow(struct emu *e, struct emu_block *b, enum 
 static enum emu_stop raised(struct emu *e)
 {
 	struct emu_core *c = emu_core(e);
+	unsigned at = c->careful ? 0 : (unsigned)(c->cur - c->running->uops);
 
 	if (c->careful)
 		e->cpu.rip = c->cur->insn->addr;
 	else
-		settle(e, c->running, c->from, (unsigned)(c->cur - c->running->uops));
-	return c->why;
+		settle(e, c->running, c->from, at);
+	if (c->why != EMU_STOP_YIELD)
+		return c->why;
+	if (!c->careful && at != c->from)
+		e->rep_iter = 0;
+	e->in_rep = true;
+	e->rep_iter += c->rep_done;
+	if (!e->stop_requested)
+		return EMU_STOP_YIELD;
+	e->stop_requested = false;
+	return EMU_STOP_REQUEST;
+}
+
+void emu_yield(struct emu *e)
+{
+	emu_core(e)->why = EMU_STOP_YIELD;
+	longjmp(e->escape, 1);
 }
 
 /* Whether stop_at() need be asked in this block. */

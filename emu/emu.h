@@ -106,6 +106,7 @@ enum emu_stop {
 	EMU_STOP_FAULT,	    /* the next instruction would fault (divide error...) */
 	EMU_STOP_REQUEST,   /* a hook asked to stop (stop_requested) */
 	EMU_STOP_BREAK,	    /* stop_at() said yes at cpu.rip, instruction not executed */
+	EMU_STOP_YIELD,	    /* in the middle of a REP instruction that takes long: run again */
 };
 
 /* How control came from one instruction to another that is not simply the next: what an observer
@@ -185,7 +186,9 @@ void emu_get_regs(struct emu *e, struct dj_regs *r);
 void emu_set_regs(struct emu *e, const struct dj_regs *r, uint64_t mask);
 
 /* Run until e->steps == until (exactly; a REP instruction counts when complete), or another
- * reason. Never executes an instruction partly, except as emu_run_rep() does. */
+ * reason. Never executes an instruction partly, except as emu_run_rep() does, and a REP instruction
+ * of millions of iterations: then it comes back between two of them with EMU_STOP_YIELD, so that
+ * nobody has to wait for 2^60. */
 enum emu_stop emu_run(struct emu *e, uint64_t until);
 /* Execute one instruction, or ONE ITERATION if it is a REP string instruction (the last
  * iteration completes the instruction and counts the step). */

@@ -1,6 +1,8 @@
 /* Errors as values: see error.h. */
 #include "format/error.h"
 
+#include "format/text.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +15,7 @@ int dj_fail(struct dj_error *err, int exit_status, const char *fmt, ...)
 		va_start(ap, fmt);
 		vsnprintf(err->text, sizeof(err->text), fmt, ap);
 		va_end(ap);
+		dj_text_clean(err->text);
 		err->exit_status = exit_status;
 	}
 	return -1;
@@ -26,6 +29,7 @@ int dj_fail_errno(struct dj_error *err, int exit_status, const char *fmt, ...)
 		va_start(ap, fmt);
 		vsnprintf(err->text, sizeof(err->text), fmt, ap);
 		va_end(ap);
+		dj_text_clean(err->text);
 		size_t n = strlen(err->text);
 		snprintf(err->text + n, sizeof(err->text) - n, ": %s", strerror(saved));
 		err->exit_status = exit_status;

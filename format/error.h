@@ -4,8 +4,9 @@
  * A function that can fail for a reason a user should hear takes a
  * `struct dj_error *` and returns -1 (or NULL) after filling it in. The text is one
  * line without the leading "deja: " and without a newline; it says what failed and
- * where. Nothing is printed below the command line (cli/), except by dj_broken(),
- * which reports a broken invariant and ends the process.
+ * where; what of it a trace has brought is harmless to a terminal. Nothing is printed below the
+ * command line (cli/), except by dj_broken(), which reports a broken invariant and ends the
+ * process.
  */
 #ifndef DEJA_FORMAT_ERROR_H
 #define DEJA_FORMAT_ERROR_H

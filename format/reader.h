@@ -55,7 +55,7 @@ struct dj_reader_module {
 /* Of modules so many bytes are unpacked from any file, and beyond that so many for each of its
  * bytes. What is not zeros packs at most a tenth as well. */
 #define UNPACKED_FREE  (256u << 20)
-#define UNPACKED_RATIO 1000
+#define UNPACKED_RATIO 200
 
 struct dj_trace {
 	char *path;
@@ -77,6 +77,7 @@ struct dj_trace {
 	struct dj_reader_module *modules; /* by number */
 	size_t nmodules;
 	uint64_t unpacked;		/* bytes of modules, pages of zeros not counted */
+	uint64_t paths;			/* bytes of modules' names */
 	struct dj_reader_chunks memory; /* SNAPSHOT chunks, by process and image at the end */
 
 	/* what is wrong */

@@ -14,6 +14,9 @@
 
 #include <stdlib.h>
 
+/* So many records of kinds to come in a row make no sense. */
+#define PASSED_MAX (1u << 26)
+
 /* One of the two streams. */
 struct side {
 	struct dj_trace *t;
@@ -72,7 +75,7 @@ static int load(struct side *s, struct dj_error *err)
 	if (chunk->h.raw_len < 4 || dj_chunk_unpack(&chunk->h, s->t->bytes + chunk->at, s->raw))
 		return malformed(s, err);
 	heads_len = dj_get32(s->raw);
-	if (heads_len > chunk->h.raw_len - 4)
+	if (heads_len > chunk->h.raw_len - 4 || heads_len > STREAM_HEADS_MAX)
 		return malformed(s, err);
 	s->heads = s->raw + 4;
 	s->data = s->heads + heads_len;
@@ -265,9 +268,13 @@ static int next_fact(struct dj_cursor *c, struct dj_error *err)
 
 	if (c->facts.held)
 		return 1;
-	do {
+	for (unsigned passed = 0; passed < PASSED_MAX; passed++) {
 		r = decode(&c->facts, err);
-	} while (r > 0 && rec->kind >= CODE_PASS);
+		if (r <= 0 || rec->kind < CODE_PASS)
+			break;
+	}
+	if (r > 0 && rec->kind >= CODE_PASS)
+		r = malformed(&c->facts, err);
 	if (r <= 0)
 		return r;
 	rec->thread = index_of(c->own.t, rec->thread, false);
@@ -360,8 +367,10 @@ const struct dj_record *dj_cursor_next(struct dj_cursor *c, struct dj_error *err
 		return next_fact(c, err) > 0 ? serve_fact(c, c->facts.rec.steps) : NULL;
 	if (c->late && ((rec = late_fact(c, &end, err)) || end))
 		return rec;
-	for (;;) {
-		if (!c->own.held && decode(&c->own, err) <= 0)
+	for (unsigned passed = 0;; passed++) {
+		if (passed == PASSED_MAX)
+			malformed(&c->own, err);
+		if (passed == PASSED_MAX || (!c->own.held && decode(&c->own, err) <= 0))
 			return NULL;
 		if (c->own.rec.kind < DJ_REC_KINDS && c->own.rec.kind != DJ_REC_SEQ) {
 			c->own.held = false;

@@ -149,6 +149,8 @@ static int take_records(struct dj_trace *t, struct dj_reader_stream *s,
 	struct dj_thread_info *info = &t->threads[s->index].info;
 	const struct dj_reader_chunk *before = s->chunks.n ? &s->chunks.v[s->chunks.n - 1] : NULL;
 
+	if (c->h.last > STEPS_MAX)
+		return -1;
 	if (before && (before->h.first > c->h.first || before->h.last > c->h.last ||
 		       before->h.facts > c->h.facts))
 		return -1;
@@ -176,7 +178,8 @@ static int take_stream(struct dj_trace *t, const struct dj_reader_chunk *c, cons
 	}
 	if (s->cut)
 		return 0;
-	if (c->h.arg > c->h.raw_len) /* a record has a byte at least */
+	if (c->h.raw_len > STREAM_RAW_MAX || c->h.arg > c->h.raw_len ||
+	    c->h.arg > STREAM_HEADS_MAX) /* a record has a byte at least */
 		return -1;
 	if (c->h.number != s->chunks.n + 1 ||
 	    (s->process ? take_facts(t, s, c) : take_records(t, s, c))) {
@@ -220,6 +223,9 @@ static int take_module(struct dj_trace *t, const struct dj_reader_chunk *c, cons
 		m->info.build_id_len = 0;
 		return -1;
 	}
+	t->paths += (uint64_t)(in.end - in.p);
+	if (t->paths > PATHS_FREE + t->size)
+		return -1;
 	memcpy(m->info.build_id, id, sizeof(m->info.build_id));
 	m->info.size = size;
 	m->path = string_of(in.p, (size_t)(in.end - in.p));
@@ -240,7 +246,7 @@ static int take_snapshot(struct dj_trace *t, const struct dj_reader_chunk *c, co
 	struct dj_reader_process *p = process_of(t, c->h.stream);
 
 	(void)raw;
-	if (!p)
+	if (!p || c->h.raw_len > SNAPSHOT_RAW_MAX)
 		return -1;
 	if (c->h.number != p->snapshots)
 		dj_reader_damage(t, c->at - CHUNK_HEADER_SIZE,
@@ -297,6 +303,9 @@ int dj_reader_take(struct dj_trace *t, const struct dj_reader_chunk *c)
 
 	if (!rule->take) /* of a type that is not known: nothing in it is needed */
 		return 0;
+	/* descriptions are unpacked at once: of too much not even that */
+	if (c->h.type == CHUNK_META && t->meta_bytes + c->h.raw_len > META_TOTAL_MAX)
+		return -1;
 	if (rule->unpack_max &&
 	    (c->h.raw_len > rule->unpack_max || !(raw = dj_reader_unpack(t, c))))
 		return -1;
@@ -488,6 +497,11 @@ const uint8_t *dj_trace_module_bytes(struct dj_trace *t, size_t i, size_t *size,
 		return NULL;
 	*size = m->info.size;
 	return m->bytes;
+}
+
+uint64_t dj_trace_unpacked(const struct dj_trace *t)
+{
+	return t->unpacked;
 }
 
 /* ---- start memory --------------------------------------------------------------------- */

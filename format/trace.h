@@ -180,6 +180,9 @@ const struct dj_module_info *dj_trace_module(const struct dj_trace *t, size_t i)
 const uint8_t *dj_trace_module_bytes(struct dj_trace *t, size_t i, size_t *size,
 				     struct dj_error *err);
 
+/* How many bytes of modules are unpacked by now, pages of zeros not counted. */
+uint64_t dj_trace_unpacked(const struct dj_trace *t);
+
 /* Copy bytes of memory as it was at the start of an image of a process (by index): returns how
  * many bytes from addr on are known, contiguous, at most len; may be 0. */
 size_t dj_trace_snapshot(struct dj_trace *t, size_t process, uint32_t image, uint64_t addr,

@@ -14,6 +14,9 @@
 #define STACK_SIZE 64
 #define MAX_OPS	   10000 /* conditions have no loops, but hostile ones might */
 
+/* Bytes of a breakpoint's conditions. Longer ones are left to gdb, which looks at each stop. */
+#define MAX_CONDITIONS 4096
+
 enum op {
 	OP_ADD = 0x02,
 	OP_SUB,
@@ -284,6 +287,11 @@ bool stub_agent_scan_conditions(struct stub_scan *a, uint8_t **block, size_t *le
 		used += 2 + n;
 		while (stub_scan_char(a, ';'))
 			;
+	}
+	if (used > MAX_CONDITIONS) {
+		free(out);
+		out = NULL;
+		used = 0;
 	}
 	*block = out;
 	*len = used;

@@ -18,15 +18,12 @@ static void put_place(struct stub_session *s, struct stub_textbuf *out)
 {
 	char pos[64];
 	struct dj_regs regs;
-	const struct replay_mapping *maps;
+	struct replay_mapping map;
 	replay_pos_text(s->r, pos, sizeof(pos));
 	replay_regs(s->r, &regs);
 	stub_textbuf_printf(out, "at %s, pc 0x%llx", pos, (unsigned long long)regs.rip);
-	size_t n = replay_mappings(s->r, &maps);
-	for (size_t i = 0; i < n; i++)
-		if (regs.rip >= maps[i].start && regs.rip < maps[i].end && maps[i].name &&
-		    *maps[i].name)
-			stub_textbuf_printf(out, " in %s", maps[i].name);
+	if (replay_mapping_at(s->r, regs.rip, &map) && map.name && *map.name)
+		stub_textbuf_printf(out, " in %s", map.name);
 	stub_textbuf_char(out, '\n');
 }
 
@@ -155,6 +152,7 @@ bool stub_handle_monitor(struct stub_session *s, struct stub_scan *a)
 			&out, "no monitor command \"%s\"; \"monitor help\" lists them\n", name);
 	else
 		c->run(s, args, &out);
+	stub_textbuf_clean(&out);
 	stub_textbuf_hex(&s->reply, out.p, out.len);
 	s->reply.failed |= out.failed;
 	stub_textbuf_free(&out);

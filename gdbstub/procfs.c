@@ -24,15 +24,18 @@ void stub_put_mappings(struct stub_session *s, struct stub_textbuf *out)
 			m->prot & PROT_X ? 'x' : '-', m->flags & FLAG_SHARED ? 's' : 'p',
 			(unsigned long long)m->offset, m->module >= 0 ? m->module + 1 : 0);
 		if (*name)
-			stub_textbuf_printf(out, "                %s", name);
+			stub_textbuf_str(out, "                ");
+		stub_textbuf_name(out, name);
 		stub_textbuf_char(out, '\n');
 	}
 }
 
 static void put_strings(const char *const *list, struct stub_textbuf *out)
 {
-	for (; list && *list; list++)
-		stub_textbuf_bytes(out, *list, strlen(*list) + 1);
+	for (; list && *list; list++) {
+		stub_textbuf_name(out, *list);
+		stub_textbuf_char(out, '\0');
+	}
 }
 
 static void make_cmdline(struct stub_session *s, struct stub_textbuf *out)
@@ -53,13 +56,16 @@ static void make_auxv(struct stub_session *s, struct stub_textbuf *out)
 
 static void make_comm(const struct replay_thread *t, struct stub_textbuf *out)
 {
-	stub_textbuf_printf(out, "%s\n", t->name);
+	stub_textbuf_name(out, t->name);
+	stub_textbuf_char(out, '\n');
 }
 
 static void make_status(const struct replay_thread *t, struct stub_textbuf *out)
 {
-	stub_textbuf_printf(out, "Name:\t%s\nState:\tt (tracing stop)\nTgid:\t%d\nPid:\t%d\n",
-			    t->name, t->pid, t->tid);
+	stub_textbuf_str(out, "Name:\t");
+	stub_textbuf_name(out, t->name);
+	stub_textbuf_printf(out, "\nState:\tt (tracing stop)\nTgid:\t%d\nPid:\t%d\n", t->pid,
+			    t->tid);
 }
 
 /* About the process, or about one of its threads. */
@@ -121,6 +127,6 @@ bool stub_procfs_readlink(struct stub_session *s, const char *path, struct stub_
 		target = "/";
 	if (!target || !*target)
 		return false;
-	stub_textbuf_str(out, target);
+	stub_textbuf_name(out, target);
 	return true;
 }

@@ -146,7 +146,10 @@ static bool handle_thread_info(struct stub_session *s, struct stub_scan *a)
 	if (!stub_scan_thread_id(a, &pid, &tid) || tid <= 0 ||
 	    !stub_session_thread(s, pid, tid, &t))
 		return stub_reply_error(s, 3);
-	stub_textbuf_hex(&s->reply, t.name, strlen(t.name));
+	struct stub_textbuf name = { 0 };
+	stub_textbuf_name(&name, t.name);
+	stub_textbuf_hex(&s->reply, name.p, name.len);
+	stub_textbuf_free(&name);
 	return true;
 }
 

@@ -58,6 +58,14 @@ static struct stub_session_point *point_find(struct stub_session *s, char type, 
 	return NULL;
 }
 
+static size_t watchpoints(const struct stub_session *s)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < s->n_points; i++)
+		n += s->points[i].type >= '2';
+	return n;
+}
+
 static struct stub_session_point *point_by_id(struct stub_session *s, int id)
 {
 	for (size_t i = 0; i < s->n_points; i++)
@@ -103,6 +111,9 @@ bool stub_handle_point_insert(struct stub_session *s, struct stub_scan *a)
 			return stub_reply_error(s, 12);
 		}
 	} else {
+		if (watchpoints(s) == SESSION_WATCHES)
+			return stub_reply_error_text(s, "more than %d watchpoints",
+						     SESSION_WATCHES);
 		if (p.len == 0 || p.len > (1u << 20))
 			return stub_reply_error_text(s, "cannot watch %llu bytes",
 						     (unsigned long long)p.len);

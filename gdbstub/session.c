@@ -55,11 +55,14 @@ static void console_bytes(struct stub_session *s, const void *bytes, size_t len)
 {
 	if (!s->link)
 		return;
-	struct stub_textbuf b = { 0 };
+	struct stub_textbuf b = { 0 }, text = { 0 };
+	stub_textbuf_bytes(&text, bytes, len);
+	stub_textbuf_clean(&text); /* the debugger shows it as it is */
 	stub_textbuf_char(&b, 'O');
-	stub_textbuf_hex(&b, bytes, len);
-	if (!b.failed)
+	stub_textbuf_hex(&b, text.p, text.len);
+	if (!b.failed && !text.failed)
 		stub_link_send(s->link, b.p, b.len);
+	stub_textbuf_free(&text);
 	stub_textbuf_free(&b);
 }
 

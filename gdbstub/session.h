@@ -11,7 +11,8 @@
 
 #define SESSION_FILES	32
 #define SESSION_POINTS	4096
-#define SESSION_THREADS 4096	/* listed at a time */
+#define SESSION_WATCHES 128  /* of them: each access of the program to such memory looks at all */
+#define SESSION_THREADS 4096 /* listed at a time */
 #define SESSION_CHUNK	0x10000 /* bytes of memory or file handed out in one reply */
 
 /* A breakpoint or watchpoint, as inserted by Z packets. */

@@ -10,6 +10,7 @@
  *
  * Nothing read from memory is trusted: the recorded program may have overwritten all of it.
  */
+#include "format/text.h"
 #include "gdbstub/session.h"
 
 #include <stdio.h>
@@ -58,22 +59,13 @@ static uint64_t aux_value(const struct stub_session_image *image, uint64_t type)
 	return 0;
 }
 
-static const struct replay_mapping *mapping_at(struct stub_session *s, uint64_t addr)
-{
-	const struct replay_mapping *maps;
-	size_t n = replay_mappings(s->r, &maps);
-	for (size_t i = 0; i < n; i++)
-		if (addr >= maps[i].start && addr < maps[i].end)
-			return &maps[i];
-	return NULL;
-}
-
 static const char *module_path(struct stub_session *s, uint64_t addr)
 {
-	const struct replay_mapping *m = mapping_at(s, addr);
+	struct replay_mapping m;
 	struct dj_trace *t = replay_trace(s->r);
-	if (m && m->module >= 0 && (size_t)m->module < dj_trace_modules(t))
-		return dj_trace_module(t, (size_t)m->module)->path;
+	if (replay_mapping_at(s->r, addr, &m) && m.module >= 0 &&
+	    (size_t)m.module < dj_trace_modules(t))
+		return dj_trace_module(t, (size_t)m.module)->path;
 	return NULL;
 }
 
@@ -136,6 +128,7 @@ void stub_session_image_new(struct stub_session *s)
 		exe = module_path(s, aux_value(image, AUX_PHDR));
 	}
 	snprintf(image->exe, sizeof(image->exe), "%s", exe ? exe : "");
+	dj_text_clean(image->exe);
 	s->n_images++;
 	/* images were met in the order of their positions or between known ones */
 	for (size_t i = s->n_images - 1; i > 1 && s->images[i].steps < s->images[i - 1].steps;

@@ -1,10 +1,15 @@
 /* Reply buffers and argument readers: see textbuf.h. */
 #include "gdbstub/textbuf.h"
+#include "format/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* What can be asked for grows with the trace: lists of mappings, of threads. No debugger reads one
+ * that is larger. */
+#define TEXTBUF_MAX ((size_t)64 << 20)
 
 static const char hex_chars[] = "0123456789abcdef";
 
@@ -15,8 +20,12 @@ static bool reserve(struct stub_textbuf *b, size_t more)
 	if (b->cap - b->len >= more)
 		return true;
 	size_t cap = b->cap ? b->cap : 256;
-	while (cap - b->len < more)
+	while (cap < TEXTBUF_MAX && cap - b->len < more)
 		cap *= 2;
+	if (cap - b->len < more) {
+		b->failed = true;
+		return false;
+	}
 	char *p = realloc(b->p, cap);
 	if (!p) {
 		b->failed = true;
@@ -96,6 +105,34 @@ size_t stub_textbuf_binary(struct stub_textbuf *b, const void *p, size_t n, size
 		stub_textbuf_char(b, c);
 	}
 	return i;
+}
+
+void stub_textbuf_name(struct stub_textbuf *b, const char *s)
+{
+	while (*s) {
+		size_t n = dj_text_letter(s);
+
+		if (n)
+			stub_textbuf_bytes(b, s, n);
+		else
+			stub_textbuf_char(b, '?');
+		s += n ? n : 1;
+	}
+}
+
+void stub_textbuf_clean(struct stub_textbuf *b)
+{
+	stub_textbuf_char(b, '\0');
+	if (b->failed)
+		return;
+	b->len--;
+	for (size_t i = 0; i < b->len;) {
+		size_t n = dj_text_letter(b->p + i);
+
+		if (!n && b->p[i] != '\n' && b->p[i] != '\t')
+			b->p[i] = '?';
+		i += n ? n : 1;
+	}
 }
 
 void stub_textbuf_xml(struct stub_textbuf *b, const char *s)

@@ -28,6 +28,10 @@ void stub_textbuf_hex(struct stub_textbuf *b, const void *p, size_t n);
  * went in before the buffer's length reached `limit`. */
 size_t stub_textbuf_binary(struct stub_textbuf *b, const void *p, size_t n, size_t limit);
 /* Text for an XML attribute. */
+/* A name out of the trace, as text: what is no letter as '?'. */
+void stub_textbuf_name(struct stub_textbuf *b, const char *s);
+/* The same done to what is there, but for ends of lines and tabs. */
+void stub_textbuf_clean(struct stub_textbuf *b);
 void stub_textbuf_xml(struct stub_textbuf *b, const char *s);
 
 /* ---- reading ---- */

@@ -29,7 +29,7 @@ static bool make_exec_file(struct stub_session *s, struct stub_scan annex, struc
 {
 	(void)annex;
 	const char *exe = stub_session_exe(s);
-	stub_textbuf_str(b, exe);
+	stub_textbuf_name(b, exe);
 	return *exe != '\0';
 }
 

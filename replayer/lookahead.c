@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOOK_STEPS 500000u /* how far to look: some milliseconds */
+#define LOOK_STEPS 500000u  /* how far to look: some milliseconds; */
+#define LOOK_WORK  5000000u /* what REP instructions and records may add, */
+#define LOOK_PAGES 20000u   /* and how much is learned */
 
 void rp_lookahead_clear(struct rp_lookahead *l)
 {
@@ -19,6 +21,7 @@ void rp_lookahead_clear(struct rp_lookahead *l)
 		}
 		l->hash[i] = NULL;
 	}
+	l->pages = 0;
 }
 
 static struct rp_lookahead_page *find(const struct rp_lookahead *l, uint64_t num)
@@ -36,9 +39,10 @@ void rp_lookahead_meet(struct rp_lookahead *l, uint64_t line, uint64_t mask, con
 	unsigned w = line >> 6 & 63;
 
 	if (!p) {
-		p = calloc(1, sizeof(*p));
+		p = l->pages < LOOK_PAGES ? calloc(1, sizeof(*p)) : NULL;
 		if (!p)
 			return;
+		l->pages++;
 		p->num = line >> 12;
 		p->next = l->hash[p->num % LOOKAHEAD_HASH];
 		l->hash[p->num % LOOKAHEAD_HASH] = p;
@@ -79,7 +83,8 @@ static void look(struct replay *r)
 	if (!c || rp_thread_pos_cmp(&c->pos, &here))
 		return;
 	to = (struct rp_thread_pos){ .steps = here.steps + LOOK_STEPS };
-	bool told = r->signal_told;
+	bool told = r->signal_told, cancelled = r->cancelled;
+	r->patience.allowance = LOOK_WORK;
 	r->mv->look = &r->look;
 	r->th->e->stop_at = NULL;
 	for (;;) {
@@ -94,8 +99,10 @@ static void look(struct replay *r)
 			break;
 	}
 	r->mv->look = NULL;
+	r->patience.allowance = UINT64_MAX;
 	rp_checkpoint_back(r->cs, &here, &err);
 	r->signal_told = told;
+	r->cancelled = cancelled;
 }
 
 size_t rp_lookahead_read(struct replay *r, uint64_t addr, uint8_t *buf, size_t len)

@@ -20,10 +20,11 @@ struct rp_lookahead_page {
 	uint8_t data[4096];
 };
 
-#define LOOKAHEAD_HASH 64u
+#define LOOKAHEAD_HASH 1024u
 
 struct rp_lookahead {
 	struct rp_lookahead_page *hash[LOOKAHEAD_HASH];
+	size_t pages;
 };
 
 void rp_lookahead_clear(struct rp_lookahead *l);

@@ -186,15 +186,18 @@ void rp_memview_stale(struct rp_memview *mv, uint64_t addr, uint64_t length)
 {
 	struct piece pc;
 
-	/* beyond this nobody looks: a system call that writes more is cut short */
-	if (length > 64u << 20)
-		length = 64u << 20;
+	if (length > mv->stale_left)
+		length = mv->stale_left;
+	mv->stale_left -= length;
 	for (unsigned done = 0; next_piece(&pc, addr, (unsigned)length, &done);) {
 		struct rp_memview_page *p = rp_page_get(mv, pc.addr >> 12);
 		rp_page_note(mv, p);
 		if (!p->stale) {
 			p->stale = calloc(UNDO_WORDS, sizeof(*p->stale));
-			DJ_ASSERT(p->stale, "out of memory");
+			if (!p->stale) {
+				rp_page_no_memory(mv);
+				return;
+			}
 		}
 		if (mv->look)
 			rp_lookahead_meet(mv->look, pc.addr & ~63ULL, pc.mask, NULL);
@@ -232,8 +235,8 @@ void rp_memview_move(struct rp_memview *mv, uint64_t from, uint64_t to, uint64_t
 			continue;
 		p = rp_page_get(mv, (to >> 12) + i);
 		rp_page_note(mv, p);
-		if (!p->own)
-			rp_page_make_own(mv, p);
+		if (!p->own && !rp_page_make_own(mv, p))
+			return;
 		memcpy(p->own, rp_memview_data(mv, old), UNDO_PAGE);
 		memcpy(p->known, old->known, sizeof(p->known));
 	}

@@ -15,6 +15,9 @@
 #define MADVISE	 28
 #define DONTNEED 4
 
+/* Beyond this nobody looks: what one call writes is cut short, with all its buffers together. */
+#define STALE_MAX (64u << 20)
+
 /*
  * How a call writes to where argument `arg` points. Numbers of calls:
  * arch/x86/entry/syscalls/syscall_64.tbl; sizes: the kernel's uapi structures on x86-64.
@@ -385,6 +388,7 @@ void rp_memview_syscall(struct rp_memview *mv, const uint64_t *gpr, uint64_t res
 
 	if (result > -4096ULL)
 		return; /* failed */
+	mv->stale_left = STALE_MAX;
 	if (gpr[DJ_RAX] == MREMAP && result != gpr[DJ_RDI])
 		rp_memview_move(mv, gpr[DJ_RDI], result,
 				gpr[DJ_RSI] < gpr[DJ_RDX] ? gpr[DJ_RSI] : gpr[DJ_RDX]);
@@ -400,6 +404,7 @@ void rp_memview_effects(struct rp_memview *mv, const struct dj_record *r)
 	struct emu *e = mv->th->e;
 	struct insn in;
 
+	mv->stale_left = STALE_MAX;
 	if (!r->insn_len || r->insn_len > sizeof(r->insn) ||
 	    insn_decode_as(e->kind, &in, r->insn, r->insn_len, e->cpu.rip) <= 0)
 		return;

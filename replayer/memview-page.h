@@ -27,8 +27,12 @@ void rp_page_remove(struct rp_memview *mv, struct rp_memview_page *p);
 /* Note a page's state in the log, unless it has been; the same for a page of the shadow. */
 void rp_page_note(struct rp_memview *mv, struct rp_memview_page *p);
 void rp_page_note_shadow(struct rp_memview *mv, uint64_t idx);
-/* Give a page data of its own, from the shadow. Its state must have been noted. */
-void rp_page_make_own(struct rp_memview *mv, struct rp_memview_page *p);
+/* Give a page data of its own, from the shadow. Its state must have been noted. False without
+ * memory. */
+bool rp_page_make_own(struct rp_memview *mv, struct rp_memview_page *p);
+/* There is no memory for the view: the thread fails as soon as it can. Until then what should be
+ * noted goes to mv->spare. */
+void rp_page_no_memory(struct rp_memview *mv);
 
 /* memview-watch.c */
 bool rp_watch_on_page(const struct rp_memview *mv, uint64_t num);

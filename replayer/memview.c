@@ -61,6 +61,7 @@ void rp_memview_free(struct rp_memview *mv)
 	if (mv->hash && mv->owner)
 		drop_pages(mv);
 	rp_watch_free(mv);
+	free(mv->spare.stale);
 	free(mv->hash);
 	free(mv->shadow_epoch);
 	free(mv->owner);
@@ -140,23 +141,39 @@ void rp_page_note_shadow(struct rp_memview *mv, uint64_t idx)
 	mv->shadow_epoch[idx] = mv->epoch;
 }
 
-void rp_page_make_own(struct rp_memview *mv, struct rp_memview_page *p)
+void rp_page_no_memory(struct rp_memview *mv)
+{
+	dj_fail(&mv->th->err, 1, "out of memory for what the program has in memory");
+	mv->th->halted = THREAD_FAILED;
+	mv->th->e->stop_requested = true;
+}
+
+bool rp_page_make_own(struct rp_memview *mv, struct rp_memview_page *p)
 {
 	uint64_t idx = p->num % SHADOW_PAGES;
 
-	p->own = malloc(UNDO_PAGE);
-	DJ_ASSERT(p->own, "out of memory for a page of the memory view");
+	p->own = p == &mv->spare ? NULL : malloc(UNDO_PAGE);
+	if (!p->own) {
+		rp_page_no_memory(mv);
+		return false;
+	}
 	memcpy(p->own, mv->th->e->shadow + idx * UNDO_PAGE, UNDO_PAGE);
 	p->store_epoch = 0;
 	if (mv->owner[idx] == p)
 		mv->owner[idx] = &contested;
+	return true;
 }
 
 static struct rp_memview_page *insert_page(struct rp_memview *mv, uint64_t num)
 {
 	struct rp_memview_page *p = calloc(1, sizeof(*p));
 
-	DJ_ASSERT(p, "out of memory for a page of the memory view");
+	if (!p) {
+		rp_page_no_memory(mv);
+		mv->spare.num = num;
+		mv->spare.epoch = mv->epoch;
+		return &mv->spare;
+	}
 	if (mv->npages > mv->hash_size)
 		hash_grow(mv);
 	p->num = num;
@@ -173,6 +190,8 @@ struct rp_memview_page *rp_page_get(struct rp_memview *mv, uint64_t num)
 
 	if (!p) {
 		p = insert_page(mv, num);
+		if (p == &mv->spare)
+			return p;
 		if (mv->log)
 			rp_undo_note_view(mv->log, num, false, NULL, NULL, NULL);
 		p->epoch = mv->epoch;
@@ -231,6 +250,8 @@ void rp_memview_undo(struct rp_memview *mv, const struct rp_undo *log)
 		struct rp_memview_page *p = rp_memview_page(mv, v->num);
 		if (!p)
 			p = insert_page(mv, v->num);
+		if (p == &mv->spare)
+			continue;
 		if (v->known)
 			memcpy(p->known, v->known, sizeof(p->known));
 		else
@@ -239,13 +260,14 @@ void rp_memview_undo(struct rp_memview *mv, const struct rp_undo *log)
 		p->stale = NULL;
 		if (v->stale) {
 			p->stale = malloc(sizeof(p->known));
-			DJ_ASSERT(p->stale, "out of memory");
-			memcpy(p->stale, v->stale, sizeof(p->known));
+			if (p->stale)
+				memcpy(p->stale, v->stale, sizeof(p->known));
+			else
+				rp_page_no_memory(mv);
 		}
 		if (v->own) {
-			if (!p->own)
-				rp_page_make_own(mv, p);
-			memcpy(p->own, v->own, UNDO_PAGE);
+			if (p->own || rp_page_make_own(mv, p))
+				memcpy(p->own, v->own, UNDO_PAGE);
 			if (mv->owner[p->num % SHADOW_PAGES] == NULL)
 				mv->owner[p->num % SHADOW_PAGES] = &contested;
 		} else {
@@ -283,7 +305,8 @@ static bool stack_reached(const struct rp_memview *mv, uint64_t addr, uint64_t l
 
 	if (rsp >= low && rsp / UNDO_PAGE <= addr / UNDO_PAGE)
 		return true;
-	for (uint64_t n = addr / UNDO_PAGE; n >= low / UNDO_PAGE; n--)
+	/* upwards: there may be no page number below the first */
+	for (uint64_t n = low / UNDO_PAGE; n <= addr / UNDO_PAGE; n++)
 		if (rp_memview_page(mv, n))
 			return true;
 	return false;

@@ -48,6 +48,8 @@ struct rp_memview {
 	struct rp_undo *log; /* NULL: nothing needs undoing */
 	uint32_t epoch;
 	bool all_own, copy, slow_store;
+	uint64_t stale_left; /* bytes that the system call or instruction at hand may make stale */
+	struct rp_memview_page spare; /* what any page is without memory: see rp_page_no_memory() */
 	struct rp_memview_page *tlb[VIEW_TLB];
 	struct rp_memview_page **hash;
 	size_t hash_size, npages;

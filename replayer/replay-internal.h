@@ -65,6 +65,8 @@ struct replay {
 	bool (*poll)(void *);
 	void *poll_ctx;
 	atomic_bool interrupt;
+	struct rp_patience patience;
+	bool cancelled; /* since it was last asked to move, a move was interrupted */
 
 	struct replay_observer observer;
 
@@ -86,15 +88,14 @@ struct replay {
 /* For tests: checkpoints of the selected thread. */
 void replay_limits(struct replay *r, uint64_t spacing, size_t max, size_t budget);
 
-/* How running on went: rp_thread_run()'s answers, or interrupted. */
-enum { RUN_INTERRUPTED = 100 };
-
 /* Run forward to `to`, making checkpoints: at the usual distance, or, if `dense`, ever denser
- * towards `to`, for going back from there. Interruptible if asked. */
-int replay_run_to(struct replay *r, const struct rp_thread_pos *to, unsigned events, bool dense,
-		  bool interruptible);
-/* Move exactly. */
+ * towards `to`, for going back from there. Answers as rp_thread_run() does. */
+enum rp_thread_stop replay_run_to(struct replay *r, const struct rp_thread_pos *to, unsigned events,
+				  bool dense);
+/* Move exactly. Where it was interrupted, which is an error and r->cancelled, it stays. */
 int replay_move(struct replay *r, const struct rp_thread_pos *to, struct dj_error *err);
+/* What rp_thread_run() and its like answered, as an error if the move is at its end there. */
+int rp_move_failed(struct replay *r, enum rp_thread_stop res, struct dj_error *err);
 /* Move to the position before this one. 1 if this is the beginning, -1 on error. */
 int replay_move_back(struct replay *r, struct dj_error *err);
 /* Whether to stop running soon. */

@@ -25,8 +25,8 @@ static uint64_t slice(struct replay *r, uint64_t left, bool dense)
 	return n < due ? n : due;
 }
 
-int replay_run_to(struct replay *r, const struct rp_thread_pos *to, unsigned events, bool dense,
-		  bool interruptible)
+enum rp_thread_stop replay_run_to(struct replay *r, const struct rp_thread_pos *to, unsigned events,
+				  bool dense)
 {
 	struct rp_thread_pos now, part;
 
@@ -52,8 +52,6 @@ int replay_run_to(struct replay *r, const struct rp_thread_pos *to, unsigned eve
 		if (!r->in_copy && (r->th->e->steps - last >= r->spacing ||
 				    (dense && left_now <= r->th->e->steps - last)))
 			rp_checkpoint_take(r->cs);
-		if (interruptible && replay_interrupted(r))
-			return RUN_INTERRUPTED;
 	}
 }
 
@@ -70,11 +68,19 @@ int replay_move(struct replay *r, const struct rp_thread_pos *to, struct dj_erro
 		return -1;
 	bool (*stop_at)(void *, struct emu *) = r->th->e->stop_at;
 	r->th->e->stop_at = NULL;
-	int res = replay_run_to(r, to, 0, back, false);
+	enum rp_thread_stop res = replay_run_to(r, to, 0, back);
 	r->th->e->stop_at = stop_at;
+	return rp_move_failed(r, res, err);
+}
+
+int rp_move_failed(struct replay *r, enum rp_thread_stop res, struct dj_error *err)
+{
 	if (res == THREAD_FAILED)
 		return dj_fail(err, r->th->err.exit_status, "%s", r->th->err.text);
-	return 0;
+	if (res != THREAD_INTERRUPTED)
+		return 0;
+	r->cancelled = true;
+	return dj_fail(err, 1, "interrupted");
 }
 
 /* From the start of an instruction, (s, g, 0), to the last position before (s+1, 0, 0). */
@@ -101,12 +107,12 @@ static int last_within(struct replay *r, const struct rp_thread_pos *end, struct
 		uint64_t rcx = th->e->cpu.gpr[DJ_RCX];
 		enum rp_thread_stop res =
 			sig ? THREAD_EVENT : rp_thread_run(th, end, THREAD_EV_SIGNAL);
-		if (res == THREAD_FAILED)
-			return dj_fail(err, th->err.exit_status, "%s", th->err.text);
+		if (rp_move_failed(r, res, err))
+			return -1;
 		rp_thread_pos(th, &now);
 		if (res == THREAD_EVENT && rp_thread_pos_cmp(&now, end) < 0) {
-			if (rp_thread_step(th) == THREAD_FAILED)
-				return dj_fail(err, th->err.exit_status, "%s", th->err.text);
+			if (rp_move_failed(r, rp_thread_step(th), err))
+				return -1;
 			continue;
 		}
 		uint64_t n = rcx - th->e->cpu.gpr[DJ_RCX];
@@ -131,10 +137,9 @@ int replay_move_back(struct replay *r, struct dj_error *err)
 		to.signals--;
 		if (replay_move(r, &to, err))
 			return -1;
-		if (!rp_thread_signal_here(r->th) &&
-		    rp_thread_run(r->th, &now, THREAD_EV_SIGNAL) == THREAD_FAILED)
-			return dj_fail(err, r->th->err.exit_status, "%s", r->th->err.text);
-		return 0;
+		if (rp_thread_signal_here(r->th))
+			return 0;
+		return rp_move_failed(r, rp_thread_run(r->th, &now, THREAD_EV_SIGNAL), err);
 	}
 	if (now.steps <= r->th->info->first_steps)
 		return 1;
@@ -149,6 +154,7 @@ int replay_seek(struct replay *r, const struct replay_pos *pos, struct dj_error 
 	struct rp_thread_pos to = { .steps = pos->steps, .signals = pos->signals, .rep = pos->rep };
 	uint32_t from = r->selected;
 
+	r->cancelled = false;
 	if (r->in_copy)
 		return dj_fail(err, 1, "this is a throw-away copy: it has no history to move in");
 	if (pos->thread >= r->nthreads)

@@ -81,6 +81,8 @@ static void fill(struct replay *r, struct replay_stop *stop, enum replay_reason 
 {
 	struct replay_thread who;
 
+	if (reason == REPLAY_FAILED && r->cancelled)
+		reason = REPLAY_INTERRUPTED;
 	stop->reason = reason;
 	replay_pos(r, &stop->pos);
 	replay_thread(r, &who);
@@ -143,7 +145,7 @@ static bool reason_of(struct replay *r, int res, struct replay_stop *stop)
 	case THREAD_FAILED:
 		fill(r, stop, REPLAY_FAILED);
 		return true;
-	case RUN_INTERRUPTED:
+	case THREAD_INTERRUPTED:
 		fill(r, stop, REPLAY_INTERRUPTED);
 		return true;
 	case THREAD_EVENT:
@@ -173,8 +175,10 @@ static bool reason_of(struct replay *r, int res, struct replay_stop *stop)
 
 /* A watched access in a REP instruction was noticed after the fact: go to the exact iteration,
  * forward from `from` (not after it) or the last one before `end`. */
-static void refine_forward(struct replay *r, const struct rp_thread_pos *from)
+static enum rp_thread_stop refine_forward(struct replay *r, const struct rp_thread_pos *from)
 {
+	enum rp_thread_stop res;
+
 	struct rp_thread_pos start = r->mv->hit.before;
 	struct dj_error err;
 
@@ -182,10 +186,12 @@ static void refine_forward(struct replay *r, const struct rp_thread_pos *from)
 	if (rp_thread_pos_cmp(&start, from) < 0)
 		start = *from;
 	if (replay_move(r, &start, &err))
-		return;
+		return r->cancelled ? THREAD_INTERRUPTED : THREAD_FAILED;
 	conditions(r, true);
-	while (rp_thread_step(r->th) == THREAD_LIMIT && r->th->e->in_rep)
-		;
+	do
+		res = rp_thread_step(r->th);
+	while (res == THREAD_LIMIT && r->th->e->in_rep);
+	return res;
 }
 
 /* ---- forward ---------------------------------------------------------------------------- */
@@ -204,10 +210,10 @@ static void continue_forward(struct replay *r, struct replay_stop *stop)
 		r->signal_told = false;
 		conditions(r, true);
 		r->th->e->unseen = r->in_copy;
-		int res = replay_run_to(r, &far, events_wanted(r), false, true);
+		int res = replay_run_to(r, &far, events_wanted(r), false);
 		r->th->e->unseen = true;
 		if (res == THREAD_REQUEST && r->mv->hit.hit && r->mv->hit.in_rep && !r->in_copy)
-			refine_forward(r, &from);
+			res = refine_forward(r, &from);
 		bool done = reason_of(r, res, stop);
 		conditions(r, false);
 		if (done)
@@ -246,6 +252,7 @@ void replay_step_range(struct replay *r, uint64_t lo, uint64_t hi, struct replay
 	uint64_t n = 0;
 
 	memset(stop, 0, sizeof(*stop));
+	r->cancelled = false;
 	rp_begin_move(r);
 	if (!r->signal_told && reported(r, rp_thread_signal_here(r->th))) {
 		position_condition(r, stop, false);
@@ -311,10 +318,11 @@ static int search(struct replay *r, const struct rp_thread_pos *hi, bool newest,
 		remember(r, last, &stop, hi, newest);
 	for (;;) {
 		conditions(r, true);
-		int res = replay_run_to(r, hi, events_wanted(r), true, true);
+		int res = replay_run_to(r, hi, events_wanted(r), true);
 		memset(&stop, 0, sizeof(stop));
 		bool found = reason_of(r, res, &stop);
-		if (found && res != THREAD_END && res != THREAD_FAILED && res != RUN_INTERRUPTED) {
+		if (found && res != THREAD_END && res != THREAD_FAILED &&
+		    res != THREAD_INTERRUPTED) {
 			remember(r, last, &stop, hi, newest);
 			/* a breakpoint where another condition stopped us has its say, too */
 			rp_thread_pos(r->th, &now);
@@ -325,7 +333,7 @@ static int search(struct replay *r, const struct rp_thread_pos *hi, bool newest,
 		conditions(r, false);
 		if (res == THREAD_LIMIT || res == THREAD_END)
 			return THREAD_LIMIT;
-		if (res == THREAD_FAILED || res == RUN_INTERRUPTED)
+		if (res == THREAD_FAILED || res == THREAD_INTERRUPTED)
 			return res;
 	}
 }
@@ -349,7 +357,9 @@ static int refine_backward(struct replay *r, struct last *l)
 			fill(r, &l->stop, REPLAY_WATCH);
 		}
 		conditions(r, false);
-		if (res == THREAD_FAILED || res == THREAD_END)
+		if (rp_move_failed(r, res, &l->stop.err))
+			return -1;
+		if (res == THREAD_END)
 			break;
 	}
 	l->pos = found;
@@ -361,7 +371,7 @@ static void stop_at_last(struct replay *r, struct last *l, struct replay_stop *s
 	*stop = l->stop;
 	if ((l->refine && refine_backward(r, l)) || replay_move(r, &l->pos, &stop->err) ||
 	    (l->before && replay_move_back(r, &stop->err) < 0)) {
-		stop->reason = REPLAY_FAILED;
+		stop->reason = r->cancelled ? REPLAY_INTERRUPTED : REPLAY_FAILED;
 	} else {
 		*stop = l->stop;
 		r->signal_told = stop->reason == REPLAY_SIGNAL;
@@ -425,7 +435,7 @@ static void continue_backward(struct replay *r, struct replay_stop *stop)
 				fill(r, stop, REPLAY_FAILED);
 				return;
 			}
-			if (res == RUN_INTERRUPTED) {
+			if (res == THREAD_INTERRUPTED) {
 				fill(r, stop, REPLAY_INTERRUPTED);
 				return;
 			}
@@ -489,6 +499,7 @@ static bool copy_cannot(struct replay *r, enum replay_dir dir, struct replay_sto
 void replay_step(struct replay *r, enum replay_dir dir, struct replay_stop *stop)
 {
 	memset(stop, 0, sizeof(*stop));
+	r->cancelled = false;
 	rp_begin_move(r);
 	if (copy_cannot(r, dir, stop))
 		return;
@@ -501,6 +512,7 @@ void replay_step(struct replay *r, enum replay_dir dir, struct replay_stop *stop
 void replay_continue(struct replay *r, enum replay_dir dir, struct replay_stop *stop)
 {
 	memset(stop, 0, sizeof(*stop));
+	r->cancelled = false;
 	rp_begin_move(r);
 	if (copy_cannot(r, dir, stop))
 		return;

@@ -45,11 +45,9 @@ static int near_seq(struct replay *r, uint64_t seq, struct dj_error *err)
 		if (next.steps < start.steps)
 			next.steps = UINT64_MAX;
 		rp_checkpoint_take(r->cs);
-		int res = replay_run_to(r, &next, 0, false, true);
-		if (res == THREAD_FAILED)
-			return dj_fail(err, r->th->err.exit_status, "%s", r->th->err.text);
-		if (res == RUN_INTERRUPTED)
-			return dj_fail(err, 1, "interrupted");
+		enum rp_thread_stop res = replay_run_to(r, &next, 0, false);
+		if (rp_move_failed(r, res, err))
+			return -1;
 		if (seq_cmp(r, seq) >= 0)
 			return replay_move(r, &start, err);
 		if (res == THREAD_END)
@@ -73,13 +71,15 @@ int rp_find_seq(struct replay *r, uint64_t seq, struct dj_error *err)
 			rp_thread_pos(r->th, &start);
 			mid = (struct rp_thread_pos){ .steps = start.steps + n / 2 };
 			rp_checkpoint_take(r->cs);
-			if (replay_run_to(r, &mid, 0, false, false) == THREAD_FAILED)
-				return dj_fail(err, r->th->err.exit_status, "%s", r->th->err.text);
+			if (rp_move_failed(r, replay_run_to(r, &mid, 0, false), err))
+				return -1;
 			if (seq_cmp(r, seq) >= 0 && replay_move(r, &start, err))
 				return -1;
 		}
 		enum rp_thread_stop res = rp_thread_step(r->th);
-		if (res == THREAD_FAILED || res == THREAD_END)
+		if (rp_move_failed(r, res, err))
+			return -1;
+		if (res == THREAD_END)
 			return dj_fail(err, 1, "%s", r->th->err.text);
 	}
 	return 0;

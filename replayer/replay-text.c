@@ -94,6 +94,8 @@ static int goto_wanted(struct replay *r, const struct wanted *w, struct dj_error
 	if (!w->tid || r->th->info->tid == (int64_t)w->tid) {
 		if (!goto_seq(r, w, err))
 			return 0;
+		if (r->cancelled)
+			return -1;
 		any = true;
 	}
 	for (uint32_t i = 0; i < r->nthreads; i++) {
@@ -104,6 +106,8 @@ static int goto_wanted(struct replay *r, const struct wanted *w, struct dj_error
 		r->threads[i].placed = false;
 		if (!rp_switch(r, i, &other) && !goto_seq(r, w, &other))
 			return 0;
+		if (r->cancelled)
+			return err ? (*err = other, -1) : -1;
 		if (!any && err)
 			*err = other;
 		any = true;
@@ -163,6 +167,7 @@ int replay_goto_text(struct replay *r, const char *text, struct dj_error *err)
 	struct replay_pos end;
 	uint32_t selected = r->selected;
 
+	r->cancelled = false;
 	if (r->in_copy)
 		return dj_fail(err, 1, "this is a throw-away copy: it has no history to move in");
 	while (*text == ' ')

@@ -20,6 +20,7 @@ static int open_thread(struct replay *r, size_t i, struct dj_error *err)
 	if (!s->mv)
 		return dj_fail(err, 1, "out of memory");
 	s->th->mem = s->mv;
+	s->th->patience = &r->patience;
 	s->th->e->hooks |= EMU_HOOK_TRACK;
 	s->th->e->unseen = true; /* but for what is run forward for its own sake */
 	if (r->observer.kinds)
@@ -57,6 +58,11 @@ int rp_switch(struct replay *r, uint32_t thread, struct dj_error *err)
 	return 0;
 }
 
+static bool interrupted(void *ctx)
+{
+	return replay_interrupted(ctx);
+}
+
 struct replay *replay_open(const char *path, struct dj_error *err)
 {
 	struct replay *r = calloc(1, sizeof(*r));
@@ -67,6 +73,7 @@ struct replay *replay_open(const char *path, struct dj_error *err)
 	}
 	r->spacing = 1000000;
 	r->break_generation = 1;
+	rp_patience_init(&r->patience, interrupted, r);
 	r->t = dj_trace_open(path, err);
 	if (!r->t) {
 		replay_close(r);
@@ -91,6 +98,7 @@ void replay_close(struct replay *r)
 	for (size_t i = 0; r->threads && i < r->nthreads; i++)
 		close_thread(&r->threads[i]);
 	free(r->threads);
+	rp_patience_free(&r->patience);
 	dj_trace_close(r->t);
 	rp_space_names_free(&r->names);
 	free(r->breaks);
@@ -273,6 +281,21 @@ bool replay_siginfo(struct replay *r, uint8_t out[128])
 		return false;
 	memcpy(out, rec->siginfo, 128);
 	return true;
+}
+
+bool replay_mapping_at(struct replay *r, uint64_t addr, struct replay_mapping *out)
+{
+	const struct rp_space_map *m = rp_space_find(r->th->space, addr);
+
+	if (m)
+		*out = (struct replay_mapping){ .start = m->start,
+						.end = m->end,
+						.offset = m->offset,
+						.prot = m->prot,
+						.flags = m->flags,
+						.module = m->module,
+						.name = m->name };
+	return m != NULL;
 }
 
 size_t replay_mappings(struct replay *r, const struct replay_mapping **maps)

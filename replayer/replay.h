@@ -153,6 +153,8 @@ struct replay_mapping {
 };
 /* The mappings at the current position, by address. Valid until the position changes. */
 size_t replay_mappings(struct replay *r, const struct replay_mapping **maps);
+/* The one that holds addr; false if there is none. */
+bool replay_mapping_at(struct replay *r, uint64_t addr, struct replay_mapping *out);
 
 /* ---- processes and threads ----------------------------------------------------------- */
 #define REPLAY_ALL UINT32_MAX

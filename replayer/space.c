@@ -8,37 +8,6 @@
 
 #define MAPS_MAX 1000000u /* far beyond vm.max_map_count's default of 65530 */
 
-const char *rp_space_intern(struct rp_space_names *names, const char *text)
-{
-	if (!text || !*text)
-		return "";
-	/* searching is for the usual few; a trace with a flood of names only loses sharing */
-	for (size_t i = names->n < 4096 ? names->n : 0; i-- > 0;)
-		if (!strcmp(names->text[i], text))
-			return names->text[i];
-	if (names->n == names->cap) {
-		size_t cap = names->cap ? names->cap * 2 : 32;
-		char **grown = realloc(names->text, cap * sizeof(*grown));
-		if (!grown)
-			return "";
-		names->text = grown;
-		names->cap = cap;
-	}
-	char *copy = strdup(text);
-	if (!copy)
-		return "";
-	names->text[names->n++] = copy;
-	return copy;
-}
-
-void rp_space_names_free(struct rp_space_names *names)
-{
-	for (size_t i = 0; i < names->n; i++)
-		free(names->text[i]);
-	free(names->text);
-	*names = (struct rp_space_names){ 0 };
-}
-
 struct rp_space *rp_space_new(void)
 {
 	struct rp_space *s = calloc(1, sizeof(*s));

@@ -35,11 +35,13 @@ struct rp_space {
 	struct rp_space_code **code; /* by page */
 };
 
-/* Strings that live as long as the table. */
+/* Strings that live as long as the table: names.c. */
 struct rp_space_names {
 	size_t n, cap;
-	char **text;
+	char **text; /* a hash table with `cap` places */
+	uint64_t bytes;
 };
+/* The text in there; "" if that would be too much. */
 const char *rp_space_intern(struct rp_space_names *names, const char *text);
 void rp_space_names_free(struct rp_space_names *names);
 

@@ -14,7 +14,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define IMPORTS_MAX 1024u /* 256 loads of an instruction, each straddling, with room */
+#define IMPORTS_MAX 1024u      /* 256 loads of an instruction, each straddling, with room */
+#define HERE_MAX    (1u << 24) /* records at one position; all of a program's memory are as many */
+#define RECORD_WORK 10
 
 /* System call numbers of x86-64 Linux (arch/x86/entry/syscalls/syscall_64.tbl). */
 #define X_SYS_MREMAP 25
@@ -32,6 +34,11 @@ void rp_thread_advance(struct rp_thread *th)
 		th->damaged = true;
 		th->end_steps = th->e->steps;
 	}
+	if (!th->next || th->next->steps != th->here_steps || th->next->rep) {
+		th->here_steps = th->next ? th->next->steps : 0;
+		th->here = 0;
+	}
+	th->here++;
 }
 
 uint64_t rp_thread_count_reg(const struct rp_thread *th, uint64_t like)
@@ -104,6 +111,7 @@ static enum rp_thread_stop rec_map(struct rp_thread *th, const struct dj_record 
 		  th->last_result == r->addr;
 	if (rp_space_map(&th->space, &m, &th->err))
 		return rp_thread_damaged(th, "%s", th->err.text);
+	th->mapped = r->length > UINT64_MAX - th->mapped ? UINT64_MAX : th->mapped + r->length;
 	emu_forget_code(th->e, r->addr, r->length);
 	if (th->mem && !m.moved)
 		rp_memview_forget(th->mem, r->addr, r->length);
@@ -235,8 +243,15 @@ enum rp_thread_stop rp_thread_settle(struct rp_thread *th)
 	const struct dj_record *r;
 
 	while ((r = th->next) && r->steps <= th->e->steps) {
-		enum rp_thread_stop res;
+		enum rp_thread_stop res = rp_thread_pulse(th, RECORD_WORK);
 
+		if (res != THREAD_LIMIT) {
+			th->unsettled = true;
+			return res;
+		}
+		if (th->here > HERE_MAX)
+			return rp_thread_damaged(th, "more than %u records at instruction %" PRIu64,
+						 HERE_MAX, r->steps);
 		if (r->steps < th->e->steps)
 			return rp_thread_damaged(
 				th, "a record for instruction %" PRIu64 " comes after %" PRIu64,

@@ -9,6 +9,10 @@
 
 #include <inttypes.h>
 
+#define GO_STEPS    16384u /* instructions executed in one go: some tens of microseconds */
+#define RECORD_WORK 10
+#define YIELD_WORK  1000000 /* of a REP instruction's part */
+
 /* ---- records that are a step -------------------------------------------------------------- */
 
 static void ordered_event(struct rp_thread *th)
@@ -23,6 +27,15 @@ static enum rp_thread_stop arrived(struct rp_thread *th, uint64_t from)
 	if (th->e->steps != from)
 		th->signals = 0;
 	return rp_thread_settle(th);
+}
+
+/* The emulator was asked to stop: by a callback that found a reason, or by the memory view. */
+static enum rp_thread_stop requested(struct rp_thread *th)
+{
+	enum rp_thread_stop halted = th->halted;
+
+	th->halted = THREAD_LIMIT;
+	return halted == THREAD_LIMIT ? THREAD_REQUEST : halted;
 }
 
 static enum rp_thread_stop do_syscall(struct rp_thread *th, const struct dj_record *r)
@@ -137,10 +150,12 @@ static enum rp_thread_stop run_iterations(struct rp_thread *th, uint64_t iter)
 	if (iter < e->rep_iter || n > rcx)
 		return rp_thread_diverged(th, "the trace has more iterations here");
 	enum emu_stop why = emu_run_rep(e, rcx - n);
-	if (why != EMU_STOP_STEPS && why != EMU_STOP_REQUEST)
+	if (why != EMU_STOP_STEPS && why != EMU_STOP_REQUEST && why != EMU_STOP_YIELD)
 		return rp_thread_stuck(th, why);
 	enum rp_thread_stop res = arrived(th, from);
-	return res == THREAD_LIMIT && why == EMU_STOP_REQUEST ? THREAD_REQUEST : res;
+	if (res == THREAD_LIMIT && why == EMU_STOP_YIELD)
+		return rp_thread_pulse(th, YIELD_WORK);
+	return res == THREAD_LIMIT && why == EMU_STOP_REQUEST ? requested(th) : res;
 }
 
 /* Execute one instruction or iteration; in_hook if its imports wait for their loads. */
@@ -168,7 +183,7 @@ static enum rp_thread_stop run_single(struct rp_thread *th, bool in_hook)
 		th->nimports = 0;
 	}
 	enum rp_thread_stop res = arrived(th, from);
-	return res == THREAD_LIMIT && why == EMU_STOP_REQUEST ? THREAD_REQUEST : res;
+	return res == THREAD_LIMIT && why == EMU_STOP_REQUEST ? requested(th) : res;
 }
 
 /* ---- running ------------------------------------------------------------------------------ */
@@ -249,22 +264,26 @@ static enum rp_thread_stop run_chunk(struct rp_thread *th, const struct rp_threa
 		return run_iterations(th, to->rep);
 
 	uint64_t from = e->steps, until = to->steps;
+	if (until - from > GO_STEPS)
+		until = from + GO_STEPS;
 	if (r && r->steps < until)
 		until = r->steps;
 	if (!r && th->end_steps < until)
 		until = th->end_steps;
+	enum rp_thread_stop res;
 	enum emu_stop why = emu_run(e, until);
 	switch (why) {
 	case EMU_STOP_STEPS:
 		return arrived(th, from);
 	case EMU_STOP_BREAK:
-		if (arrived(th, from) == THREAD_FAILED)
-			return THREAD_FAILED;
-		return THREAD_BREAK;
+		res = arrived(th, from);
+		return res == THREAD_LIMIT ? THREAD_BREAK : res;
 	case EMU_STOP_REQUEST:
-		if (arrived(th, from) == THREAD_FAILED)
-			return THREAD_FAILED;
-		return THREAD_REQUEST;
+		res = arrived(th, from);
+		return res == THREAD_LIMIT ? requested(th) : res;
+	case EMU_STOP_YIELD:
+		res = arrived(th, from);
+		return res == THREAD_LIMIT ? rp_thread_pulse(th, YIELD_WORK) : res;
 	default:
 		if (e->steps != from)
 			th->signals = 0;
@@ -309,14 +328,30 @@ static bool stays_within(const struct rp_thread *th, const struct rp_thread_pos 
 	return to->rep - th->e->rep_iter < (in.addr32 ? (uint32_t)rcx : rcx);
 }
 
+/* Apply what an interruption left. */
+static enum rp_thread_stop resettle(struct rp_thread *th)
+{
+	if (!th->unsettled)
+		return THREAD_LIMIT;
+	th->unsettled = false;
+	return rp_thread_settle(th);
+}
+
 enum rp_thread_stop rp_thread_run(struct rp_thread *th, const struct rp_thread_pos *to,
 				  unsigned events)
 {
 	struct rp_thread_pos pos;
+	uint64_t before = th->e->steps;
+	bool unsettled = th->unsettled;
 
 	if (th->div.found)
 		return THREAD_FAILED;
 	th->exec_passed = th->fork_passed = false;
+	enum rp_thread_stop settled = resettle(th);
+	if (settled != THREAD_LIMIT)
+		return settled;
+	if (unsettled && event_here(th, events))
+		return THREAD_EVENT;
 	rp_thread_pos(th, &pos);
 	th->resume_steps = pos.steps;
 	while (rp_thread_pos_cmp(&pos, to) < 0) {
@@ -325,7 +360,11 @@ enum rp_thread_stop rp_thread_run(struct rp_thread *th, const struct rp_thread_p
 		if (pos.steps == to->steps && !stays_within(th, to))
 			return THREAD_LIMIT;
 		bool call = rp_thread_here(th) && th->next->kind == DJ_REC_SYSCALL && !th->nimports;
-		enum rp_thread_stop res = run_chunk(th, to);
+		/* here, where all that this position may be stopped for has been looked at */
+		enum rp_thread_stop res = rp_thread_pulse(th, RECORD_WORK + pos.steps - before);
+		before = pos.steps;
+		if (res == THREAD_LIMIT)
+			res = run_chunk(th, to);
 		if (res != THREAD_LIMIT)
 			return res;
 		rp_thread_pos(th, &pos);
@@ -355,6 +394,11 @@ enum rp_thread_stop rp_thread_step(struct rp_thread *th)
 
 	if (th->div.found)
 		return THREAD_FAILED;
+	enum rp_thread_stop settled = resettle(th);
+	if (settled == THREAD_LIMIT)
+		settled = rp_thread_pulse(th, RECORD_WORK);
+	if (settled != THREAD_LIMIT)
+		return settled;
 	if (rp_thread_at_end(th))
 		return th->damaged ? THREAD_FAILED : THREAD_END;
 	rp_thread_pos(th, &to);

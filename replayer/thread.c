@@ -7,6 +7,37 @@
 
 #include <stdlib.h>
 
+#define FETCH_WORK 10
+
+enum rp_thread_stop rp_thread_pulse(struct rp_thread *th, uint64_t work)
+{
+	uint64_t claim;
+
+	enum rp_thread_stop halted = th->halted;
+
+	if (halted !=
+	    THREAD_LIMIT) { /* found by a callback; the emulator stopped for another reason */
+		th->halted = THREAD_LIMIT;
+		th->e->stop_requested = th->mem && th->mem->hit.hit;
+		return halted;
+	}
+	if (!th->patience)
+		return THREAD_LIMIT;
+	claim = th->mapped + dj_trace_unpacked(th->trace);
+	switch (rp_patience_look(th->patience, work, claim < th->mapped ? UINT64_MAX : claim)) {
+	case PATIENCE_LASTS:
+		return THREAD_LIMIT;
+	case PATIENCE_INTERRUPTED:
+		return THREAD_INTERRUPTED;
+	default:
+		dj_fail(&th->err, 1,
+			"replaying this takes more than %llu MB of memory, far more than the "
+			"program had mapped (DEJA_MEMORY=... allows more)",
+			(unsigned long long)(rp_patience_limit(th->patience, claim) >> 20));
+		return THREAD_FAILED;
+	}
+}
+
 /* ---- the emulator's callbacks -------------------------------------------------------- */
 
 static size_t fetch(void *ctx, uint64_t addr, uint8_t *buf, size_t len)
@@ -14,6 +45,10 @@ static size_t fetch(void *ctx, uint64_t addr, uint8_t *buf, size_t len)
 	struct rp_thread *th = ctx;
 	size_t n = rp_space_fetch(th->space, th->trace, addr, buf, len);
 
+	if (th->halted == THREAD_LIMIT)
+		th->halted = rp_thread_pulse(th, FETCH_WORK);
+	if (th->halted != THREAD_LIMIT)
+		th->e->stop_requested = true;
 	if (n < INSN_MAX && n < len && th->mem && rp_memview_in_copy(th->mem))
 		n += rp_memview_read(th->mem, addr + n, buf + n, len - n);
 	return n;
@@ -227,6 +262,7 @@ enum rp_thread_stop rp_thread_restart(struct rp_thread *th)
 	th->events = 0;
 	th->signals = 0;
 	th->signals_total = 0;
+	th->mapped = 0;
 	th->last_sysno = UINT64_MAX;
 	th->exited = th->damaged = false;
 	th->div.found = false;
@@ -240,6 +276,9 @@ int rp_thread_restore_cursor(struct rp_thread *th, const struct dj_mark *mark)
 {
 	th->nimports = 0;
 	th->next = NULL;
+	th->here = 0;
+	th->unsettled = false;
+	th->halted = THREAD_LIMIT;
 	if (dj_cursor_restore(th->cur, mark ? mark : &th->first_mark, &th->err)) {
 		th->damaged = true;
 		return -1;

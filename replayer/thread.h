@@ -16,6 +16,7 @@
 #define DEJA_REPLAYER_THREAD_H
 
 #include "format/trace.h"
+#include "replayer/patience.h"
 #include "replayer/space.h"
 #include "emu/emu.h"
 #include "replayer/replay.h"
@@ -30,12 +31,13 @@ struct rp_thread_import {
 
 /* Why rp_thread_run() came back. */
 enum rp_thread_stop {
-	THREAD_LIMIT,	/* at the wanted position */
-	THREAD_EVENT,	/* before or after an event it was asked to stop at: th->event */
-	THREAD_BREAK,	/* e->stop_at said yes */
-	THREAD_REQUEST, /* e->stop_requested was set by a hook */
-	THREAD_END,	/* at the end of the thread's history */
-	THREAD_FAILED,	/* divergence (th->div.found) or damage; th->err says what */
+	THREAD_LIMIT,	    /* at the wanted position */
+	THREAD_EVENT,	    /* before or after an event it was asked to stop at: th->event */
+	THREAD_BREAK,	    /* e->stop_at said yes */
+	THREAD_REQUEST,	    /* e->stop_requested was set by a hook */
+	THREAD_END,	    /* at the end of the thread's history */
+	THREAD_FAILED,	    /* divergence (th->div.found), damage or no memory; th->err says what */
+	THREAD_INTERRUPTED, /* somebody wants it to stop, wherever it is */
 };
 
 /* Events rp_thread_run() stops at if asked; before the event unless it says otherwise. */
@@ -67,7 +69,13 @@ struct rp_thread {
 	const struct dj_record *next; /* not yet applied; NULL at the end of the stream */
 	struct dj_mark first_mark, next_mark, imports_mark; /* before the first record, next,
 							     * the first of imports[] */
-	bool damaged; /* the stream ended in damage: th->err */
+	bool damaged;		   /* the stream ended in damage: th->err */
+	uint64_t here_steps, here; /* records read with their place at here_steps */
+
+	struct rp_patience *patience; /* NULL: it has no end */
+	uint64_t mapped;	      /* bytes, all mappings ever made */
+	enum rp_thread_stop halted;   /* what a callback found that the emulator is to stop for */
+	bool unsettled; /* interrupted before all records of the position were applied */
 
 	struct rp_thread_import *imports; /* for the next instruction or iteration */
 	size_t nimports, imports_cap, used;
@@ -148,6 +156,11 @@ const struct dj_record *rp_thread_signal_here(const struct rp_thread *th);
 /* The next step is a system call: true, and its number. */
 bool rp_thread_syscall_here(const struct rp_thread *th, uint64_t *sysno);
 bool rp_thread_at_end(const struct rp_thread *th);
+
+/* To be called now and then by what goes on for as long as a trace likes, with `work` as
+ * rp_patience_look() has it. THREAD_LIMIT: go on; THREAD_FAILED with th->err or THREAD_INTERRUPTED.
+ */
+enum rp_thread_stop rp_thread_pulse(struct rp_thread *th, uint64_t work);
 
 /* A mark from which reading on gives this position's imports and what comes after. */
 const struct dj_mark *rp_thread_mark(const struct rp_thread *th);

@@ -39,11 +39,13 @@ int replay_verify(struct dj_trace *t, struct replay_verify_result *out,
 		  struct dj_error *err)
 {
 	struct rp_space_names names = { 0 };
+	struct rp_patience patience;
 	uint64_t total = 0;
 	double start = now();
 	int ret = 0;
 
 	memset(out, 0, sizeof(*out));
+	rp_patience_init(&patience, NULL, NULL);
 	for (size_t i = 0; i < dj_trace_threads(t); i++) {
 		const struct dj_thread_info *info = dj_trace_thread(t, i);
 		total += info->last_steps - info->first_steps;
@@ -54,6 +56,7 @@ int replay_verify(struct dj_trace *t, struct replay_verify_result *out,
 			ret = -1;
 			break;
 		}
+		th->patience = &patience;
 		if (o)
 			rp_thread_observe(th, o);
 		enum rp_thread_stop res = run_thread(th, out->instructions, total, progress);
@@ -68,6 +71,7 @@ int replay_verify(struct dj_trace *t, struct replay_verify_result *out,
 		rp_thread_free(th);
 	}
 	rp_space_names_free(&names);
+	rp_patience_free(&patience);
 	out->seconds = now() - start;
 	return ret;
 }

@@ -247,6 +247,20 @@ size_t replay_mappings(struct replay *r, const struct replay_mapping **maps)
 	return 3;
 }
 
+bool replay_mapping_at(struct replay *r, uint64_t addr, struct replay_mapping *out)
+{
+	const struct replay_mapping *maps;
+	size_t n = replay_mappings(r, &maps);
+
+	for (size_t i = 0; i < n; i++) {
+		if (addr < maps[i].start || addr >= maps[i].end)
+			continue;
+		*out = maps[i];
+		return true;
+	}
+	return false;
+}
+
 static bool alive(const struct replay *r, uint32_t thread)
 {
 	return thread == 0 || (r->n >= FAKE_BEGIN2 && r->n < FAKE_END2);

@@ -1,0 +1,126 @@
+/*
+ * What a replay may cost: see patience.h.
+ *
+ * Memory: a replay keeps the recorded program's memory as far as it was touched (the shadow), what
+ * is known of it, and logs to go back (checkpoint.h). That is in proportion to what the program had
+ * mapped; what a trace touches beyond its own mappings no program touched. And never more than
+ * three quarters of what this host has, or than DEJA_MEMORY says.
+ */
+#include "replayer/patience.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#define INTERVAL   10		  /* milliseconds between two looks at all */
+#define EVERY	   16		  /* calls between two looks at the clock, */
+#define LONG	   10000	  /* unless so much was done */
+#define FREE	   (480ULL << 20) /* bytes that any trace may take */
+#define FOR_MAPPED 5 / 2	  /* of each byte mapped: shadow, copy of its own, what is known */
+
+static uint64_t now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+/* A number of bytes, with K, M, G or T behind it or not; 0 if it is none. */
+static uint64_t size_of(const char *text)
+{
+	static const char units[] = "KMGT";
+	char *end;
+	uint64_t n = strtoull(text, &end, 10);
+
+	for (unsigned i = 0; i < 4; i++)
+		if (*end == units[i] && !end[1] && n < 1ULL << 24)
+			return n << 10 * (i + 1);
+	return *end ? 0 : n;
+}
+
+/* What the control group of this process may have, as far as that is easily told. */
+static uint64_t group_limit(void)
+{
+	FILE *f = fopen("/sys/fs/cgroup/memory.max", "re");
+	unsigned long long n = 0;
+
+	if (!f)
+		return UINT64_MAX;
+	if (fscanf(f, "%llu", &n) != 1)
+		n = 0;
+	fclose(f);
+	return n ? n : UINT64_MAX;
+}
+
+void rp_patience_init(struct rp_patience *p, bool (*poll)(void *ctx), void *ctx)
+{
+	const char *wanted = getenv("DEJA_MEMORY");
+	uint64_t group = group_limit();
+
+	*p = (struct rp_patience){ .poll = poll, .ctx = ctx, .allowance = UINT64_MAX };
+	p->machine = wanted ? size_of(wanted) : 0;
+	p->fixed = p->machine != 0;
+	if (!p->fixed) {
+		p->machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+		if (group < p->machine)
+			p->machine = group;
+		p->machine = p->machine / 4 * 3;
+	}
+	p->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+}
+
+void rp_patience_free(struct rp_patience *p)
+{
+	if (p->statm >= 0)
+		close(p->statm);
+	p->statm = -1;
+}
+
+uint64_t rp_patience_limit(const struct rp_patience *p, uint64_t claim)
+{
+	uint64_t honest;
+
+	if (p->fixed || claim > p->machine)
+		return p->machine;
+	honest = FREE + claim * FOR_MAPPED;
+	return honest < p->machine ? honest : p->machine;
+}
+
+/* Bytes of memory that this process has for itself: not those of files, a trace's among them
+ * (proc(5): resident pages, pages of files and shared memory). */
+static uint64_t taken(const struct rp_patience *p)
+{
+	char text[128];
+	unsigned long long resident, shared;
+	ssize_t n = p->statm < 0 ? -1 : pread(p->statm, text, sizeof(text) - 1, 0);
+
+	if (n <= 0)
+		return 0;
+	text[n] = 0;
+	if (sscanf(text, "%*u %llu %llu", &resident, &shared) != 2 || shared > resident)
+		return 0;
+	return (resident - shared) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+enum rp_patience_end rp_patience_look(struct rp_patience *p, uint64_t work, uint64_t claim)
+{
+	uint64_t t;
+
+	if (p->allowance != UINT64_MAX) {
+		if (p->allowance <= work)
+			return PATIENCE_INTERRUPTED;
+		p->allowance -= work;
+	}
+	if (work < LONG && ++p->looks % EVERY)
+		return PATIENCE_LASTS;
+	t = now();
+	if (t < p->due)
+		return PATIENCE_LASTS;
+	p->due = t + INTERVAL;
+	if (taken(p) > rp_patience_limit(p, claim))
+		return PATIENCE_MEMORY;
+	return p->poll && p->poll(p->ctx) ? PATIENCE_INTERRUPTED : PATIENCE_LASTS;
+}
