@@ -222,24 +222,52 @@ void rp_memview_learn(struct rp_memview *mv, uint64_t addr, const uint8_t *bytes
 	}
 }
 
+/* Page `num` becomes as page `from` is, if that is there. */
+static void move_page(struct rp_memview *mv, uint64_t from, uint64_t num)
+{
+	struct rp_memview_page *old = rp_memview_page(mv, from), *p;
+
+	if (!old)
+		return;
+	p = rp_page_get(mv, num);
+	rp_page_note(mv, p);
+	if (!p->own && !rp_page_make_own(mv, p))
+		return;
+	memcpy(p->own, rp_memview_data(mv, old), UNDO_PAGE);
+	memcpy(p->known, old->known, sizeof(p->known));
+}
+
+/* The numbers of the pages that there are from `first` on, `n` at most; how many. */
+static size_t list_pages(const struct rp_memview *mv, uint64_t first, uint64_t n, uint64_t *list)
+{
+	size_t found = 0;
+
+	for (size_t i = 0; i < mv->hash_size; i++)
+		for (const struct rp_memview_page *p = mv->hash[i]; p; p = p->hash_next)
+			if (p->num - first < n)
+				list[found++] = p->num;
+	return found;
+}
+
 void rp_memview_move(struct rp_memview *mv, uint64_t from, uint64_t to, uint64_t length)
 {
-	uint64_t n = length >> 12;
+	uint64_t n = length >> 12, *list;
 
 	rp_memview_forget(mv, to, length);
-	if (n > 1u << 20)
-		n = 1u << 20;
-	for (uint64_t i = 0; i < n; i++) {
-		struct rp_memview_page *old = rp_memview_page(mv, (from >> 12) + i), *p;
-		if (!old)
-			continue;
-		p = rp_page_get(mv, (to >> 12) + i);
-		rp_page_note(mv, p);
-		if (!p->own && !rp_page_make_own(mv, p))
-			return;
-		memcpy(p->own, rp_memview_data(mv, old), UNDO_PAGE);
-		memcpy(p->known, old->known, sizeof(p->known));
+	if (n <= mv->npages) {
+		for (uint64_t i = 0; i < n; i++)
+			move_page(mv, (from >> 12) + i, (to >> 12) + i);
+		return;
 	}
+	list = malloc((mv->npages + 1) * sizeof(*list));
+	if (!list) {
+		rp_page_no_memory(mv);
+		return;
+	}
+	n = list_pages(mv, from >> 12, n, list);
+	for (uint64_t i = 0; i < n; i++)
+		move_page(mv, list[i], (to >> 12) + (list[i] - (from >> 12)));
+	free(list);
 }
 
 /* ---- in a throw-away copy ------------------------------------------------------------------ */

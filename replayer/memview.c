@@ -38,7 +38,7 @@ static void page_free(struct rp_memview_page *p)
 	free(p);
 }
 
-static void drop_pages(struct rp_memview *mv)
+static void free_pages(struct rp_memview *mv)
 {
 	for (size_t i = 0; mv->npages && i < mv->hash_size; i++) {
 		for (struct rp_memview_page *p = mv->hash[i], *next; p; p = next) {
@@ -48,18 +48,14 @@ static void drop_pages(struct rp_memview *mv)
 		}
 		mv->hash[i] = NULL;
 	}
-	memset(mv->tlb, 0, sizeof(mv->tlb));
-	for (size_t i = 0; i < SHADOW_PAGES; i++)
-		if (mv->owner[i])
-			mv->owner[i] = NULL;
 }
 
 void rp_memview_free(struct rp_memview *mv)
 {
 	if (!mv)
 		return;
-	if (mv->hash && mv->owner)
-		drop_pages(mv);
+	if (mv->hash)
+		free_pages(mv);
 	rp_watch_free(mv);
 	free(mv->spare.stale);
 	free(mv->hash);
@@ -70,10 +66,14 @@ void rp_memview_free(struct rp_memview *mv)
 
 void rp_memview_reset(struct rp_memview *mv)
 {
-	drop_pages(mv);
-	for (size_t i = 0; i < SHADOW_PAGES; i++)
+	free_pages(mv);
+	memset(mv->tlb, 0, sizeof(mv->tlb));
+	for (size_t i = 0; i < SHADOW_PAGES; i++) {
+		if (mv->owner[i])
+			mv->owner[i] = NULL;
 		if (mv->shadow_epoch[i])
 			mv->shadow_epoch[i] = 0;
+	}
 	mv->log = NULL;
 	mv->epoch = 1;
 	mv->hit.hit = false;

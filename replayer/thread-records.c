@@ -16,6 +16,7 @@
 
 #define IMPORTS_MAX 1024u      /* 256 loads of an instruction, each straddling, with room */
 #define HERE_MAX    (1u << 24) /* records at one position; all of a program's memory are as many */
+#define EXEC_COUNTS 4096u      /* as so many: all memory is made new */
 #define RECORD_WORK 10
 
 /* System call numbers of x86-64 Linux (arch/x86/entry/syscalls/syscall_64.tbl). */
@@ -186,6 +187,7 @@ static enum rp_thread_stop rec_digest(struct rp_thread *th, const struct dj_reco
 
 static enum rp_thread_stop rec_exec(struct rp_thread *th, const struct dj_record *r)
 {
+	th->here += EXEC_COUNTS;
 	if (rp_space_clear(&th->space, th->e->steps, &th->err))
 		return THREAD_FAILED;
 	th->space->image = r->image;
