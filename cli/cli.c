@@ -30,7 +30,9 @@ static void put(FILE *f, const char *text)
 		size_t n = dj_text_letter(text);
 
 		/* to another terminal some bytes of a letter are control characters */
-		if (n == 1 || (n && utf8))
+		if (n == 1)
+			putc_unlocked(*text, f);
+		else if (n && utf8)
 			fwrite(text, 1, n, f);
 		else
 			putc('?', f);

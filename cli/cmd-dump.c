@@ -23,8 +23,12 @@ struct dump {
 
 static void print_hex(const uint8_t *bytes, size_t n)
 {
-	for (size_t i = 0; i < n; i++)
-		printf("%02x", bytes[i]);
+	static const char digits[] = "0123456789abcdef";
+
+	for (size_t i = 0; i < n; i++) {
+		putchar_unlocked(digits[bytes[i] >> 4]);
+		putchar_unlocked(digits[bytes[i] & 15]);
+	}
 }
 
 static void print_name(const char *label, const char *name)
@@ -37,8 +41,10 @@ static void print_name(const char *label, const char *name)
 
 		if (*name == '"' || *name == '\\')
 			printf("\\%c", *name);
+		else if (n == 1)
+			putchar_unlocked(*name);
 		else if (n)
-			printf("%.*s", (int)n, name);
+			fwrite(name, 1, n, stdout);
 		else
 			printf("\\x%02x", (unsigned char)*name);
 		name += n ? n : 1;

@@ -1,6 +1,8 @@
 /* JSON output (cli/json.h; RFC 8259). */
 #include "cli/json.h"
 
+#include "format/text.h"
+
 #include <stddef.h>
 
 static void start(struct json *j, const char *key)
@@ -84,8 +86,11 @@ void json_string(struct json *j, const char *key, const char *value)
 			fprintf(j->f, "\\%c", *s++);
 		} else if (*s < ' ' || *s == 0x7f) {
 			fprintf(j->f, "\\u%04x", *s++);
-		} else if (n == 2 && *s == 0xc2 && s[1] < 0xa0) { /* a control character (C1) */
-			fprintf(j->f, "\\u%04x", s[1]);
+		} else if (n && !dj_text_letter((const char *)s)) {
+			/* a terminal obeys these; they have two or three bytes */
+			fprintf(j->f, "\\u%04x",
+				n == 2 ? (*s & 0x1fu) << 6 | (s[1] & 0x3fu)
+				       : (*s & 0xfu) << 12 | (s[1] & 0x3fu) << 6 | (s[2] & 0x3fu));
 			s += n;
 		} else if (n) {
 			fwrite(s, 1, (size_t)n, j->f);

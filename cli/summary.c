@@ -76,13 +76,9 @@ static int keep(char **text, const char *name, struct dj_error *err)
 static int add_thread(struct summary *s, enum dj_cpu_kind cpu, struct summary_thread *th,
 		      struct dj_cursor *c, struct dj_error *err)
 {
-	struct summary_process *p = &s->processes[th->info->process];
 	const struct dj_record *rec;
 
 	while ((rec = dj_cursor_next(c, err))) {
-		/* what another thread caused is counted with that one */
-		if (dj_record_is_fact(rec->kind) && rec->thread != (int32_t)(th - s->threads))
-			continue;
 		s->records++;
 		s->by_kind[rec->kind]++;
 		th->exited = rec->kind == DJ_REC_EXIT;
@@ -92,6 +88,18 @@ static int add_thread(struct summary *s, enum dj_cpu_kind cpu, struct summary_th
 			th->status = rec->status;
 		if (rec->kind == DJ_REC_END && keep(&th->stopped, rec->name, err))
 			return -1;
+	}
+	return err->text[0] ? -1 : 0;
+}
+
+static int add_facts(struct summary *s, struct summary_process *p, struct dj_cursor *c,
+		     struct dj_error *err)
+{
+	const struct dj_record *rec;
+
+	while ((rec = dj_cursor_next(c, err))) {
+		s->records++;
+		s->by_kind[rec->kind]++;
 		if (rec->kind == DJ_REC_EXEC && keep(&p->image, rec->name, err))
 			return -1;
 	}
@@ -132,8 +140,15 @@ int summary_make(struct summary *s, struct dj_trace *t, struct dj_error *err)
 		s->nthreads = s->nprocesses = 0;
 		return no_memory(err);
 	}
-	for (size_t i = 0; i < s->nprocesses; i++)
+	/* each fact once, whosever it is and however many threads have it */
+	for (size_t i = 0; i < s->nprocesses; i++) {
+		struct dj_cursor *c = r ? NULL : dj_cursor_new_facts(t, i, err);
+
 		s->processes[i].info = dj_trace_process(t, i);
+		if (c ? add_facts(s, &s->processes[i], c, err) : !r)
+			r = -1;
+		dj_cursor_free(c);
+	}
 	for (size_t i = 0; i < s->nthreads; i++) {
 		struct summary_thread *th = &s->threads[i];
 		struct dj_cursor *c;
@@ -141,7 +156,7 @@ int summary_make(struct summary *s, struct dj_trace *t, struct dj_error *err)
 		th->info = dj_trace_thread(t, i);
 		th->steps = th->info->last_steps - th->info->first_steps;
 		s->steps += th->steps;
-		c = r ? NULL : dj_cursor_new(t, i, err);
+		c = r ? NULL : dj_cursor_new_own(t, i, err);
 		if (c ? add_thread(s, cpu, th, c, err) : !r)
 			r = -1;
 		dj_cursor_free(c);

@@ -56,6 +56,9 @@ struct dj_reader_module {
  * bytes. What is not zeros packs at most a tenth as well. */
 #define UNPACKED_FREE  (256u << 20)
 #define UNPACKED_RATIO 200
+/* The same with zeros, which take time but no memory. */
+#define MODULES_FREE  (1u << 30)
+#define MODULES_RATIO 1000
 
 struct dj_trace {
 	char *path;
@@ -77,6 +80,7 @@ struct dj_trace {
 	struct dj_reader_module *modules; /* by number */
 	size_t nmodules;
 	uint64_t unpacked;		/* bytes of modules, pages of zeros not counted */
+	uint64_t loaded;		/* the same, counted */
 	uint64_t paths;			/* bytes of modules' names */
 	struct dj_reader_chunks memory; /* SNAPSHOT chunks, by process and image at the end */
 

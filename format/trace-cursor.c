@@ -15,7 +15,7 @@
 #include <stdlib.h>
 
 /* So many records of kinds to come in a row make no sense. */
-#define PASSED_MAX (1u << 26)
+#define PASSED_MAX (1u << 24)
 
 /* One of the two streams. */
 struct side {
@@ -218,6 +218,15 @@ struct dj_cursor *dj_cursor_new(struct dj_trace *t, size_t i, struct dj_error *e
 	return c;
 }
 
+struct dj_cursor *dj_cursor_new_own(struct dj_trace *t, size_t i, struct dj_error *err)
+{
+	struct dj_cursor *c = dj_cursor_new(t, i, err);
+
+	if (c)
+		c->facts.stream = NULL;
+	return c;
+}
+
 struct dj_cursor *dj_cursor_new_facts(struct dj_trace *t, size_t i, struct dj_error *err)
 {
 	struct dj_cursor *c;
@@ -312,6 +321,10 @@ static const struct dj_record *special(struct dj_cursor *c, bool *end, struct dj
 	const struct dj_record *rec = &c->own.rec;
 	int r = 0;
 
+	if (!c->facts.stream) { /* nobody wants them */
+		c->own.held = false;
+		return rec->kind == DJ_REC_SEQ ? rec : NULL;
+	}
 	switch ((unsigned)rec->kind) {
 	case CODE_FACTS:
 		if (facts_served(&c->facts) >= rec->length)

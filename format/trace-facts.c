@@ -468,12 +468,16 @@ static int load_module(struct dj_trace *t, struct dj_reader_module *m, struct dj
 	if (!m->known || at != m->info.size)
 		return dj_fail(err, 2, "%s: contents of module %s are lost", t->path,
 			       m->known ? m->path : "(unknown)");
+	if (t->loaded + m->info.size > MODULES_FREE &&
+	    (t->loaded + m->info.size) / MODULES_RATIO > t->size)
+		return dj_fail(err, 2, "%s: module %s is too large to be true", t->path, m->path);
 	m->bytes = calloc(1, m->info.size ? m->info.size : 1);
 	if (!m->bytes)
 		return dj_fail(err, 1, "%s: no memory for module %s", t->path, m->path);
 	for (size_t i = 0; i < m->chunks.n; i++)
 		if (load_piece(t, m, &m->chunks.v[i]))
 			goto malformed;
+	t->loaded += m->info.size;
 	if (dj_chunk_sum(t->id, m->bytes, m->info.size) == m->sum)
 		return 0;
 malformed:

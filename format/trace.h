@@ -204,6 +204,9 @@ struct dj_cursor;
  *   `thread`.
  */
 struct dj_cursor *dj_cursor_new(struct dj_trace *t, size_t i, struct dj_error *err);
+/* A cursor over the records of thread `i` alone, without facts. It can neither be moved nor marked.
+ */
+struct dj_cursor *dj_cursor_new_own(struct dj_trace *t, size_t i, struct dj_error *err);
 /* A cursor over the facts of process `i` alone, whoever caused them, at the steps of who did. */
 struct dj_cursor *dj_cursor_new_facts(struct dj_trace *t, size_t i, struct dj_error *err);
 void dj_cursor_free(struct dj_cursor *c);

@@ -283,18 +283,23 @@ bool replay_siginfo(struct replay *r, uint8_t out[128])
 	return true;
 }
 
+static struct replay_mapping mapping_of(const struct dj_mapping *m)
+{
+	return (struct replay_mapping){ .start = m->start,
+					.end = m->end,
+					.offset = m->offset,
+					.prot = m->prot,
+					.flags = m->flags,
+					.module = m->module,
+					.name = m->name };
+}
+
 bool replay_mapping_at(struct replay *r, uint64_t addr, struct replay_mapping *out)
 {
-	const struct rp_space_map *m = rp_space_find(r->th->space, addr);
+	const struct dj_mapping *m = rp_space_find(r->th->space, addr);
 
 	if (m)
-		*out = (struct replay_mapping){ .start = m->start,
-						.end = m->end,
-						.offset = m->offset,
-						.prot = m->prot,
-						.flags = m->flags,
-						.module = m->module,
-						.name = m->name };
+		*out = mapping_of(m);
 	return m != NULL;
 }
 
@@ -313,13 +318,7 @@ size_t replay_mappings(struct replay *r, const struct replay_mapping **maps)
 	}
 	for (const struct dj_mapping *m = dj_mappings_after(all, 0, 0); m;
 	     m = dj_mappings_after(all, m->end, 0))
-		r->maps[i++] = (struct replay_mapping){ .start = m->start,
-							.end = m->end,
-							.offset = m->offset,
-							.prot = m->prot,
-							.flags = m->flags,
-							.module = m->module,
-							.name = m->name };
+		r->maps[i++] = mapping_of(m);
 	*maps = r->maps;
 	return n;
 }

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 
 #define IMPORTS_MAX 1024u      /* 256 loads of an instruction, each straddling, with room */
-#define HERE_MAX    (1u << 24) /* records at one position; all of a program's memory are as many */
+#define HERE_MAX    (1u << 22) /* records at one position; all of a program's memory are as many */
 #define EXEC_COUNTS 4096u      /* as so many: all memory is made new */
 #define RECORD_WORK 10
 

@@ -1,0 +1,313 @@
+#!/usr/bin/env python3
+"""Hostile traces cost no more than an honest trace of their size, and ^C ends what they begin.
+
+usage: tests/cli/hostile-cost.py [--all] [--verbose] [NAME...]   (in the build directory; DEJA names
+       the program under test)
+
+Each trace that tests/cli/make-hostile makes goes through info, dump, ps and verify, and a client of the
+remote protocol moves about in it. All of it ends within 20 seconds and 600 MB; nothing crashes, no
+assertion fails; what is refused is refused with one line on standard error and an exit status
+other than 0, and nothing that a terminal obeys is shown. Without --all those that take longer than a
+moment are left out.
+"""
+import concurrent.futures
+import os
+import re
+import resource
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+SECONDS = 20
+MEGABYTES = 600
+
+# What becomes of verify: "refused" with a message; "damaged", said when it is opened, and replayed as
+# far as it is good; "long", an honest replay that takes its time and is interrupted; "plain", all is
+# well.
+TRACES = {
+    "rep_stos": ("refused", "repeats more often than there is memory"),
+    "rep_movs": ("refused", "repeats more often than there is memory"),
+    "rep_lods": ("long",),
+    "rep_scas": ("long",),
+    "rep_cmps": ("long",),
+    "rep_stos_unmapped": ("refused", "more than .* MB of memory"),
+    "rep_imports": ("long",),
+    "loop_for_ever": ("long",),
+    "steps_enormous": ("damaged", "damaged or incomplete"),
+    "stores_everywhere": ("refused", "more than .* MB of memory"),
+    "imports_everywhere": ("refused", "more than .* MB of memory"),
+    "imports_at_once": ("refused", "more than 1024 imports"),
+    "stale_reads": ("plain",),
+    "stale_vectors": ("plain",),
+    "stale_messages": ("plain",),
+    "mremap_flood": ("plain",),
+    "stack_reached": ("plain",),
+    "names_flood": ("plain",),
+    "maps_flood": ("refused", "more than 1000000 mappings"),
+    "maps_named": ("plain",),
+    "maps_huge": ("plain",),
+    "maps_beyond": ("refused", "an empty mapping"),
+    "maps_negative": ("refused", "an empty mapping"),
+    "maps_odd": ("refused", "makes no sense"),
+    "unmap_flood": ("plain",),
+    "code_flood": ("refused", "more than .* MB of memory"),
+    "exec_flood": ("refused", "more than 4194304 records at"),
+    "marks_flood": ("refused", "more than 4194304 records at"),
+    "records_back": ("refused", "too low"),
+    "digests_alone": ("refused", "digest"),
+    "signals_flood": ("plain",),
+    "bomb_records": ("damaged", "damaged or incomplete"),
+    "bomb_meta": ("damaged", "damaged or incomplete"),
+    "bomb_memory": ("damaged", "damaged or incomplete"),
+    "bomb_modules": ("refused", "no code known"),
+    "bomb_modules_full": ("refused", "no code known"),
+    "copies_full": ("refused", "no code known"),
+    "modules_many": ("damaged", "damaged or incomplete"),
+    "module_far": ("damaged", "damaged or incomplete"),
+    "counts_enormous": ("damaged", "damaged or incomplete"),
+    "string_endless": ("refused", "malformed records"),
+    "string_long": ("refused", "malformed records"),
+    "facts_missing": ("refused", "malformed records"),
+    "to_pass_over": ("refused", "malformed records"),
+    "index_circle": ("plain",),
+    "threads_many": ("plain",),
+    "processes_many": ("plain",),
+    "facts_for_all": ("long",),
+    "escapes": ("plain",),
+}
+# a second and more, to make or to go through
+SLOW = {"bomb_meta", "bomb_modules", "bomb_modules_full", "copies_full", "modules_many", "marks_flood",
+        "threads_many", "facts_for_all", "names_flood", "maps_flood", "code_flood", "bomb_memory",
+        "maps_named", "processes_many", "mremap_flood", "exec_flood", "signals_flood",
+        "imports_everywhere", "unmap_flood", "stale_reads", "rep_stos_unmapped", "stores_everywhere", "to_pass_over"}
+
+here = os.getcwd()
+deja = os.path.abspath(os.environ.get("DEJA", "./deja"))
+maker = os.path.join(here, "tests/cli/make-hostile")
+failures = []
+verbose = "--verbose" in sys.argv
+patience = 1.0 if "--all" in sys.argv else 0.2  # seconds before ^C
+
+
+def fail(name, what):
+    failures.append(name)
+    print(f"FAIL: {name}: {what}")
+
+
+def reap(name, what, child, started):
+    """Wait for a child's end; its time and memory are as they should be."""
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    seconds, megabytes = time.monotonic() - started, used.ru_maxrss // 1024
+    if verbose:
+        print(f"  {name} {what}: {seconds:.1f} s, {megabytes} MB, status {child.returncode}")
+    if seconds > SECONDS:
+        fail(name, f"{what} took {seconds:.0f} seconds")
+    if megabytes > MEGABYTES:
+        fail(name, f"{what} took {megabytes} MB")
+    return child.returncode
+
+
+# what a terminal obeys: C0 but ends of lines and tabs, delete, C1 alone and in UTF-8, and directions
+OBEYED = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|(?:^|[^\xc2-\xf4\x80-\xbf])[\x80-\x9f]|\xc2[\x80-\x9f]"
+                    rb"|\xe2\x80[\x8e\x8f\xaa-\xae]")
+
+
+def harmless(name, what, text):
+    found = OBEYED.search(text)
+    if found:
+        fail(name, f"{what} shows {found.group()!r} in {text[max(0, found.start() - 40):][:90]!r}")
+
+
+def run(name, trace, command, interrupt):
+    """A command on the trace: its exit status and what it said. Interrupted after a while, if asked."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+        started = time.monotonic()
+        child = subprocess.Popen([deja, *command, trace], stdin=subprocess.DEVNULL,
+                                 stdout=out, stderr=errors, preexec_fn=limit_output)
+        poll = select.poll()
+        fd = os.pidfd_open(child.pid)
+        poll.register(fd, select.POLLIN)
+        if not poll.poll(patience * 1000 if interrupt else SECONDS * 1000):
+            sent = time.monotonic()
+            child.send_signal(signal.SIGINT)
+            if not poll.poll(2000):
+                fail(name, f"{command[0]} does not end" + (" on ^C" if interrupt else ""))
+                child.kill()
+            elif time.monotonic() - sent > 1:
+                fail(name, f"{command[0]} ends late on ^C")
+            if not interrupt:
+                fail(name, f"{command[0]} does not end in time")
+        elif interrupt:
+            fail(name, f"{command[0]} was to take long")
+        os.close(fd)
+        status = reap(name, command[0], child, started)
+        out.seek(0)
+        errors.seek(0)
+        said, complaint = out.read(1 << 20), errors.read(1 << 16)
+    harmless(name, command[0], said)
+    harmless(name, command[0], complaint)
+    if b"internal error" in complaint or b"runtime error" in complaint or b"Sanitizer" in complaint:
+        fail(name, f"{command[0]}: {complaint[:500].decode('latin1')}")
+    if status < 0 and not (interrupt and status == -signal.SIGINT) and status != -signal.SIGXFSZ:
+        fail(name, f"{command[0]} died of signal {-status}")
+    return status, complaint.decode("latin1")
+
+
+def limit_output():
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+class Client:
+    """Speaks the remote protocol with deja serve; each answer within a time, if need be by ^C."""
+
+    def __init__(self, name, trace):
+        self.name = name
+        self.started = time.monotonic()
+        self.errors = tempfile.TemporaryFile()
+        self.child = subprocess.Popen([deja, "serve", "--stdio", trace], stdin=subprocess.PIPE,
+                                      stdout=subprocess.PIPE, stderr=self.errors,
+                                      preexec_fn=limit_output)
+        self.buffer = b""
+        self.open = True
+
+    def more(self, seconds):
+        if not select.select([self.child.stdout], [], [], max(0, seconds))[0]:
+            return False
+        data = os.read(self.child.stdout.fileno(), 1 << 16)
+        self.open = bool(data)
+        self.buffer += data
+        return True
+
+    def write(self, data):
+        try:
+            os.write(self.child.stdin.fileno(), data)
+        except BrokenPipeError:
+            self.open = False
+
+    def answer(self, seconds):
+        """The next packet that is not console output; None if it does not come."""
+        end = time.monotonic() + seconds
+        while self.open:
+            found = re.search(rb"\$([^#]*)#..", self.buffer)
+            if found:
+                self.buffer = self.buffer[found.end():]
+                self.write(b"+")
+                text = expand(found.group(1))
+                if text.startswith(b"O") and text != b"OK":
+                    harmless(self.name, "the console", bytes.fromhex(text[1:].decode()))
+                    continue
+                return text
+            if time.monotonic() >= end or not self.more(end - time.monotonic()):
+                return None
+        return None
+
+    def ask(self, packet):
+        if not self.open:
+            return b""
+        self.write(b"$" + packet + b"#%02x" % (sum(packet) & 255))
+        text = self.answer(patience)
+        if text is None and self.open:
+            self.write(b"\x03")
+            text = self.answer(3)
+            if text is None and self.open:
+                fail(self.name, f"no answer to {packet.decode()}, nor to ^C")
+                self.child.kill()
+                self.open = False
+        if packet.startswith((b"qRcmd", b"qThreadExtra")) and text and text != b"OK" and text[:1] != b"E":
+            harmless(self.name, packet.decode(), bytes.fromhex(text.decode()))
+        elif text and packet.startswith((b"qXfer:threads", b"qXfer:exec", b"qXfer:lib")):
+            harmless(self.name, packet.decode(), text)
+        return text or b""
+
+    def end(self):
+        self.child.stdin.close()
+        try:
+            while self.more(2) and self.open:
+                pass
+        except OSError:
+            pass
+        if self.open:
+            fail(self.name, "serve does not end with its client")
+            self.child.kill()
+        status = reap(self.name, "serve", self.child, self.started)
+        self.errors.seek(0)
+        complaint = self.errors.read(1 << 16)
+        if status < 0 or b"internal error" in complaint or b"Sanitizer" in complaint or \
+                b"runtime error" in complaint:
+            fail(self.name, f"serve: status {status}, {complaint[:500]!r}")
+        harmless(self.name, "serve", complaint)
+
+
+def expand(data):
+    """Run-length encoding undone (gdb manual, "Overview" of the remote protocol)."""
+    return re.sub(rb"(.)\*(.)", lambda m: m.group(1) * (1 + m.group(2)[0] - 29), data, flags=re.S)
+
+
+def monitor(command):
+    return b"qRcmd," + command.encode().hex().encode()
+
+
+def session(name, trace):
+    c = Client(name, trace)
+    for packet in (b"qSupported:multiprocess+;swbreak+", b"?", b"g", b"qfThreadInfo",
+                   b"qXfer:threads:read::0,1000", b"qXfer:libraries-svr4:read::0,1000",
+                   b"qXfer:exec-file:read::0,1000", b"qThreadExtraInfo,p3e8.3e8",
+                   b"m7fffffffe000,40", b"m7ff000,40", b"m3ff000,40", b"m10000000,40",
+                   monitor("info"), monitor("mappings"), b"s", b"vCont;c", b"bs", b"bc",
+                   b"Z0,400004,1", b"Z2,10000000,8", b"vCont;c", b"bc", b"m10000000,40",
+                   b"M7fffffffe000,1:00", b"qSearch:memory:0;ffffffffffffffff;zz",
+                   monitor("goto 2"), monitor("end"), b"bs", b"m20000000,1000", monitor("begin"),
+                   b"vFile:open:" + b"/proc/1000/maps".hex().encode() + b",0,0",
+                   b"qXfer:libraries-svr4:read::0,1000"):
+        c.ask(packet)
+    c.end()
+
+
+def try_trace(name, directory):
+    expected, started = TRACES[name], time.monotonic()
+    trace = os.path.join(directory, name + ".deja")
+    if subprocess.run([maker, name, trace]).returncode:
+        fail(name, "cannot be made")
+        return
+    for command in (["info"], ["info", "--json"], ["ps"], ["dump"]):
+        run(name, trace, command, False)
+    status, complaint = run(name, trace, ["verify"], expected[0] == "long")
+    lines = complaint.splitlines()
+    if expected[0] in ("refused", "damaged"):
+        if (status <= 0 and expected[0] == "refused") or not re.search(expected[1], complaint):
+            fail(name, f"verify: status {status}, {complaint!r}")
+        if len(lines) > 2 or not all(line.startswith("deja: ") for line in lines):
+            fail(name, f"verify says {complaint!r}")
+    session(name, trace)
+    os.unlink(trace)
+    if verbose:
+        print(f"{name}: {time.monotonic() - started:.1f} s")
+
+
+def main():
+    names = [a for a in sys.argv[1:] if not a.startswith("--")]
+    made = subprocess.run([maker, "--list"], capture_output=True, text=True).stdout.split()
+    if sorted(made) != sorted(TRACES):
+        fail("make-hostile", f"not the same traces: {set(made) ^ set(TRACES)}")
+    if not names:
+        names = [n for n in made if "--all" in sys.argv or n not in SLOW]
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="deja-hostile.") as directory:
+        # most of the quick ones wait for the right moment to interrupt
+        with concurrent.futures.ThreadPoolExecutor(1 if "--all" in sys.argv else 3) as pool:
+            for done in [pool.submit(try_trace, name, directory) for name in names]:
+                done.result()
+    print(f"{len(names)} hostile traces in {time.monotonic() - started:.0f} s, "
+          f"{len(set(failures))} failed")
+    return 1 if failures else 0
+
+
+if not (os.access(deja, os.X_OK) and os.access(maker, os.X_OK)):
+    print("deja or make-hostile is not built")
+    sys.exit(77)
+sys.exit(main())

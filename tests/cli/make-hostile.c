@@ -1,0 +1,762 @@
+/*
+ * Makes hostile traces: small files that would have a reader take much memory or time, run for
+ * ever, or show a terminal what it obeys. Each is named; tests/cli/hostile-cost.py knows what is to
+ * become of it.
+ *
+ * usage: make-hostile --list | NAME FILE
+ *
+ * Most are well-formed and made by the real writer. What no writer makes is written as raw chunks.
+ */
+#include "format/bytes.h"
+#include "format/chunk.h"
+#include "format/trace.h"
+#include "format/writer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CODE_AT	 0x400000u
+#define STACK_AT 0x7ffffffff000u
+
+static struct dj_writer *w;
+static struct dj_stream *process, *thread;
+static struct dj_error err;
+static uint64_t at; /* instructions of the thread */
+static struct dj_regs regs;
+static uint64_t last_steps; /* 0: where the records end */
+
+static void good(bool is, const char *what)
+{
+	if (is)
+		return;
+	fprintf(stderr, "make-hostile: %s: %s\n", what, err.text);
+	exit(1);
+}
+
+/* ---- what traces are made of ------------------------------------------------------------- */
+
+static void put(struct dj_record r)
+{
+	if (r.kind != DJ_REC_SEQ && r.kind != DJ_REC_DIGEST)
+		r.seq = DJ_SEQ_UNKNOWN;
+	r.steps = at;
+	good(!dj_stream_record(thread, &r, &err), "record");
+}
+
+static void map(uint64_t addr, uint64_t length, const char *name)
+{
+	put((struct dj_record){ .kind = DJ_REC_MAP,
+				.addr = addr,
+				.length = length,
+				.prot = 7,
+				.flags = 0x22,
+				.module = -1,
+				.name = name });
+}
+
+static void unmap(uint64_t addr, uint64_t length)
+{
+	put((struct dj_record){ .kind = DJ_REC_UNMAP, .addr = addr, .length = length });
+}
+
+static void code(uint64_t addr, const void *bytes, size_t length)
+{
+	put((struct dj_record){
+		.kind = DJ_REC_CODE, .addr = addr, .length = length, .bytes = bytes });
+}
+
+static void set_regs(void)
+{
+	put((struct dj_record){ .kind = DJ_REC_REGS, .mask = DJ_REG_ALL, .regs = regs });
+}
+
+static void import(uint64_t addr, const void *line)
+{
+	uint8_t bytes[DJ_LINE] = { 0 };
+
+	if (line)
+		memcpy(bytes, line, DJ_LINE);
+	put((struct dj_record){ .kind = DJ_REC_IMPORT, .addr = addr & ~63ull, .bytes = bytes });
+}
+
+static void call(uint64_t result)
+{
+	put((struct dj_record){ .kind = DJ_REC_SYSCALL, .result = result, .r11 = 0x202 });
+	at++;
+}
+
+static void name_record(enum dj_record_kind kind, const char *name)
+{
+	put((struct dj_record){ .kind = kind, .name = name, .subject = -1 });
+}
+
+/* A world with this code and these registers. */
+static void world(const void *bytes, size_t length)
+{
+	map(CODE_AT, 0x1000, "");
+	map(STACK_AT - 0x20000, 0x21000, "[stack]");
+	code(CODE_AT, bytes, length);
+	regs.rip = CODE_AT;
+	regs.gpr[DJ_RSP] = regs.gpr[DJ_RSP] ? regs.gpr[DJ_RSP] : STACK_AT - 0x1000;
+	regs.rflags = 0x202;
+	regs.mxcsr = 0x1f80;
+	regs.fcw = 0x37f;
+	set_regs();
+}
+#define WORLD(...)                                                                                 \
+	do {                                                                                       \
+		static const uint8_t bytes_[] = { __VA_ARGS__ };                                   \
+		world(bytes_, sizeof(bytes_));                                                     \
+	} while (0)
+
+static void raw(struct dj_chunk_header h, const void *bytes, size_t length)
+{
+	good(!dj_writer_chunk(w, &h, bytes, length, &err), "chunk");
+}
+
+static uint8_t *block(size_t length, int byte)
+{
+	uint8_t *p = malloc(length);
+
+	good(p != NULL, "memory");
+	memset(p, byte, length);
+	return p;
+}
+
+/* ---- REP ---------------------------------------------------------------------------------- */
+
+static void rep(uint8_t prefix, uint8_t opcode, uint64_t count)
+{
+	const uint8_t bytes[] = { prefix, 0x48, opcode, 0x90, 0x90 };
+
+	regs.gpr[DJ_RCX] = count;
+	regs.gpr[DJ_RDI] = 0x10000000;
+	regs.gpr[DJ_RSI] = 0x20000000;
+	regs.gpr[DJ_RAX] = 0x1111111111111111;
+	world(bytes, sizeof(bytes));
+	last_steps = 2;
+}
+
+static void rep_stos(void)
+{
+	rep(0xf3, 0xab, 1ull << 60);
+}
+static void rep_movs(void)
+{
+	rep(0xf3, 0xa5, UINT64_MAX);
+}
+static void rep_lods(void)
+{
+	rep(0xf3, 0xad, 1ull << 43);
+}
+static void rep_scas(void)
+{
+	regs.gpr[DJ_RAX] = 1;
+	rep(0xf2, 0xaf, 1ull << 60); /* never found */
+}
+static void rep_cmps(void)
+{
+	rep(0xf3, 0xa7, 1ull << 60);
+}
+static void rep_stos_unmapped(void)
+{
+	rep(0xf3, 0xab, 1ull << 40);
+}
+/* Imports at iterations far apart. */
+static void rep_imports(void)
+{
+	uint8_t bytes[DJ_LINE] = { 0 };
+
+	rep(0xf3, 0xad, 1ull << 43);
+	for (unsigned i = 0; i < 100; i++)
+		put((struct dj_record){ .kind = DJ_REC_IMPORT,
+					.rep = (1ull << 42) - ((uint64_t)i << 30),
+					.addr = 0x20000000 + i * 64,
+					.bytes = bytes });
+}
+
+/* ---- steps --------------------------------------------------------------------------------- */
+
+static void loop_for_ever(void)
+{
+	WORLD(0xeb, 0xfe);
+	last_steps = 1ull << 59;
+}
+static void steps_enormous(void)
+{
+	WORLD(0xeb, 0xfe);
+	last_steps = UINT64_MAX - 1;
+}
+/* A new page at every second instruction: mov [rdi], rax; add rdi, 4096; jmp */
+static void stores_everywhere(void)
+{
+	regs.gpr[DJ_RDI] = 0x100000000;
+	WORLD(0x48, 0x89, 0x07, 0x48, 0x81, 0xc7, 0x00, 0x10, 0x00, 0x00, 0xeb, 0xf4);
+	last_steps = 1ull << 40;
+}
+static void imports_everywhere(void)
+{
+	WORLD(0x48, 0x8b, 0x07, 0x48, 0x81, 0xc7, 0x00, 0x10, 0x00, 0x00, 0xeb, 0xf4);
+	for (unsigned i = 0; i < 400000; i++) {
+		at = 3 * (uint64_t)i;
+		import((uint64_t)i << 12, NULL);
+	}
+	last_steps = at + 1;
+}
+static void imports_at_once(void)
+{
+	WORLD(0x48, 0x8b, 0x07, 0x90);
+	for (unsigned i = 0; i < 5000; i++)
+		import((uint64_t)i << 12, NULL);
+	last_steps = 2;
+}
+
+/* ---- the kernel ------------------------------------------------------------------------------ */
+
+/* System calls in a loop, with the registers as they are: syscall; jmp. rcx becomes 2 + rip. */
+static void calls(unsigned n, uint64_t result)
+{
+	static const uint8_t bytes[] = {
+		0x0f, 0x05, 0x48, 0x01, 0xd6, 0x4c, 0x89, 0xc0, 0xeb, 0xf6
+	};
+
+	world(bytes, sizeof(bytes)); /* syscall; add rsi, rdx; mov rax, r8; jmp */
+	for (unsigned i = 0; i < n; i++) {
+		call(result);
+		at += 3;
+	}
+	last_steps = at;
+}
+static void stale_reads(void)
+{
+	regs.gpr[DJ_R8] = regs.gpr[DJ_RAX] = 0;
+	regs.gpr[DJ_RSI] = 1ull << 40;
+	regs.gpr[DJ_RDX] = 1ull << 26;
+	calls(60, 1ull << 46);
+}
+static void vectors(uint64_t sysno, unsigned n)
+{
+	uint8_t line[DJ_LINE];
+
+	regs.gpr[DJ_R8] = regs.gpr[DJ_RAX] = sysno;
+	regs.gpr[DJ_RSI] = 0x10000000;
+	regs.gpr[DJ_RDX] = 1024;
+	/* an array of pairs that read as iovecs and as messages */
+	map(0x10000000, 0x20000, "");
+	world("\x0f\x05\x48\x29\xd6\x4c\x89\xc0\xeb\xf6", 10);
+	for (unsigned i = 0; i < 2048; i++) {
+		for (unsigned k = 0; k < DJ_LINE; k += 16) {
+			dj_put64(line + k, 0x200000000000 + ((uint64_t)(4 * i + k / 16) << 32));
+			dj_put64(line + k + 8, 1ull << 32);
+		}
+		put((struct dj_record){ .kind = DJ_REC_IMPORT,
+					.addr = 0x10000000 + i * 64ull,
+					.bytes = line,
+					.ordinal = (uint8_t)(i / 1000) });
+	}
+	for (unsigned i = 0; i < n; i++) {
+		call(1ull << 46);
+		at += 3;
+	}
+	last_steps = at;
+}
+static void stale_vectors(void)
+{
+	vectors(19, 20);
+}
+static void stale_messages(void)
+{
+	vectors(299, 20);
+}
+static void mremap_flood(void)
+{
+	regs.gpr[DJ_R8] = regs.gpr[DJ_RAX] = 25;
+	regs.gpr[DJ_RDI] = 1ull << 40;
+	regs.gpr[DJ_RSI] = regs.gpr[DJ_RDX] = 1ull << 45;
+	calls(20000, 1ull << 46);
+}
+/* The stack's mapping begins so low that below it there is nothing. */
+static void stack_reached(void)
+{
+	map(8u << 20, 0x1000, "[stack]");
+	regs.gpr[DJ_RSP] = 1ull << 40;
+	WORLD(0x90, 0x90, 0x90);
+	last_steps = 3;
+}
+
+/* ---- mappings and other facts ------------------------------------------------------------------
+ */
+
+static void names_flood(void)
+{
+	char name[DJ_NAME_MAX];
+
+	memset(name, 'n', sizeof(name));
+	name[sizeof(name) - 1] = 0;
+	WORLD(0x90, 0x90);
+	for (unsigned i = 0; i < 300000; i++) {
+		snprintf(name, 9, "%08x", i);
+		name[8] = 'n';
+		map(0x10000000, 0x1000, name);
+	}
+	last_steps = 2;
+}
+static void maps_flood(void)
+{
+	WORLD(0x90, 0x90);
+	for (unsigned i = 0; i < 1100000; i++)
+		map(0x10000000 + 0x2000ull * i, 0x1000, "");
+	last_steps = 2;
+}
+/* As many as may be, with long names: who lists them has gigabytes. */
+static void maps_named(void)
+{
+	char name[DJ_NAME_MAX];
+
+	memset(name, 'n', sizeof(name));
+	name[sizeof(name) - 1] = 0;
+	WORLD(0x90, 0x90);
+	for (unsigned i = 0; i < 100000; i++)
+		map(0x10000000 + 0x2000ull * i, 0x1000, name);
+	last_steps = 2;
+}
+static void maps_huge(void)
+{
+	WORLD(0x90, 0x90);
+	map(0, 1ull << 63, "");
+	map(1ull << 63, (1ull << 63) - 0x1000, "");
+	last_steps = 2;
+}
+static void maps_beyond(void)
+{
+	WORLD(0x90, 0x90);
+	map(0xfffffffffffff000, 0x2000, "");
+	last_steps = 2;
+}
+static void maps_negative(void)
+{
+	WORLD(0x90, 0x90);
+	map(0x10000000, UINT64_MAX - 0xfff, "");
+	last_steps = 2;
+}
+static void maps_odd(void)
+{
+	WORLD(0x90, 0x90);
+	map(0x10000001, 3, "");
+	last_steps = 2;
+}
+static void unmap_flood(void)
+{
+	WORLD(0x90, 0x90);
+	for (unsigned i = 0; i < 300000; i++)
+		unmap(0x1000000000, 1ull << 46);
+	last_steps = 2;
+}
+static void code_flood(void)
+{
+	uint8_t page[DJ_CODE_MAX];
+
+	memset(page, 0x90, sizeof(page));
+	WORLD(0x90, 0x90);
+	for (unsigned i = 0; i < 300000; i++)
+		code(0x10000000 + (uint64_t)i * sizeof(page), page, sizeof(page));
+	last_steps = 2;
+}
+static void exec_flood(void)
+{
+	WORLD(0x90, 0x90);
+	for (unsigned i = 0; i < 100000; i++)
+		name_record(DJ_REC_EXEC, "again");
+	last_steps = 2;
+}
+static void marks_flood(void)
+{
+	WORLD(0x90, 0x90);
+	for (unsigned i = 0; i < 5000000; i++)
+		name_record(DJ_REC_MARK, NULL);
+	last_steps = 2;
+}
+static void records_back(void)
+{
+	WORLD(0x90, 0x90, 0x90, 0x90, 0x0f, 0x05, 0x90, 0x90);
+	at = 4;
+	put((struct dj_record){ .kind = DJ_REC_SEQ, .seq = 1000 });
+	call(0);
+	put((struct dj_record){ .kind = DJ_REC_SEQ, .seq = 3 });
+	last_steps = 6;
+}
+static void digests_alone(void)
+{
+	WORLD(0x90, 0x90, 0x90, 0x90);
+	for (at = 1; at < 3; at++)
+		put((struct dj_record){
+			.kind = DJ_REC_DIGEST, .digest = 1, .seq = DJ_SEQ_UNKNOWN });
+	last_steps = 4;
+}
+static void signals_flood(void)
+{
+	WORLD(0x90, 0x90);
+	for (unsigned i = 0; i < 200000; i++)
+		put((struct dj_record){ .kind = DJ_REC_SIGNAL,
+					.signo = 200 + i,
+					.addr = 0x10000000 + ((uint64_t)i << 12),
+					.bytes = (const uint8_t *)"x",
+					.length = 1 });
+	last_steps = 2;
+}
+
+/* ---- chunks -------------------------------------------------------------------------------------
+ */
+
+static void bomb_records(void)
+{
+	uint8_t *p = block(CHUNK_RAW_MAX, 0x16);
+
+	WORLD(0x90, 0x90);
+	good(!dj_stream_flush(thread, 2, DJ_SEQ_UNKNOWN, &err), "flush");
+	dj_put32(p, CHUNK_RAW_MAX - 4);
+	for (uint32_t i = 0; i < 100; i++)
+		raw((struct dj_chunk_header){ .type = CHUNK_STREAM,
+					      .stream = dj_stream_number(thread),
+					      .number = 2 + i,
+					      .first = 2,
+					      .last = 2,
+					      .first_seq = DJ_SEQ_UNKNOWN,
+					      .last_seq = DJ_SEQ_UNKNOWN,
+					      .facts = 3,
+					      .arg = CHUNK_RAW_MAX - 4 },
+		    p, CHUNK_RAW_MAX);
+	free(p);
+	last_steps = UINT64_MAX;
+}
+static void bomb_meta(void)
+{
+	uint8_t *p = block(CHUNK_RAW_MAX, 0);
+
+	for (uint32_t i = 0; i < 400; i++)
+		raw((struct dj_chunk_header){ .type = CHUNK_META,
+					      .number = 1 + i,
+					      .stream = NO_STREAM },
+		    p, CHUNK_RAW_MAX);
+	free(p);
+	WORLD(0x90, 0x90);
+	last_steps = 2;
+}
+static void bomb_memory(void)
+{
+	uint8_t *p = block(CHUNK_RAW_MAX, 0x90);
+
+	for (uint32_t i = 0; i < 64; i++)
+		raw((struct dj_chunk_header){ .type = CHUNK_SNAPSHOT,
+					      .stream = dj_stream_number(process),
+					      .number = i,
+					      .arg = (uint64_t)i << 24 },
+		    p, CHUNK_RAW_MAX);
+	free(p);
+	map(0, 0x80000000, "");
+	regs.rip = 0x1000000 - 1;
+	set_regs();
+	last_steps = 3;
+}
+/* A module that says it has `size` bytes, made of pieces of this byte. */
+static void module(uint32_t number, const char *path, uint64_t size, int byte)
+{
+	uint8_t info[49 + DJ_NAME_MAX] = { 0 }, *p = block(size ? CHUNK_RAW_MAX : 4, byte);
+	uint32_t n = 1;
+
+	memcpy(p, "\177ELF", 4);
+	dj_put64(info, size);
+	info[16] = 20;
+	memset(info + 17, (int)number, 20);
+	snprintf((char *)info + 49, DJ_NAME_MAX, "%s", path);
+	raw((struct dj_chunk_header){ .type = CHUNK_MODULE, .stream = number, .last = size }, info,
+	    49 + strlen(path));
+	for (uint64_t done = 0; done < size; done += CHUNK_RAW_MAX)
+		raw((struct dj_chunk_header){ .type = CHUNK_MODULE_DATA,
+					      .stream = number,
+					      .number = n++,
+					      .first = done,
+					      .last = done + CHUNK_RAW_MAX },
+		    p, CHUNK_RAW_MAX);
+	free(p);
+}
+/* Code that lies in modules. */
+static void in_modules(uint32_t n, uint64_t size, int byte)
+{
+	char path[32];
+
+	for (uint32_t i = 0; i < n; i++) {
+		snprintf(path, sizeof(path), "/lib/module%u.so", i);
+		module(i, path, size, byte);
+	}
+	for (uint32_t i = 0; i < n; i++)
+		put((struct dj_record){ .kind = DJ_REC_MAP,
+					.addr = 0x100000000ull * (i + 1),
+					.length = 0x1000,
+					.prot = 5,
+					.flags = 2,
+					.module = (int32_t)i,
+					.offset = 0x1000 });
+	regs.rip = 0x100000000;
+	set_regs();
+	for (at = 1; at < n; at++) {
+		regs.rip = 0x100000000ull * (at + 1);
+		set_regs();
+	}
+	last_steps = at;
+}
+static void bomb_modules(void)
+{
+	in_modules(3, 512ull << 20, 0);
+}
+static void bomb_modules_full(void)
+{
+	in_modules(8, 200u << 20, 0x90);
+}
+static void copies_full(void)
+{
+	in_modules(1, 1u << 30, 0x90);
+}
+static void modules_many(void)
+{
+	char path[DJ_NAME_MAX];
+
+	memset(path, 'p', sizeof(path));
+	path[0] = '/';
+	path[sizeof(path) - 1] = 0;
+	for (uint32_t i = 0; i < 150000; i++)
+		module(i, path, 0, 0);
+	WORLD(0x90, 0x90);
+	last_steps = 2;
+}
+static void module_far(void)
+{
+	module(0xfffffff0, "/far", 0, 0);
+	WORLD(0x90, 0x90);
+	last_steps = 2;
+}
+static void counts_enormous(void)
+{
+	WORLD(0x90, 0x90);
+	good(!dj_stream_flush(thread, 2, DJ_SEQ_UNKNOWN, &err), "flush");
+	raw((struct dj_chunk_header){ .type = CHUNK_STREAM,
+				      .stream = dj_stream_number(thread),
+				      .number = 2,
+				      .first = 2,
+				      .last = 2,
+				      .facts = 3,
+				      .arg = UINT64_MAX },
+	    "\4\0\0\0\x16\0\0\0", 8);
+	last_steps = UINT64_MAX;
+}
+static void records_garbage(const char *payload, size_t length, uint64_t n)
+{
+	WORLD(0x90, 0x90);
+	good(!dj_stream_flush(thread, 2, DJ_SEQ_UNKNOWN, &err), "flush");
+	raw((struct dj_chunk_header){ .type = CHUNK_STREAM,
+				      .stream = dj_stream_number(thread),
+				      .number = 2,
+				      .first = 2,
+				      .last = 2,
+				      .facts = 3,
+				      .arg = n },
+	    payload, length);
+	last_steps = UINT64_MAX;
+}
+/* An END record whose name has no end. */
+static void string_endless(void)
+{
+	records_garbage("\7\0\0\0\x8e\x05more...", 13, 1);
+}
+static void string_long(void)
+{
+	records_garbage("\7\0\0\0\x8e\xff\xff\xff\xff\x0f.", 11, 1);
+}
+static void facts_missing(void)
+{
+	records_garbage("\6\0\0\0\x95\xff\xff\xff\xff\x0f", 10, 1);
+}
+static void to_pass_over(void)
+{
+	uint8_t *p = block(STREAM_HEADS_MAX + 4, 0);
+
+	WORLD(0x90, 0x90);
+	good(!dj_stream_flush(thread, 2, DJ_SEQ_UNKNOWN, &err), "flush");
+	dj_put32(p, STREAM_HEADS_MAX);
+	for (size_t i = 0; i + 3 <= STREAM_HEADS_MAX; i += 3)
+		p[4 + i] = 0x98; /* of kind 24, with nothing in it */
+	for (uint32_t i = 0; i < 1000; i++)
+		raw((struct dj_chunk_header){ .type = CHUNK_STREAM,
+					      .stream = dj_stream_number(thread),
+					      .number = 2 + i,
+					      .first = 2,
+					      .last = 2,
+					      .facts = 3,
+					      .arg = STREAM_HEADS_MAX / 3 },
+		    p, STREAM_HEADS_MAX + 4);
+	free(p);
+	last_steps = UINT64_MAX;
+}
+/* Chunks that follow one another in a circle, by the index. */
+static void index_circle(void)
+{
+	uint8_t entries[3 * INDEX_ENTRY_SIZE] = { 0 };
+
+	WORLD(0x90, 0x90);
+	for (unsigned i = 0; i < 3; i++) {
+		dj_put64(entries + INDEX_ENTRY_SIZE * i, i == 1 ? 500 : FILE_HEADER_SIZE);
+		dj_put32(entries + INDEX_ENTRY_SIZE * i + 8, CHUNK_STREAM);
+	}
+	raw((struct dj_chunk_header){ .type = CHUNK_INDEX, .stream = NO_STREAM }, entries,
+	    sizeof(entries));
+	last_steps = UINT64_MAX;
+}
+
+/* ---- processes and threads
+ * ------------------------------------------------------------------------ */
+
+static void threads_many(void)
+{
+	WORLD(0x90, 0x90);
+	last_steps = 2;
+	for (int i = 0; i < 20000; i++) {
+		uint8_t payload[8];
+		dj_put32(payload, dj_stream_number(process));
+		dj_put32(payload + 4, (uint32_t)(2000 + i));
+		raw((struct dj_chunk_header){ .type = CHUNK_THREAD,
+					      .stream =
+						      dj_stream_number(thread) + 1 + (uint32_t)i },
+		    payload, sizeof(payload));
+	}
+}
+static void processes_many(void)
+{
+	WORLD(0x90, 0x90);
+	last_steps = 2;
+	for (uint32_t i = 0; i < 100000; i++) {
+		uint8_t payload[8];
+		dj_put32(payload, 2000 + i);
+		dj_put32(payload + 4, i ? dj_stream_number(thread) + i : 0);
+		raw((struct dj_chunk_header){ .type = CHUNK_PROCESS,
+					      .stream = dj_stream_number(thread) + 1 + i },
+		    payload, sizeof(payload));
+	}
+}
+/* Each of many threads has all the facts of its process. */
+static void facts_for_all(void)
+{
+	static const uint8_t records[] = { 4, 0, 0, 0, 0x95, 0xc0, 0x9a, 0x0c };
+	uint32_t first = dj_stream_number(thread) + 1;
+
+	WORLD(0x90, 0x90);
+	for (unsigned i = 0; i < 200000; i++)
+		unmap(0x1000000000, 0x1000);
+	good(!dj_stream_flush(thread, 2, DJ_SEQ_UNKNOWN, &err), "flush");
+	for (uint32_t i = 0; i < 200; i++) {
+		uint8_t payload[8];
+		dj_put32(payload, dj_stream_number(process));
+		dj_put32(payload + 4, 2000 + i);
+		raw((struct dj_chunk_header){ .type = CHUNK_THREAD, .stream = first + i }, payload,
+		    sizeof(payload));
+		raw((struct dj_chunk_header){ .type = CHUNK_STREAM,
+					      .stream = first + i,
+					      .number = 1,
+					      .facts = 200000,
+					      .first_seq = DJ_SEQ_UNKNOWN,
+					      .last_seq = DJ_SEQ_UNKNOWN,
+					      .arg = 1 },
+		    records, sizeof(records));
+	}
+	last_steps = UINT64_MAX;
+}
+
+/* ---- what is shown
+ * ----------------------------------------------------------------------------------- */
+
+#define EVIL                                                                                       \
+	"\x1b]0;evil\a\x1b[2J\xc2\x9b"                                                             \
+	"31m\x9b"                                                                                  \
+	"5n\xe2\x80\xae\r\n\x7f"
+
+static void escapes(void)
+{
+	map(0x10000000, 0x1000, EVIL);
+	WORLD(0x90, 0x90);
+	good(dj_writer_module(w, "/lib/" EVIL, "\177ELF" EVIL, 20, &err) >= 0, "module");
+	name_record(DJ_REC_THREAD, EVIL);
+	at = 1;
+	name_record(DJ_REC_MARK, EVIL);
+	name_record(DJ_REC_GAP, EVIL);
+	name_record(DJ_REC_END, EVIL);
+	last_steps = 2;
+}
+
+/* ---- all of them
+ * --------------------------------------------------------------------------------------- */
+
+static const struct {
+	const char *name;
+	void (*make)(void);
+	/* clang-format off */
+} traces[] = {
+#define X(name) { #name, name }
+	X(rep_stos), X(rep_movs), X(rep_lods), X(rep_scas), X(rep_cmps), X(rep_stos_unmapped),
+	X(rep_imports), X(loop_for_ever), X(steps_enormous), X(stores_everywhere),
+	X(imports_everywhere), X(imports_at_once), X(stale_reads), X(stale_vectors),
+	X(stale_messages), X(mremap_flood), X(stack_reached), X(names_flood), X(maps_flood),
+	X(maps_named), X(maps_huge), X(maps_beyond), X(maps_negative), X(maps_odd), X(unmap_flood),
+	X(code_flood), X(exec_flood), X(marks_flood), X(records_back), X(digests_alone),
+	X(signals_flood), X(bomb_records), X(bomb_meta), X(bomb_memory), X(bomb_modules),
+	X(bomb_modules_full), X(copies_full), X(modules_many), X(module_far), X(counts_enormous),
+	X(string_endless), X(string_long), X(facts_missing), X(to_pass_over), X(index_circle),
+	X(threads_many), X(processes_many), X(facts_for_all), X(escapes),
+#undef X
+};
+/* clang-format on */
+#define TRACES (sizeof(traces) / sizeof(traces[0]))
+
+static void make(size_t i, const char *path)
+{
+	bool evil = traces[i].make == escapes;
+	const char *const argv[] = { "hostile", evil ? EVIL : "argument", NULL };
+	struct dj_trace_meta meta = { .shadow_bits = 32,
+				      .memory_model = 1,
+				      .pid = 1000,
+				      .page_size = 4096,
+				      .deja_version = evil ? EVIL : "0",
+				      .machine = evil ? EVIL : "",
+				      .cpu = evil ? EVIL : "",
+				      .exe = evil ? "/" EVIL : "/hostile",
+				      .cwd = evil ? "/" EVIL : "/",
+				      .argv = argv,
+				      .envp = argv };
+
+	w = dj_writer_create(path, &meta, &err);
+	good(w != NULL, path);
+	process = dj_writer_process(w, 1000, NULL, &err);
+	thread = process ? dj_writer_thread(w, process, 1000, evil ? EVIL : "thread", &err) : NULL;
+	good(thread != NULL, "streams");
+	traces[i].make();
+	if (last_steps != UINT64_MAX)
+		good(!dj_stream_flush(thread, last_steps, DJ_SEQ_UNKNOWN, &err), "flush");
+	struct dj_trace_end end = { .present = true, .steps = last_steps };
+	good(!dj_writer_close(w, &end, &err), "end");
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 2 && !strcmp(argv[1], "--list")) {
+		for (size_t i = 0; i < TRACES; i++)
+			puts(traces[i].name);
+		return 0;
+	}
+	for (size_t i = 0; argc == 3 && i < TRACES; i++) {
+		if (strcmp(traces[i].name, argv[1]) != 0)
+			continue;
+		make(i, argv[2]);
+		return 0;
+	}
+	fprintf(stderr, "usage: make-hostile --list | NAME FILE\n");
+	return 2;
+}
