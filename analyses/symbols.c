@@ -31,7 +31,8 @@ struct ana_symbols {
 	struct replay *r;
 	struct loaded *loaded; /* by number of the module */
 	size_t n;
-	char *demangled;
+	char *demangled[ANA_PLACES];
+	unsigned n_demangled;
 	char name[64];
 };
 
@@ -116,6 +117,12 @@ struct ana_symbols *ana_symbols_new(struct replay *r)
 	return s;
 }
 
+static void forget_names(struct ana_symbols *s)
+{
+	while (s->n_demangled)
+		free(s->demangled[--s->n_demangled]);
+}
+
 void ana_symbols_free(struct ana_symbols *s)
 {
 	if (!s)
@@ -126,7 +133,7 @@ void ana_symbols_free(struct ana_symbols *s)
 		if (s->loaded[i].elf)
 			elf_end(s->loaded[i].elf);
 	}
-	free(s->demangled);
+	forget_names(s);
 	free(s->loaded);
 	free(s);
 }
@@ -134,79 +141,143 @@ void ana_symbols_free(struct ana_symbols *s)
 static const char *as_in_source(struct ana_symbols *s, const char *name)
 {
 #ifdef HAVE_LIBIBERTY
-	free(s->demangled);
-	s->demangled = name[0] == '_' ? cplus_demangle_v3(name, DMGL_PARAMS | DMGL_ANSI) : NULL;
-	return s->demangled ? s->demangled : name;
+	char *readable = name[0] == '_' && s->n_demangled < ANA_PLACES
+				 ? cplus_demangle_v3(name, DMGL_PARAMS | DMGL_ANSI)
+				 : NULL;
+
+	if (!readable)
+		return name;
+	s->demangled[s->n_demangled++] = readable;
+	return readable;
 #else
 	(void)s;
 	return name;
 #endif
 }
 
-/* What the debug information calls the function at `entry`: of several symbols for one function the
- * compiler's own is what a debugger shows. NULL if there is none. */
-static const char *source_name(Dwfl_Module *mod, uint64_t addr, uint64_t entry)
+/* What the debug information calls a function: the compiler's own name, where symbols may have
+ * several for one function. NULL if it has none. */
+static const char *die_name(struct ana_symbols *s, Dwarf_Die *die)
 {
-	Dwarf_Addr bias;
 	Dwarf_Attribute attr;
-	Dwarf_Die *cu = dwfl_module_addrdie(mod, addr, &bias), *scopes = NULL;
-	int n = cu ? dwarf_getscopes(cu, addr - bias, &scopes) : 0;
-	const char *name = NULL;
+	const char *name = dwarf_formstring(dwarf_attr_integrate(die, DW_AT_linkage_name, &attr));
 
-	for (int i = 0; i < n && !name; i++) {
-		if (dwarf_tag(&scopes[i]) != DW_TAG_subprogram)
-			continue;
-		if (dwarf_haspc(&scopes[i], entry - bias) <= 0)
-			break;
-		name = dwarf_formstring(
-			dwarf_attr_integrate(&scopes[i], DW_AT_linkage_name, &attr));
-		name = name ? name : dwarf_diename(&scopes[i]);
-	}
-	free(scopes);
-	return name;
+	name = name ? name : dwarf_diename(die);
+	return name ? as_in_source(s, name) : NULL;
 }
 
-static void look_up(struct ana_symbols *s, struct loaded *l, uint64_t addr, struct ana_place *place)
+static int number(Dwarf_Die *die, unsigned attribute)
+{
+	Dwarf_Attribute attr;
+	Dwarf_Word value = 0;
+
+	if (dwarf_formudata(dwarf_attr(die, attribute, &attr), &value) || value > 1u << 30)
+		return 0;
+	return (int)value;
+}
+
+/* Where the function that was inlined is called. */
+static void call_site(Dwarf_Die *cu, Dwarf_Die *inlined, struct ana_place *place)
+{
+	Dwarf_Files *files;
+	size_t n, file = (size_t)number(inlined, DW_AT_call_file);
+
+	place->file = file && !dwarf_getsrcfiles(cu, &files, &n) && file < n
+			      ? dwarf_filesrc(files, file, NULL, NULL)
+			      : NULL;
+	place->line = number(inlined, DW_AT_call_line);
+}
+
+/* The scopes around an address, innermost first, by where their code is. (dwarf_getscopes() goes on
+ * with where an inlined function was defined.) */
+static int scopes_at(struct loaded *l, Dwarf_Die *cu, Dwarf_Addr addr, Dwarf_Die **scopes)
+{
+	Dwarf_Addr bias;
+	Dwarf *dwarf = dwfl_module_getdwarf(l->mod, &bias);
+	Dwarf_Die innermost;
+	int n = dwarf_getscopes(cu, addr, scopes);
+
+	if (n <= 0)
+		return 0;
+	bool found = dwarf_offdie(dwarf, dwarf_dieoffset(&(*scopes)[0]), &innermost);
+	free(*scopes);
+	*scopes = NULL;
+	return found ? dwarf_getscopes_die(&innermost, scopes) : 0;
+}
+
+/* The functions that were inlined at `addr`, before the one that they were inlined into, whose
+ * name is put in if its code begins at `entry` or lies around it. places[0] has the line of `addr`.
+ * Returns the index of the latter. */
+static size_t inlined_at(struct ana_symbols *s, struct loaded *l, uint64_t addr, uint64_t entry,
+			 struct ana_place *places)
+{
+	Dwarf_Addr bias;
+	Dwarf_Die *cu = dwfl_module_addrdie(l->mod, addr, &bias), *scopes = NULL;
+	int n = cu ? scopes_at(l, cu, addr - bias, &scopes) : 0;
+	size_t k = 0;
+
+	for (int i = 0; i < n && k + 1 < ANA_PLACES; i++) {
+		if (dwarf_tag(&scopes[i]) == DW_TAG_inlined_subroutine) {
+			places[k + 1] = places[k];
+			places[k].inlined = true;
+			places[k].function = die_name(s, &scopes[i]);
+			call_site(cu, &scopes[i], &places[++k]);
+		} else if (dwarf_tag(&scopes[i]) == DW_TAG_subprogram) {
+			/* a part that was put elsewhere keeps its symbol, which the offset is for
+			 */
+			if (dwarf_haspc(&scopes[i], entry - bias) > 0 &&
+			    !(places[k].function && strstr(places[k].function, ".cold")))
+				places[k].function = die_name(s, &scopes[i]);
+			break;
+		}
+	}
+	free(scopes);
+	return k;
+}
+
+static size_t look_up(struct ana_symbols *s, struct loaded *l, uint64_t addr,
+		      struct ana_place *places)
 {
 	GElf_Off off;
 	GElf_Sym sym;
 	const char *name = dwfl_module_addrinfo(l->mod, addr, &off, &sym, NULL, NULL, NULL);
 	Dwfl_Line *line = dwfl_module_getsrc(l->mod, addr);
 
-	if (name && *name) {
-		/* a part that was put elsewhere keeps its own name, which the offset is for */
-		const char *other =
-			strstr(name, ".cold") ? NULL : source_name(l->mod, addr, addr - off);
-		place->function = as_in_source(s, other ? other : name);
-		place->offset = off;
-	}
+	if (!name || !*name)
+		return 1;
+	places->function = name;
+	places->offset = off;
 	/* behind the last line of a piece of code there is none, until the next piece begins */
 	Dwarf_Addr bias;
 	Dwarf_Line *raw = line ? dwfl_dwarf_line(line, &bias) : NULL;
 	bool past = false;
 	if (raw && !dwarf_lineendsequence(raw, &past) && !past)
-		place->file = dwfl_lineinfo(line, NULL, &place->line, NULL, NULL, NULL);
+		places->file = dwfl_lineinfo(line, NULL, &places->line, NULL, NULL, NULL);
+	size_t last = inlined_at(s, l, addr, addr - off, places);
+	if (places[last].function == name)
+		places[last].function = as_in_source(s, name);
+	return last + 1;
 }
 
-void ana_symbols_at(struct ana_symbols *s, uint64_t addr, struct ana_place *place)
+size_t ana_symbols_at(struct ana_symbols *s, uint64_t addr, struct ana_place places[ANA_PLACES])
 {
 	struct ana_image image;
 
-	memset(place, 0, sizeof(*place));
+	forget_names(s);
+	memset(places, 0, sizeof(*places));
 	if (!ana_image_at(s->r, addr, &image))
-		return;
-	place->offset = addr - image.bias;
+		return 1;
+	places->offset = addr - image.bias;
 	if (image.module < 0 || (size_t)image.module >= s->n) {
 		memcpy(s->name, image.name, sizeof(s->name));
-		place->module = s->name;
-		return;
+		places->module = s->name;
+		return 1;
 	}
-	place->module = dj_trace_module(replay_trace(s->r), (size_t)image.module)->path;
+	places->module = dj_trace_module(replay_trace(s->r), (size_t)image.module)->path;
 	struct loaded *l = &s->loaded[image.module];
 	if (!l->tried)
 		load(l);
-	if (l->mod)
-		look_up(s, l, addr - image.bias, place);
+	return l->mod ? look_up(s, l, addr - image.bias, places) : 1;
 }
 
 #else
@@ -230,18 +301,19 @@ void ana_symbols_free(struct ana_symbols *s)
 	free(s);
 }
 
-void ana_symbols_at(struct ana_symbols *s, uint64_t addr, struct ana_place *place)
+size_t ana_symbols_at(struct ana_symbols *s, uint64_t addr, struct ana_place place[ANA_PLACES])
 {
 	struct ana_image image;
 
 	memset(place, 0, sizeof(*place));
 	if (!ana_image_at(s->r, addr, &image))
-		return;
+		return 1;
 	place->offset = addr - image.bias;
 	memcpy(s->name, image.name, sizeof(s->name));
 	place->module = image.module < 0
 				? s->name
 				: dj_trace_module(replay_trace(s->r), (size_t)image.module)->path;
+	return 1;
 }
 
 #endif

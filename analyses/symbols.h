@@ -16,13 +16,17 @@ struct ana_place {
 	uint64_t offset;      /* of the address within the function, or within the module's file */
 	const char *file;     /* source file; NULL if not known */
 	int line;
+	bool inlined; /* into the place that follows, at the line that is told there */
 };
 
 /* Nothing is read before it is asked for. NULL when out of memory. The replay must outlive it. */
 struct ana_symbols *ana_symbols_new(struct replay *r);
 void ana_symbols_free(struct ana_symbols *s);
 
-/* What is at this address at the moment. Texts stay valid until the next call. */
-void ana_symbols_at(struct ana_symbols *s, uint64_t addr, struct ana_place *place);
+#define ANA_PLACES 32
+
+/* What is at this address at the moment: the function, preceded by those that were inlined into
+ * it there, innermost first. Returns how many, at least 1. Texts stay valid until the next call. */
+size_t ana_symbols_at(struct ana_symbols *s, uint64_t addr, struct ana_place places[ANA_PLACES]);
 
 #endif

@@ -56,7 +56,7 @@ static void print_place(const struct ana_place *p)
 {
 	if (p->function) {
 		cli_put(p->function);
-		if (p->offset)
+		if (p->offset && !p->inlined)
 			printf("+%#" PRIx64, p->offset);
 	} else {
 		fputs("??", stdout);
@@ -79,6 +79,7 @@ static void json_place(struct json *j, const struct ana_frame *f, const struct a
 	json_open(j, NULL, '{');
 	json_u64(j, "pc", f->pc);
 	json_u64(j, "sp", f->sp);
+	json_bool(j, "inlined", p->inlined);
 	json_bool(j, "signal", f->signalled);
 	json_string(j, "function", p->function);
 	json_string(j, "module", p->module);
@@ -90,24 +91,32 @@ static void json_place(struct json *j, const struct ana_frame *f, const struct a
 	json_close(j, '}');
 }
 
-static void print_frame(struct output *o, size_t number, const struct ana_frame *f)
+/* A frame, and those of functions inlined there, which are numbered like frames. */
+static void print_frame(struct output *o, size_t *number, const struct ana_frame *f)
 {
-	struct ana_place p;
-
+	struct ana_place places[ANA_PLACES];
 	/* a return address may be that of the next function: the call is what counts */
-	ana_symbols_at(o->symbols, f->exact ? f->pc : f->pc - 1, &p);
-	if (p.module && !f->exact)
-		p.offset++;
-	if (o->wanted->json) {
-		json_place(&o->json, f, &p);
-		return;
+	size_t n = ana_symbols_at(o->symbols, f->exact ? f->pc : f->pc - 1, places);
+
+	for (size_t i = 0; i < n; i++) {
+		struct ana_place *p = &places[i];
+		if (p->module && !f->exact)
+			p->offset++;
+		if (o->wanted->json) {
+			json_place(&o->json, f, p);
+			continue;
+		}
+		printf("#%-3zu ", (*number)++);
+		if (f->signalled) {
+			puts("<signal handler called>");
+			continue;
+		}
+		if (p->inlined)
+			printf("%21s ", "inlined");
+		else
+			printf("0x%016" PRIx64 " in ", f->pc);
+		print_place(p);
 	}
-	if (f->signalled) {
-		printf("#%-3zu <signal handler called>\n", number);
-		return;
-	}
-	printf("#%-3zu 0x%016" PRIx64 " in ", number, f->pc);
-	print_place(&p);
 }
 
 static int print_stack(struct output *o, const struct replay_thread *t)
@@ -136,8 +145,9 @@ static int print_stack(struct output *o, const struct replay_thread *t)
 		}
 		printf(" at %s\n", position);
 	}
+	size_t number = 0;
 	for (int i = 0; i < n; i++)
-		print_frame(o, (size_t)i, &o->frames[i]);
+		print_frame(o, &number, &o->frames[i]);
 	if (o->wanted->json) {
 		json_close(&o->json, ']');
 		json_string(&o->json, "incomplete", why);

@@ -16,11 +16,11 @@ random.seed(int(os.environ["SEED"]))
 
 
 def gdb_frames():
-    """(pc, name) of the frames that are on the stack: neither inlined nor gone by a tail call."""
+    """(pc, name, inlined) of the frames that are on the stack, not gone by a tail call."""
     frames, frame = [], gdb.newest_frame()
     while frame is not None and len(frames) < 200:
-        if frame.type() not in (gdb.INLINE_FRAME, gdb.TAILCALL_FRAME):
-            frames.append((frame.pc(), frame.name()))
+        if frame.type() != gdb.TAILCALL_FRAME:
+            frames.append((frame.pc(), frame.name(), frame.type() == gdb.INLINE_FRAME))
         try:
             frame = frame.older()
         except gdb.error:
@@ -33,7 +33,7 @@ def gdb_frames():
 def deja_frames(position):
     out = subprocess.run([deja, "backtrace", "--json", "--limit", "200", trace, position],
                          check=True, capture_output=True, text=True).stdout
-    return [(f["pc"], f["function"]) for f in json.loads(out)[0]["frames"]]
+    return [(f["pc"], f["function"], f["inlined"]) for f in json.loads(out)[0]["frames"]]
 
 
 def bare(name):
@@ -62,7 +62,7 @@ info = json.loads(subprocess.run([deja, "info", "--json", trace], check=True, ca
                                  text=True).stdout)
 total = info["instructions"]
 different = frames = deepest = 0
-names = 0
+names = inlined = 0
 for _ in range(int(os.environ["POSITIONS"])):
     position = str(random.randrange(total))
     gdb.execute("monitor goto " + position, to_string=True)
@@ -70,12 +70,13 @@ for _ in range(int(os.environ["POSITIONS"])):
     frames += len(g)
     deepest = max(deepest, len(g))
     names += sum(1 for a, b in zip(g, d) if a[1] and b[1])
-    if [f[0] for f in g] != [f[0] for f in d] or not all(
+    inlined += sum(1 for f in g if f[2])
+    if [(f[0], f[2]) for f in g] != [(f[0], f[2]) for f in d] or not all(
             same_name(a[0], a[1], b[1]) for a, b in zip(g, d)):
         different += 1
         print("DIFFERENT at %s:" % position)
         for i in range(max(len(g), len(d))):
             print("  gdb %-60s deja %s" % tuple(
-                "%#x %s" % x[i] if i < len(x) else "-" for x in (g, d)))
-print("compared %d frames, %d names; deepest stack %d; %d positions differ"
-      % (frames, names, deepest, different))
+                "%#x %s %s" % x[i] if i < len(x) else "-" for x in (g, d)))
+print("compared %d frames, %d inlined, %d names; deepest stack %d; %d positions differ"
+      % (frames, inlined, names, deepest, different))

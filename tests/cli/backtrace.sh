@@ -1,7 +1,7 @@
 #!/bin/bash
 # Call stacks at random positions: what deja backtrace unwinds is what gdb unwinds there, frame by
 # frame (tests/cli/backtrace.py), in C and C++ programs without frame pointers: the program counters
-# of all frames, and the functions where both have a name.
+# of all frames, inlined ones too, and the functions where both have a name.
 # Runs in the build directory.
 #
 # usage: tests/cli/backtrace.sh [POSITIONS [SEED]]     (DEJA names the program under test)
