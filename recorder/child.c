@@ -29,7 +29,7 @@ void rec_child_new(struct rec_thread *t, pid_t pid, bool own_space)
 	c->regs.rax = 0;
 	c->regs.rcx = c->regs.rip;
 	c->regs.r11 = t->regs.eflags & ~0x10100ULL;
-	c->regs.eflags = t->regs.eflags & ~0x100ULL;
+	c->regs.eflags = (t->regs.eflags & ~TRAP_FLAG) | (t->trap_flag ? TRAP_FLAG : 0);
 	c->regs.gs_base = *rec_tcb(t, T_GSBASE);
 	c->regs.orig_rax = (unsigned long long)-1;
 	/* a forced signal would reset what it inherits (sigtrap.c) */

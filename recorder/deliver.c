@@ -68,7 +68,9 @@ enum rec_state rec_deliver(struct rec_thread *t, const siginfo_t *info, uint64_t
 	enum rec_disposition d = rec_disposition(t, info->si_signo);
 	struct user_regs_struct r = t->regs;
 	r.gs_base = *rec_tcb(t, T_GSBASE);
-	r.eflags &= ~0x100ULL;
+	r.eflags &= ~TRAP_FLAG;
+	if (t->trap_flag)
+		r.eflags |= TRAP_FLAG;
 	if (!after)
 		r.orig_rax = (unsigned long long)-1;
 	if ((d == REC_IGNORED && !rec_synchronous(info->si_signo, info)) || d == REC_JOB_CONTROL)
@@ -114,7 +116,8 @@ enum rec_state rec_on_handler(struct rec_thread *t, const struct rec_stop *stop)
 		return rec_deliver(t, &stop->info, 0);
 	if (rec_get_regs(t, &h))
 		return REC_KILLED;
-	h.eflags &= ~0x100ULL;
+	h.eflags &= ~TRAP_FLAG;
+	t->trap_flag = false; /* the kernel has cleared it, too */
 	rec_trap_entered(t, t->signal.info.si_signo);
 	if (t->signal.after)
 		record_interrupted_call(t, h.rsp);
@@ -130,7 +133,7 @@ enum rec_state rec_on_handler(struct rec_thread *t, const struct rec_stop *stop)
 /* ---- those that were put aside ------------------------------------------------------------ */
 
 /* Let the thread run into a trap of the runtime's, with `sig` if that is not 0. */
-static enum rec_state run_into_trap(struct rec_thread *t, int sig)
+enum rec_state rec_into_trap(struct rec_thread *t, int sig)
 {
 	struct user_regs_struct r = t->regs;
 	r.rip = tr_syscall_insn(t->proc->tr) + 2; /* the trap behind it */
@@ -164,16 +167,17 @@ enum rec_state rec_deliver_pending(struct rec_thread *t)
 	if (!trap && !t->proc->no_arena)
 		return rec_arena_begin(t, t->regs.rip);
 	if (!t->can_inject && trap)
-		return run_into_trap(t, 0);
+		return rec_into_trap(t, 0);
 	rec_release(t);
 	siginfo_t info = t->pending[0];
 	int sig = info.si_signo;
 	memmove(t->pending, t->pending + 1, --t->n_pending * sizeof(*t->pending));
 	/* What the program blocks by now (a handler's mask) goes back to the kernel, which keeps it
 	 * pending; what stops the process by now stops it. */
-	if (trap && (blocked(t, sig) || rec_disposition(t, sig) == REC_JOB_CONTROL)) {
+	bool forced = rec_synchronous(sig, &info);
+	if (trap && !forced && (blocked(t, sig) || rec_disposition(t, sig) == REC_JOB_CONTROL)) {
 		tracer->set_siginfo(tracer, t->tid, &info);
-		return run_into_trap(t, sig);
+		return rec_into_trap(t, sig);
 	}
 	return rec_deliver(t, &info, 0);
 }

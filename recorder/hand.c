@@ -30,7 +30,7 @@ void rec_take(struct rec_thread *t, const struct user_regs_struct *r, const stru
 			*user_gpr(&t->regs, i) = *rec_tcb(t, T_SLOT((int)i));
 	if (w->flags == TR_FLAGS_SAVED)
 		t->regs.eflags = saved_flags(t, t->regs.eflags);
-	t->regs.eflags &= ~0x100ULL;
+	t->regs.eflags &= ~TRAP_FLAG;
 	t->regs.rip = w->pc;
 	t->steps = *rec_tcb(t, T_STEPS) + w->index;
 	t->seq = *rec_tcb(t, T_SEQ);
@@ -127,6 +127,8 @@ enum rec_state rec_go_on(struct rec_thread *t)
 		return rec_deliver_pending(t);
 	rec_digest(t, false);
 	t->in_rep = false;
+	if (t->trap_flag)
+		return rec_native_begin(t);
 	struct tr_frag *f;
 	enum tr_found found = rec_fragment(t, t->regs.rip, &f);
 	if (rec_over(t->rec))

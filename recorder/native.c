@@ -9,6 +9,11 @@
  * has those; should they stop for another reason, the rest is stepped. A load of ss holds the trap
  * back by an instruction, too, breakpoints included (SDM vol. 3, 6.8.3). It is not executed if it
  * changes nothing; else the two instructions are one step of the recording.
+ *
+ * A program that sets the trap flag (by popf, iret or rt_sigreturn) has every instruction executed
+ * here as long as it is set, and gets SIGTRAP after each, as from the processor. `t->trap_flag` is
+ * the program's; what the kernel sets for a single step it hides from us, and from the program in
+ * all places but the flags that pushf pushes (arch/x86/kernel/step.c).
  */
 #include "recorder/recorder.h"
 
@@ -55,6 +60,16 @@ static unsigned why_native(const struct insn *in)
 	return DJ_WHY_UNEMULATED;
 }
 
+/* An instruction is done without having been executed: the trap flag wants its signal. */
+static enum rec_state trap_after(struct rec_thread *t)
+{
+	siginfo_t info = { .si_signo = SIGTRAP, .si_code = TRAP_TRACE };
+	info.si_addr = (void *)(uintptr_t)t->regs.rip;
+	if (t->trap_flag)
+		rec_put_aside(t, &info);
+	return REC_IN_HAND;
+}
+
 /* CPUID and XGETBV are answered by us. */
 static enum rec_state answer_cpuid(struct rec_thread *t)
 {
@@ -76,7 +91,7 @@ static enum rec_state answer_cpuid(struct rec_thread *t)
 	rec_from_user(&t->regs, &after);
 	after.gs_base = t->native.before.gs_base;
 	effects(t, &after, DJ_WHY_CPUID);
-	return REC_IN_HAND;
+	return trap_after(t);
 }
 
 /* What the program cannot know of: to it, nothing is mapped there. */
@@ -142,6 +157,14 @@ static bool is_stale(struct rec_thread *t, size_t got)
 	return changing && (had > got || memcmp(was, t->native.code, had) != 0);
 }
 
+/* int1 has an opcode of its own, and a vector that `int` cannot name. */
+static bool is_int1(const struct rec_thread *t)
+{
+	const struct insn *in = &t->native.in;
+	return t->native.known && in->id == INSN_INT && t->native.code[in->len - 1] == 0xf1 &&
+	       (in->len < 2 || t->native.code[in->len - 2] != 0xcd);
+}
+
 static enum rec_state step_it(struct rec_thread *t)
 {
 	return rec_step(t, &t->regs, REC_NATIVE);
@@ -173,9 +196,12 @@ enum rec_state rec_native_begin(struct rec_thread *t)
 		struct dj_regs after = t->native.before;
 		after.rip = t->regs.rip += in->len;
 		effects(t, &after, DJ_WHY_OTHER);
-		return REC_IN_HAND;
+		return trap_after(t);
 	}
 
+	t->native.traps = t->trap_flag;
+	if (t->trap_flag)
+		t->regs.eflags |= TRAP_FLAG;
 	t->regs.gs_base = *rec_tcb(t, T_GSBASE);
 	t->regs.orig_rax = (unsigned long long)-1;
 	/* The program's XCR0 has x87, SSE and AVX only (see the translator's xsave). */
@@ -190,7 +216,13 @@ enum rec_state rec_native_begin(struct rec_thread *t)
 		t->regs.rip = t->native.nowhere = nowhere(t->proc);
 		return step_it(t);
 	}
-	t->native.stop_at = stops_late(t);
+	if (is_int1(t)) { /* it traps by itself */
+		if (rec_set_regs(t, &t->regs))
+			return REC_KILLED;
+		rec_run(t, REC_CONT, 0);
+		return REC_NATIVE;
+	}
+	t->native.stop_at = t->trap_flag ? 0 : stops_late(t);
 	if (t->native.stop_at && !tracer->set_breakpoint(tracer, t->tid, t->native.stop_at)) {
 		if (rec_set_regs(t, &t->regs))
 			return REC_KILLED;
@@ -208,11 +240,16 @@ static void unmask(struct rec_thread *t)
 	t->regs.rdx = t->native.rdx;
 }
 
+static bool changes_trap_flag(const struct rec_thread *t)
+{
+	return t->native.known && (t->native.in.id == INSN_POPF || t->native.in.id == INSN_IRET);
+}
+
 /* pushf has pushed the trap flag, which is ours. */
 static void take_trap_flag(struct rec_thread *t)
 {
 	uint8_t high;
-	if (t->native.known && t->native.in.id == INSN_PUSHF &&
+	if (!t->native.traps && t->native.known && t->native.in.id == INSN_PUSHF &&
 	    rec_read(t->proc, t->regs.rsp + 1, &high, 1) == 1) {
 		high &= 0xfe;
 		rec_write(t->proc, t->regs.rsp + 1, &high, 1);
@@ -259,6 +296,18 @@ enum rec_state rec_on_native_run(struct rec_thread *t, const struct rec_stop *st
 	return there ? done(t) : step_it(t);
 }
 
+/* After a step over popf or iret the kernel takes the trap flag of the next single step for the
+ * program's own, and would show it in a frame, if the thread has not run without one in between. */
+static enum rec_state after_step(struct rec_thread *t, const struct rec_stop *stop)
+{
+	bool traps = t->native.traps || is_int1(t);
+	if (!changes_trap_flag(t) || !tr_syscall_insn(t->proc->tr))
+		return traps ? rec_deliver(t, &stop->info, 0) : REC_IN_HAND;
+	if (traps)
+		rec_put_aside(t, &stop->info);
+	return rec_into_trap(t, 0);
+}
+
 enum rec_state rec_on_native(struct rec_thread *t, const struct rec_stop *stop)
 {
 	struct user_regs_struct r;
@@ -272,10 +321,15 @@ enum rec_state rec_on_native(struct rec_thread *t, const struct rec_stop *stop)
 	t->regs = r;
 	if (stop->sig == SIGTRAP &&
 	    (stop->info.si_code == TRAP_TRACE || stop->info.si_code == TRAP_BRKPT)) {
-		t->regs.eflags &= ~0x100ULL;
-		if (r.rip == t->native.pc && t->native.known && (t->native.in.attr & INSN_A_REP))
+		bool rep = t->native.known && (t->native.in.attr & INSN_A_REP);
+		if (changes_trap_flag(t)) /* then the kernel does not think that it is ours */
+			t->trap_flag = r.eflags & TRAP_FLAG;
+		t->regs.eflags &= ~TRAP_FLAG;
+		if (r.rip == t->native.pc && rep && !t->native.traps)
 			return step_it(t); /* the next iteration */
-		return done(t);
+		t->in_rep = r.rip == t->native.pc && rep;
+		enum rec_state next = t->in_rep ? REC_IN_HAND : done(t);
+		return next == REC_IN_HAND ? after_step(t, stop) : next;
 	}
 	unmask(t);
 	if (t->native.nowhere) {

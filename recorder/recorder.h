@@ -55,6 +55,8 @@ struct rec_module {
 	uint64_t dev, ino;
 };
 
+#define TRAP_FLAG 0x100ULL /* TF in RFLAGS */
+
 struct rec_ring;
 struct rec_filter;
 struct rec_code_page;
@@ -203,6 +205,7 @@ struct rec_thread {
 	bool quiet; /* calls made for us stop at their entry and exit, where no signal is forced */
 	bool held;  /* all others are blocked meanwhile... */
 	uint64_t mask;	/* ... and this is what the program blocks */
+	bool trap_flag; /* in hand: the program has it set (native.c) */
 	bool in_rep;	/* in hand between iterations of a string instruction */
 	bool in_hand;	/* regs and steps are valid */
 	bool hand_over; /* the ring, when next in hand */
@@ -224,6 +227,7 @@ struct rec_thread {
 		struct user_regs_struct regs;
 		bool quiet; /* without a trap: it stops at its entry, which is to come, and exit */
 		bool entry;
+		bool trap_flag;	    /* in the frame of rt_sigreturn */
 		bool traps_blocked; /* by the mask that rt_sigreturn sets */
 		bool filtered;	    /* it was not let through; signal.info says so */
 	} sys;
@@ -231,7 +235,7 @@ struct rec_thread {
 		struct dj_regs before;
 		struct insn in;
 		uint8_t code[INSN_MAX];
-		bool known, masked;
+		bool known, masked, traps; /* the trap flag was set before it */
 		uint64_t pc, rax, rdx;
 		uint64_t nowhere; /* where it is made to fault instead */
 		uint64_t stop_at; /* the breakpoint */
@@ -487,6 +491,8 @@ bool rec_takeable(struct rec_thread *t, const struct user_regs_struct *r, struct
 /* In hand at a signal-delivery stop. `after` is the address behind the system call that was
  * interrupted, or 0. */
 enum rec_state rec_deliver(struct rec_thread *t, const siginfo_t *info, uint64_t after);
+/* In hand: let the thread run into a trap of the runtime's, with `sig` if that is not 0. */
+enum rec_state rec_into_trap(struct rec_thread *t, int sig);
 /* In hand: deliver the first of those that were put aside. */
 enum rec_state rec_deliver_pending(struct rec_thread *t);
 

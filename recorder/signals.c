@@ -207,6 +207,18 @@ static enum rec_state fault(struct rec_thread *t, const struct rec_stop *stop,
 			    const struct user_regs_struct *r, const struct tr_where *w)
 {
 	siginfo_t info = stop->info;
+	uint64_t singly = tr_string_singly(t->proc->tr, r->rip);
+	if (singly) { /* some elements may come before the fault */
+		struct user_regs_struct again = *r;
+		again.rip = singly;
+		again.orig_rax = (unsigned long long)-1;
+		if (rec_set_regs(t, &again))
+			return REC_KILLED;
+		if (t->n_pending)
+			return rec_step_to_boundary(t);
+		rec_run(t, REC_CONT, 0);
+		return REC_CACHE;
+	}
 	t->in_rep = w->string;
 	rec_take(t, r, w);
 	if (w->before_syscall) /* an argument was looked at, and is for the kernel to refuse */

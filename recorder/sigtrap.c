@@ -147,6 +147,7 @@ void rec_trap_begin(struct rec_thread *t)
 void rec_trap_exec(struct rec_thread *t)
 {
 	struct rec_process *proc = t->proc;
+	t->trap_flag = false;
 	bool ignored = proc->trap.action.handler == IGNORE;
 	memset(&proc->trap, 0, sizeof(proc->trap));
 	if (ignored)

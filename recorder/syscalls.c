@@ -21,7 +21,7 @@
 
 void rec_complete_call(struct rec_thread *t, uint64_t result)
 {
-	uint64_t r11 = t->regs.eflags & ~0x10100ULL;
+	uint64_t r11 = (t->regs.eflags & ~0x10100ULL) | (t->trap_flag ? TRAP_FLAG : 0);
 	struct dj_record r = {
 		.kind = DJ_REC_SYSCALL, .steps = t->steps, .result = result, .r11 = r11
 	};
@@ -217,8 +217,10 @@ static enum rec_state deliver_filtered(struct rec_thread *t)
 static enum rec_state begin_sigreturn(struct rec_thread *t)
 {
 	/* struct ucontext: flags, link, stack, 32 words of registers, the mask */
-	uint64_t mask = 0;
+	uint64_t mask = 0, flags = 0;
 	rec_read(t->proc, t->regs.rsp + 40 + 32 * 8, &mask, sizeof(mask));
+	rec_read(t->proc, t->regs.rsp + 40 + 17 * 8, &flags, sizeof(flags));
+	t->sys.trap_flag = flags & TRAP_FLAG;
 	t->sys.traps_blocked = mask >> (SIGTRAP - 1) & 1;
 	t->regs.gs_base = *rec_tcb(t, T_GSBASE);
 	return make(t, REC_SIGRETURN);
@@ -242,7 +244,8 @@ enum rec_state rec_on_sigreturn(struct rec_thread *t, const struct rec_stop *sto
 	if (stop->sig != SIGTRAP) /* the frame is not to be read */
 		return rec_deliver(t, &stop->info, 0);
 	t->regs = r;
-	t->regs.eflags &= ~0x100ULL;
+	t->regs.eflags &= ~TRAP_FLAG;
+	t->trap_flag = t->sys.trap_flag;
 	rec_trap_masked(t, t->sys.traps_blocked);
 	struct dj_record rec = { .kind = DJ_REC_REGS, .steps = t->steps, .mask = DJ_REG_ALL };
 	rec_full_regs(t, &rec.regs);

@@ -12,6 +12,12 @@
 	.p2align 2
 rt_heads:
 
+	/* bulk loops: start, end, and the loop that does the same element by element */
+	.section .rodata.bulk, "a"
+	.globl	rt_bulks, rt_bulks_end
+	.p2align 2
+rt_bulks:
+
 	.text
 	.globl	rt_begin, rt_import, rt_import_masked, rt_import_patch8, rt_other_hw, rt_other_saved, rt_none_hw, rt_none_saved, rt_miss, rt_syscall, rt_end
 
@@ -412,7 +418,8 @@ rt_syscall:
 /*
  * REP MOVS in bulk: eight bytes at a time while the direction is up, eight remain, and the
  * destination does not lie in the eight bytes after the source, in memory or in the shadow.
- * A fault in here happens before anything of the piece was done.
+ * A fault in here happens before anything of the piece was done; the supervisor goes on with the
+ * single elements, because some of them may come before the fault.
  */
 	.macro	MOVS size, shift, rep
 	.globl	rt_movs\size\()_\rep
@@ -453,6 +460,11 @@ rt_movs\size\()_\rep:
 1:	HEAD
 	.if	\rep
 	jrcxz	9f
+	.if	\size < 8
+	.pushsection .rodata.bulk
+	.long	12b - rt_begin, 10b - rt_begin, 1b - rt_begin
+	.popsection
+	.endif
 	.endif
 	LOADCHECK \size, rsi, esi, r8, 0, \rep
 	STOREBOTH \size, rdi, edi, r8b, r8w, r8d, r8
@@ -599,4 +611,6 @@ rt_strings_end:
 rt_end:
 	.section .rodata
 rt_heads_end:
+	.section .rodata.bulk
+rt_bulks_end:
 	.section .note.GNU-stack,"",@progbits

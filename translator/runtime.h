@@ -9,6 +9,9 @@ extern const uint8_t rt_begin[], rt_end[], rt_import[], rt_import_masked[], rt_i
 	rt_other_saved[], rt_none_hw[], rt_none_saved[], rt_miss[], rt_strings[], rt_strings_end[];
 /* Tops of iterations in string routines, as offsets from rt_begin. */
 extern const uint32_t rt_heads[], rt_heads_end[];
+extern const struct rt_bulk {
+	uint32_t start, end, singly; /* relative to rt_begin */
+} rt_bulks[], rt_bulks_end[];
 
 static inline uint64_t rt_va(const struct tr_arena *a, const uint8_t *routine)
 {

@@ -7,19 +7,33 @@
 #include "format/regs.h"
 #include "translator/build.h"
 
-/* rcx = the target held in the memory operand; rcx is spilled. */
-static bool load_target(struct tr_build *b)
+/* The target held in the memory operand is put into a register, rcx if it can be. Everything that
+ * is used before the return address is pushed, which may fault, is spilled before the first access.
+ * `spare` is one of those. False if that cannot be had. */
+static bool load_target(struct tr_build *b, unsigned *target, unsigned *spare)
 {
 	struct ea mem, shadow;
+	*target = 1;
+	*spare = 0;
 	if (b->insn[b->i].mem_size != 8 || !tr_mem_operand(b, &mem, &shadow))
 		return false;
 	if (mem.base == 1 || mem.index == 1 || mem.base == 0 || mem.index == 0) {
+		if (!(b->insn[b->i].attr & INSN_A_CALL)) {
+			tr_flags_clobber(b, false);
+			tr_mem_check(b, &mem, &shadow, 8);
+			if (b->failed)
+				return false;
+			tr_reg_spill(b, 1);
+			cg_load(b->c, 1, &shadow);
+			return true;
+		}
+		*target = (unsigned)tr_reg_scratch(b, ea_regs(&mem) | 2, false);
+		*spare = (unsigned)tr_reg_scratch(b, ea_regs(&mem) | 2 | 1u << *target, false);
 		tr_flags_clobber(b, false);
 		tr_mem_check(b, &mem, &shadow, 8);
 		if (b->failed)
 			return false;
-		tr_reg_spill(b, 1);
-		cg_load(b->c, 1, &shadow);
+		cg_load(b->c, *target, &shadow);
 		return true;
 	}
 	tr_reg_spill(b, 1);
@@ -110,20 +124,24 @@ bool tr_flow_insn(struct tr_build *b)
 		return true;
 	}
 	/* indirect: the target first, it may depend on rsp */
+	unsigned target = 1, spare = 0;
 	if (in->has_mem) {
-		if (!load_target(b)) {
+		if (!load_target(b, &target, &spare)) {
 			b->failed = true;
 			return true;
 		}
 	} else {
 		unsigned r = in->opnd[0].reg;
 		tr_reg_spill(b, 1);
+		spare = (unsigned)tr_reg_scratch(b, 1u << 1, false);
 		if (r != 1)
 			cg_rr(c, 8, 0x89, r, 1);
 	}
-	if (in->attr & INSN_A_CALL) {
-		int s = tr_reg_scratch(b, 1u << 1, false);
-		push_return(b, (unsigned)s);
+	if (in->attr & INSN_A_CALL)
+		push_return(b, spare);
+	if (target != 1) {
+		tr_reg_spill(b, 1);
+		cg_rr(c, 8, 0x89, target, 1);
 	}
 	tr_exit_indirect(b, b->i + 1);
 	return true;

@@ -159,6 +159,16 @@ void tr_stack_insn(struct tr_build *b)
 	case INSN_POPF: {
 		tr_flags_clobber(b, false);
 		tr_mem_check(b, &tr_stack_top, &tr_shadow_top, 8);
+		if (b->failed)
+			return;
+		/* with the trap flag the program goes on natively */
+		struct ea flags = ea_add(tr_shadow_top, 1);
+		cg_rm(c, 4, 0xf6, 0, &flags, 1); /* test byte [], TF >> 8 */
+		cg8(c, 1);
+		uint8_t *traps = cg_jcc(c, 5, 0);
+		if (!c->overflow)
+			cg_patch32(traps, c->delta, cg_va(b->cold));
+		tr_exit_stop(b, b->cold, b->st, TR_STOP_NATIVE, in->addr, b->i, b->live[b->i]);
 		cg8(c, 0x9d);
 		b->st.flags = TR_FLAGS_HW;
 		return;

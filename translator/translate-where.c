@@ -54,6 +54,16 @@ bool tr_locate(const struct translator *tr, uint64_t va, uint64_t rt_ret, struct
 	return true;
 }
 
+uint64_t tr_string_singly(const struct translator *tr, uint64_t va)
+{
+	const struct tr_arena *a = tr_arena_at(tr, va);
+	uint64_t o = a ? va - a->va : 0;
+	for (const struct rt_bulk *b = rt_bulks; a && b < rt_bulks_end; b++)
+		if (o >= b->start && o < b->end)
+			return a->va + b->singly;
+	return 0;
+}
+
 uint64_t tr_syscall_insn(const struct translator *tr)
 {
 	return tr->arenas ? rt_va(tr->arenas, rt_syscall) : 0;

@@ -142,6 +142,10 @@ struct tr_where {
  * fragment's hot code or a string routine. */
 bool tr_locate(const struct translator *tr, uint64_t va, uint64_t rt_ret, struct tr_where *w);
 
+/* Inside the part of a string routine that does several elements at a time: where the same is done
+ * one by one, from the same registers. 0 if `va` is elsewhere. */
+uint64_t tr_string_singly(const struct translator *tr, uint64_t va);
+
 /* Code or mappings at [addr, addr+len) changed: nothing enters what was translated from there any
  * more. Threads that are inside leave by the next exit. */
 void tr_invalidate(struct translator *tr, uint64_t addr, uint64_t len);

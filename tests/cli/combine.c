@@ -122,6 +122,11 @@ static volatile long *counter; /* handlers that have begun; children see it */
 extern const char at_load[], at_store[], at_rmw[], at_div[], at_ud[], at_int3[], at_push[],
 	at_end[];
 
+extern uint8_t target[];
+static bool gathers;
+static char *edge; /* of what may be written, in a fault at one */
+static volatile int set_trap_flag;
+
 static void put_place(uintptr_t rip)
 {
 	if (rip >= (uintptr_t)at_load && rip <= (uintptr_t)at_end)
@@ -143,8 +148,11 @@ static void handler(int sig, siginfo_t *info, void *context)
 		put_hex((uintptr_t)info->si_addr < 4096 ? (uintptr_t)info->si_addr : 0xfff);
 		note("err", u->uc_mcontext.gregs[REG_ERR]);
 	}
-	if (sig == SIGSYS)
+	if (sig == SIGSYS) {
 		note("call", info->si_syscall);
+		if (info->si_code > 0)
+			note("ax", u->uc_mcontext.gregs[REG_RAX]);
+	}
 	put(" mask=");
 	put_hex(mask_now());
 	put(" was=");
@@ -154,6 +162,19 @@ static void handler(int sig, siginfo_t *info, void *context)
 	note("tf", (u->uc_mcontext.gregs[REG_EFL] >> 8) & 1);
 	if (info->si_code > 0)
 		put_place((uintptr_t)u->uc_mcontext.gregs[REG_RIP]);
+	if (sig == SIGSEGV && info->si_code > 0) {
+		uintptr_t cx = (uintptr_t)u->uc_mcontext.gregs[REG_RCX];
+		note("cx", cx < 4096 ? (long long)cx : (uint8_t *)cx == target ? 5000 : 6000);
+		if (gathers) /* how many elements it has loaded */
+			note("mask", u->uc_mcontext.fpregs->_xmm[2].element[0] +
+					     u->uc_mcontext.fpregs->_xmm[2].element[1]);
+		if (edge)
+			note("di", (char *)u->uc_mcontext.gregs[REG_RDI] - edge);
+	}
+	if (sig == SIGTRAP && info->si_code == TRAP_TRACE && set_trap_flag && !--set_trap_flag)
+		u->uc_mcontext.gregs[REG_EFL] &= ~0x100LL;
+	if (sig == SIGUSR1 && set_trap_flag)
+		u->uc_mcontext.gregs[REG_EFL] |= 0x100;
 	++*counter;
 	if (sig == SIGUSR2 && nested < 3) {
 		nested++;
@@ -240,18 +261,49 @@ __asm__(".text\n"
 	"at_push: push %rax\n mov %rdx,%rsp\n ret\n"
 	"fault_call: call *(%rdi)\n ret\n"
 	"fault_rep: mov $100,%ecx\n mov %rdi,%rsi\n rep movsb\n ret\n"
-	"at_end: ret\n");
-extern void fault_load(void *), fault_store(void *), fault_rmw(void *), fault_xadd(void *),
-	fault_div(void *), fault_ud(void *), fault_int3(void *), fault_push(void *),
-	fault_call(void *), fault_rep(void *);
+	"fault_edge: mov $100,%ecx\n lea -37(%rdx),%rdi\n lea at_load(%rip),%rsi\n"
+	"rep movsb\n ret\n"
+	"fault_words: mov $30,%ecx\n lea -44(%rdx),%rdi\n lea at_load(%rip),%rsi\n"
+	"rep movsl\n ret\n"
+	"fault_callpush: mov %rdi,%rsp\n mov $77,%ecx\n lea target(%rip),%rax\n call *(%rax)\n"
+	"fault_callrcx: mov %rdi,%rsp\n lea target(%rip),%rcx\n call *(%rcx)\n"
+	"fault_callreg: mov %rdi,%rsp\n mov $78,%ecx\n lea target(%rip),%rax\n call *%rax\n"
+	"fault_pushmem: mov %rdi,%rsp\n mov $79,%ecx\n push target(%rip)\n"
+	"fault_gather: vpcmpeqd %xmm2,%xmm2,%xmm2\n vpxor %xmm0,%xmm0,%xmm0\n"
+	"vmovdqu indices(%rip),%xmm1\n lea target(%rip),%rax\n"
+	"vgatherdps %xmm2,(%rax,%xmm1,4),%xmm0\n ret\n"
+	/* at each trap the handler says where it is */
+	"tf_on: pop %rdx\n pushf\n orl $0x100,(%rsp)\n popf\n push %rdx\n ret\n"
+	"tf_off: pop %rdx\n pushf\n andl $~0x100,(%rsp)\n popf\n push %rdx\n ret\n"
+	"tf_plain: call tf_on\n nop\n nop\n stc\n adc $1,%eax\n call tf_off\n ret\n"
+	"tf_calls: call tf_on\n mov $110,%eax\n syscall\n nop\n mov $216,%eax\n xor %edi,%edi\n"
+	"xor %esi,%esi\n xor %r10d,%r10d\n syscall\n nop\n call tf_off\n ret\n"
+	"tf_odd: push %rbx\n call tf_on\n xor %eax,%eax\n cpuid\n rdtsc\n mov $3,%ecx\n"
+	"lea -64(%rsp),%rdi\n rep stosb\n lock incl -64(%rsp)\n fld1\n fstp %st\n call tf_off\n"
+	"pop %rbx\n ret\n"
+	"tf_own: call tf_on\n nop\n int3\n nop\n .byte 0xf1\n nop\n call tf_off\n ret\n"
+	"at_end: ret\n"
+	".data\n target: .quad at_end\n indices: .long 0, 1, 0x40000000, 0\n .text\n");
+extern void tf_plain(void), tf_calls(void), tf_odd(void), tf_own(void);
+typedef void fault_code(void *at, void *, void *edge);
+extern fault_code fault_load, fault_store, fault_rmw, fault_xadd, fault_div, fault_ud, fault_int3,
+	fault_push, fault_call, fault_rep, fault_edge, fault_words, fault_callpush, fault_callrcx,
+	fault_callreg, fault_pushmem, fault_gather;
 
 static void fault(void)
 {
-	static void (*const faults[])(void *) = { fault_load, fault_store, fault_rmw,
-						  fault_xadd, fault_div,   fault_ud,
-						  fault_int3, fault_call,  fault_rep };
+	static char *pages;
+	static fault_code *const faults[] = { fault_load,    fault_store,   fault_rmw,
+					      fault_xadd,    fault_div,	    fault_ud,
+					      fault_int3,    fault_call,    fault_rep,
+					      fault_edge,    fault_words,   fault_callpush,
+					      fault_callrcx, fault_callreg, fault_pushmem,
+					      fault_gather };
 	unsigned k = rnd(sizeof(faults) / sizeof(*faults));
 	sigset_t unblock;
+	if (k == 15 && !__builtin_cpu_supports("avx2"))
+		k = 0;
+	gathers = k == 15;
 	int sig = k == 4 ? SIGFPE : k == 5 ? SIGILL : k == 6 ? SIGTRAP : SIGSEGV;
 
 	note("fault", k);
@@ -260,26 +312,50 @@ static void fault(void)
 	sigaddset(&unblock, sig);
 	sigprocmask(SIG_UNBLOCK, &unblock, NULL);
 	random_handler(sig);
+	if (k > 10 && k < 15) { /* without a stack */
+		struct sigaction sa = { .sa_sigaction = handler,
+					.sa_flags = SA_SIGINFO | SA_ONSTACK };
+		sigaction(sig, &sa, NULL);
+	}
+	if (!pages) {
+		pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			     0);
+		mprotect(pages + 4096, 4096, PROT_NONE);
+	}
+	edge = k == 9 || k == 10 ? pages + 4096 : NULL;
 	recovering = 1;
 	if (sigsetjmp(recover, 1) == 0)
-		faults[k]((void *)(uintptr_t)(8 * (1 + rnd(100))));
+		faults[k]((void *)(uintptr_t)(8 * (1 + rnd(100))), NULL, edge);
 	recovering = 0;
+	edge = NULL;
 }
 
-/* The trap flag, set by the program itself: so many instructions trap. */
+/* The trap flag, set by the program itself: by popf, or in the frame of a handler. */
 static void trap_flag(void)
 {
+	static void (*const traps[])(void) = { tf_plain, tf_calls, tf_odd, tf_own };
 	struct sigaction sa = { .sa_sigaction = handler, .sa_flags = SA_SIGINFO };
 	sigset_t trap;
+	unsigned k = rnd(6);
 
 	sigemptyset(&trap);
 	sigaddset(&trap, SIGTRAP);
 	sigprocmask(SIG_UNBLOCK, &trap, NULL);
 	sigaction(SIGTRAP, &sa, NULL);
 	long before = *counter;
-	__asm__ volatile("sub $128,%%rsp\n pushf\n orl $0x100,(%%rsp)\n popf\n nop\n nop\n nop\n"
-			 "pushf\n andl $~0x100,(%%rsp)\n popf\n nop\n add $128,%%rsp\n" ::
-				 : "cc", "memory");
+	note("tf", k);
+	if (k < 4) {
+		traps[k]();
+	} else if (k == 4) { /* up to the next so many */
+		sigaction(SIGUSR1, &sa, NULL);
+		sigprocmask(SIG_SETMASK, NULL, &trap);
+		sigdelset(&trap, SIGUSR1);
+		sigprocmask(SIG_SETMASK, &trap, NULL);
+		set_trap_flag = 1 + (int)rnd(40);
+		raise(SIGUSR1);
+	} else {
+		__asm__ volatile(".byte 0xf1"); /* int1 */
+	}
 	note("traps", *counter - before);
 }
 
@@ -741,7 +817,7 @@ static void end(void)
 	case 1: /* a fault whose signal is blocked */
 		sigprocmask(SIG_BLOCK, &set, NULL);
 		flush_log();
-		fault_load((void *)8);
+		fault_load((void *)8, NULL, NULL);
 		break;
 	case 2:
 		signal(SIGTERM, SIG_DFL);
@@ -783,8 +859,6 @@ int main(int argc, char **argv)
 		for (unsigned i = 0; i < n; i++) {
 			unsigned k = only ? (unsigned)atoi(only) : rnd(OPERATIONS);
 			if (k == OPERATIONS - 1 && rnd(4)) /* a filter stays for ever */
-				k = 1;
-			if (operations[k] == trap_flag && !getenv("TF"))
 				k = 1;
 			put("\n ");
 			put_number(k);
