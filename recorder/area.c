@@ -354,6 +354,17 @@ enum rec_state rec_area_begin(struct rec_thread *t)
 
 /* ---- arenas ---- */
 
+bool rec_area_piece(const struct rec_process *proc, unsigned i, uint64_t *at, uint64_t *size)
+{
+	for (const struct rec_thread *t = proc->rec->threads; t; t = t->next)
+		if (t->proc == proc && t->s && i-- == 0) {
+			*at = t->s - AREA_CONTROL;
+			*size = AREA_TOTAL;
+			return true;
+		}
+	return proc->tr && tr_arena(proc->tr, i, at, size);
+}
+
 bool rec_hole(struct rec_process *proc, uint64_t at, uint64_t size)
 {
 	char line[512];
@@ -400,6 +411,7 @@ static enum rec_state arena_mapped(struct rec_thread *t, int64_t result)
 		rec_window_give_back(t->proc, t->area.at);
 		return no_arena(t);
 	}
+	rec_data_not(t->proc, t->area.at, t->area.at + TR_ARENA_SIZE);
 	tr_add_arena(t->proc->tr, t->area.at, t->proc->window.arena[t->area.arena].ours);
 	return REC_IN_HAND;
 }

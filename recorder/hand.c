@@ -36,6 +36,7 @@ void rec_take(struct rec_thread *t, const struct user_regs_struct *r, const stru
 	t->seq = *rec_tcb(t, T_SEQ);
 	t->in_hand = true;
 	t->proc->hand = t;
+	rec_log_drain(t);
 }
 
 void rec_import(struct rec_thread *t, uint64_t addr, unsigned size)
@@ -80,6 +81,7 @@ static enum rec_state enter(struct rec_thread *t, const struct tr_frag *f)
 {
 	struct user_regs_struct r = t->regs;
 	*rec_tcb(t, T_SLOT(DJ_R11)) = r.r11;
+	*rec_tcb(t, T_CALL) = 0;
 	r.rip = tr_entry(f);
 	r.gs_base = t->s;
 	t->epoch = tr_epoch(t->proc->tr);

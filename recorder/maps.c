@@ -43,6 +43,16 @@ static uint64_t page_up(uint64_t x)
 	return (x + PAGE - 1) & ~(PAGE - 1);
 }
 
+/* Something else comes to [start, end), or nothing: what was translated from there is no more. */
+static void replaced(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t prot)
+{
+	const struct dj_mapping *code = dj_mappings_after(&t->proc->maps, start, PROT_EXEC);
+	if (prot & PROT_EXEC)
+		rec_data_not(t->proc, start, end);
+	if ((prot & PROT_EXEC) || (code && code->start < end))
+		rec_code_forget(t->proc, start, end);
+}
+
 void rec_maps_record(struct rec_thread *t, const struct dj_mapping *m, const char *name)
 {
 	struct dj_record r = { .kind = DJ_REC_MAP,
@@ -73,7 +83,7 @@ void rec_maps_add(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t p
 			close(ours);
 		}
 	}
-	rec_code_forget(t->proc, m.start, m.end);
+	replaced(t, m.start, m.end, m.prot);
 	dj_mappings_put(&t->proc->maps, &m);
 	rec_maps_record(t, &m, path);
 }
@@ -83,7 +93,7 @@ void rec_maps_add_named(struct rec_thread *t, uint64_t start, uint64_t end, uint
 {
 	struct dj_mapping m = { start, page_up(end),	   0, prot, flags, -1, false,
 				false, label(t->rec, name) };
-	rec_code_forget(t->proc, m.start, m.end);
+	replaced(t, m.start, m.end, m.prot);
 	dj_mappings_put(&t->proc->maps, &m);
 	rec_maps_record(t, &m, name);
 }
@@ -93,7 +103,7 @@ void rec_maps_add_like(struct rec_thread *t, const struct dj_mapping *like, uint
 {
 	struct dj_mapping m = { start,	      page_up(end), offset, like->prot, like->flags,
 				like->module, false,	    false,  "" };
-	rec_code_forget(t->proc, m.start, m.end);
+	replaced(t, m.start, m.end, m.prot);
 	dj_mappings_put(&t->proc->maps, &m);
 	rec_maps_record(t, &m, m.module >= 0 ? t->rec->modules[m.module].path : "");
 }
@@ -120,6 +130,28 @@ void rec_maps_refresh(struct rec_thread *t, uint64_t addr)
 		fclose(f);
 }
 
+void rec_maps_lost(struct rec_thread *t, uint64_t start, uint64_t end)
+{
+	char line[DJ_NAME_MAX + 256];
+	FILE *f = t->rec->tracer->open_proc(t->rec->tracer, t->proc->pid, "maps");
+	uint64_t from, to = 0;
+	const struct dj_mapping *m;
+	while (f && start < end) {
+		from = end;
+		if (fgets(line, sizeof(line), f) &&
+		    sscanf(line, "%" SCNx64 "-%" SCNx64, &from, &to) == 2 && to <= start)
+			continue;
+		if (from > end)
+			from = end;
+		m = dj_mappings_after(&t->proc->maps, start, 0);
+		if (m && from > start && m->start < from)
+			rec_maps_remove(t, start, from);
+		start = from < end ? to : end;
+	}
+	if (f)
+		fclose(f);
+}
+
 void rec_maps_remove_at(struct rec_thread *t, uint64_t start)
 {
 	const struct dj_mapping *m = rec_maps_find(t->proc, start);
@@ -130,7 +162,7 @@ void rec_maps_remove_at(struct rec_thread *t, uint64_t start)
 void rec_maps_remove(struct rec_thread *t, uint64_t start, uint64_t end)
 {
 	end = page_up(end);
-	rec_code_forget(t->proc, start, end);
+	replaced(t, start, end, 0);
 	dj_mappings_remove(&t->proc->maps, start, end);
 	struct dj_record r = {
 		.kind = DJ_REC_UNMAP, .steps = t->steps, .addr = start, .length = end - start
@@ -141,9 +173,7 @@ void rec_maps_remove(struct rec_thread *t, uint64_t start, uint64_t end)
 void rec_maps_protect(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t prot)
 {
 	end = page_up(end);
-	const struct dj_mapping *code = dj_mappings_after(&t->proc->maps, start, PROT_EXEC);
-	if ((prot & PROT_EXEC) || (code && code->start < end))
-		rec_code_forget(t->proc, start, end);
+	replaced(t, start, end, prot);
 	dj_mappings_protect(&t->proc->maps, start, end, prot);
 	struct dj_record r = { .kind = DJ_REC_PROTECT,
 			       .steps = t->steps,

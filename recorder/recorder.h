@@ -19,7 +19,8 @@
  *   native.c     instructions executed natively; cpuid.c
  *   signals.c    what signals mean and where they are delivered (its essay first); deliver.c how;
  *                sigtrap.c: the one that deja uses itself
- *   maps.c       mappings; modules.c; code.c: the program's code as the translator reads it
+ *   maps.c       mappings; maplog.c: changed without a stop; modules.c;
+ *   code.c       the program's code as the translator reads it
  *   ring.c       the ring buffer and the thread that writes it out
  *   start.c      start; meta.c: what the trace says of machine and program; clock.c; end.c
  *
@@ -118,6 +119,7 @@ struct rec_process {
 	struct rec_thread *hand; /* the thread in hand: the translator works and records for it */
 
 	struct dj_mappings maps;
+	unsigned next_data; /* which T_DATA is the oldest */
 	uint64_t brk;
 	struct rec_code_page **pages; /* hash by page */
 	unsigned n_pages;
@@ -379,6 +381,8 @@ uint64_t rec_area_size(const struct rec_process *proc, int resource);
 /* Put tables, the thread's own part and the shadow into the program; `rec_image_ready` follows. */
 enum rec_state rec_area_begin(struct rec_thread *t);
 enum rec_state rec_image_ready(struct rec_thread *t);
+/* Piece number i of the address space that is deja's; false if there are not that many. */
+bool rec_area_piece(const struct rec_process *proc, unsigned i, uint64_t *at, uint64_t *size);
 /* An arena near the program's code at `pc`. */
 enum rec_state rec_arena_begin(struct rec_thread *t, uint64_t pc);
 
@@ -411,6 +415,8 @@ void rec_maps_add_like(struct rec_thread *t, const struct dj_mapping *like, uint
 		       uint64_t end, uint64_t offset);
 /* Add whatever the kernel says is mapped at `addr` (shared memory segments). */
 void rec_maps_refresh(struct rec_thread *t, uint64_t addr);
+/* Remove what the kernel says is not mapped there (any more). */
+void rec_maps_lost(struct rec_thread *t, uint64_t start, uint64_t end);
 void rec_maps_remove(struct rec_thread *t, uint64_t start, uint64_t end);
 /* The mapping that starts at `start`. */
 void rec_maps_remove_at(struct rec_thread *t, uint64_t start);
@@ -420,6 +426,20 @@ const struct dj_mapping *rec_maps_find(const struct rec_process *proc, uint64_t 
 void rec_maps_record(struct rec_thread *t, const struct dj_mapping *m, const char *name);
 void rec_maps_free(struct rec_process *proc);
 void rec_labels_free(struct rec_recording *rec);
+
+/* ---- maplog.c (doc/mappings.md) ---- */
+/* An empty log, and no ranges. */
+void rec_log_start(struct rec_thread *t);
+/* Before anything is done for the thread that has to do with mappings or records: it may be
+ * anywhere, but does not run. */
+void rec_log_drain(struct rec_thread *t);
+/* In hand behind a call that was made in the cache and completed by us instead of there; `r` is how
+ * the kernel left it. */
+void rec_log_call(struct rec_thread *t, const struct user_regs_struct *r);
+/* The supervisor has made this call; the next like it need not come here. */
+void rec_data_learn(struct rec_thread *t, const struct user_regs_struct *in);
+/* Code or memory of ours will be there. */
+void rec_data_not(struct rec_process *proc, uint64_t start, uint64_t end);
 
 /* ---- modules.c ---- */
 /* The module number of the ELF file open as `fd` in us, or -1 if it is none. */
@@ -438,6 +458,11 @@ void rec_ring_start(struct rec_thread *t);
 void rec_ring_moved(struct rec_thread *t);
 /* The thread is stopped: hand what it wrote to the writing thread. */
 void rec_ring_hand_over(struct rec_thread *t);
+/* Records of the supervisor's that follow belong behind the system call whose record ends at
+ * `place`, which becomes the position; false if there is none, or only before the last. */
+bool rec_ring_at_call(struct rec_thread *t, uint64_t place);
+/* They belong behind what is there. */
+void rec_ring_at_head(struct rec_thread *t);
 /* Append a record of the supervisor's; copies what it borrows. */
 void rec_ring_record(struct rec_thread *t, const struct dj_record *r);
 /* Write everything handed over or not; the latest position it implies: a thread killed inside a

@@ -21,6 +21,7 @@
 
 /* So many own records at most wait beside a half. */
 #define OWN_MAX 4096
+#define AT_HEAD UINT64_MAX
 
 struct own {
 	struct own *next;
@@ -49,8 +50,10 @@ struct rec_ring {
 	pthread_cond_t work, done;
 	bool quit;
 	bool failed;
-	bool broken;	  /* T_HEAD makes no sense: what was recorded since is lost */
-	uint64_t last;	  /* position of the last record written */
+	uint64_t
+		own_at; /* own records belong there in the current half; AT_HEAD: behind the last */
+	bool broken;	/* T_HEAD makes no sense: what was recorded since is lost */
+	uint64_t last;	/* position of the last record written */
 	uint64_t reached; /* the latest position the records written imply */
 	struct dj_error err;
 };
@@ -207,6 +210,7 @@ static struct rec_ring *new_ring(struct rec_thread *t)
 	struct rec_ring *g = calloc(1, sizeof(*g));
 	DJ_ASSERT(g, "out of memory for the ring");
 	g->t = t;
+	g->own_at = AT_HEAD;
 	for (unsigned i = 0; i < 2; i++)
 		g->half[i].own_end = &g->half[i].own;
 	pthread_mutex_init(&g->lock, NULL);
@@ -237,6 +241,7 @@ void rec_ring_start(struct rec_thread *t)
 		g->half[i].va = t->s + (uint64_t)(int64_t)T_RING + i * (uint64_t)AREA_HALF;
 	}
 	use_half(g, g->current);
+	rec_log_start(t);
 }
 
 /* How much of the current half has been written to. */
@@ -262,6 +267,7 @@ void rec_ring_moved(struct rec_thread *t)
 		g->half[i].va = t->s + (uint64_t)(int64_t)T_RING + i * (uint64_t)AREA_HALF;
 	*rec_tcb(t, T_HEAD) = g->half[g->current].va + n;
 	*rec_tcb(t, T_LIMIT) = g->half[g->current].va + limit;
+	rec_log_start(t); /* it is empty: the thread is in hand */
 }
 
 void rec_ring_check(struct rec_thread *t)
@@ -269,8 +275,29 @@ void rec_ring_check(struct rec_thread *t)
 	(void)used(t);
 }
 
+bool rec_ring_at_call(struct rec_thread *t, uint64_t place)
+{
+	struct rec_ring *g = t->ring;
+	const struct half *h = &g->half[g->current];
+	uint64_t at = place - h->va, first = g->own_at == AT_HEAD ? 0 : g->own_at, w;
+	if (at > used(t) || at < first + RING_SMALL_SIZE || at % 8)
+		return false;
+	memcpy(&w, h->ours + at - RING_SMALL_SIZE, sizeof(w));
+	if (w >> 56 != RING_SYSCALL)
+		return false;
+	g->own_at = at;
+	t->steps = (w & 0xffffffffffffULL) + 1;
+	return true;
+}
+
+void rec_ring_at_head(struct rec_thread *t)
+{
+	t->ring->own_at = AT_HEAD;
+}
+
 void rec_ring_hand_over(struct rec_thread *t)
 {
+	rec_log_drain(t);
 	struct rec_ring *g = t->ring;
 	struct half *h = &g->half[g->current], *other = &g->half[g->current ^ 1];
 	h->used = used(t);
@@ -290,7 +317,7 @@ void rec_ring_record(struct rec_thread *t, const struct dj_record *r)
 {
 	struct rec_ring *g = t->ring;
 	struct half *h = &g->half[g->current];
-	uint64_t at = used(t);
+	uint64_t at = g->own_at == AT_HEAD ? used(t) : g->own_at;
 	if (g->broken && r->kind != DJ_REC_END)
 		return;
 	size_t n_bytes = r->bytes ? (r->kind == DJ_REC_IMPORT ? DJ_LINE : r->length) : 0;
@@ -311,7 +338,7 @@ void rec_ring_record(struct rec_thread *t, const struct dj_record *r)
 	}
 	*h->own_end = o;
 	h->own_end = &o->next;
-	if (++h->n_own >= OWN_MAX)
+	if (++h->n_own >= OWN_MAX && g->own_at == AT_HEAD)
 		rec_ring_hand_over(t);
 }
 

@@ -256,6 +256,8 @@ static enum rec_state behind_call(struct rec_thread *t, const struct rec_stop *s
 		info.si_call_addr = (void *)(uintptr_t)after;
 	if (!restarts((int64_t)r->rax) || (int64_t)r->orig_rax < 0) {
 		rec_complete_call(t, r->rax);
+		if (stop->sig != SIGSYS || !stop->sync)
+			rec_log_call(t, r);
 		return rec_deliver(t, &info, 0);
 	}
 	t->regs.rip = after;

@@ -264,15 +264,16 @@ static const struct row {
 	rec_effect *effect; /* what it changed; not called if it failed */
 	bool effect_if_failed;
 	bool inherits; /* another process or image gets the signals' dispositions */
+	bool checked; /* may be made in the cache, by its arguments */
 	bool classified; /* sigtrap.c says when it is left to us */
 } table[] = {
 #define ROW(name, class, ...) { SYS_##name, #name, class, __VA_ARGS__ }
-	ROW(mmap,             "memory",    rec_begin_memory, rec_after_mmap, false),
-	ROW(munmap,           "memory",    rec_begin_memory, rec_after_munmap, false),
-	ROW(mremap,           "memory",    rec_begin_memory, rec_after_mremap, false),
-	ROW(mprotect,         "memory",    rec_begin_memory, rec_after_mprotect, false),
-	ROW(pkey_mprotect,    "memory",    rec_begin_memory, rec_after_mprotect, false),
-	ROW(brk,              "memory",    rec_begin_memory, rec_after_brk, true),
+	ROW(mmap,             "memory",    rec_begin_memory, rec_after_mmap, true, .checked = true),
+	ROW(munmap,           "memory",    rec_begin_memory, rec_after_munmap, false, .checked = true),
+	ROW(mremap,           "memory",    rec_begin_memory, rec_after_mremap, true, .checked = true),
+	ROW(mprotect,         "memory",    rec_begin_memory, rec_after_mprotect, true, .checked = true),
+	ROW(pkey_mprotect,    "memory",    rec_begin_memory, rec_after_mprotect, true),
+	ROW(brk,              "memory",    rec_begin_memory, rec_after_brk, true, .checked = true),
 	ROW(shmat,            "memory",    rec_begin_memory, rec_after_shmat, false),
 	ROW(shmdt,            "memory",    rec_make_call, rec_after_shmdt, false),
 	ROW(remap_file_pages, "memory",    rec_make_call, NULL, false),
@@ -318,7 +319,9 @@ void rec_syscalls_init(struct rec_thread *t)
 	uint8_t *class = (uint8_t *)rec_tcb(t, T_SYSCLASS);
 	memset(class, 0, 512);
 	for (size_t i = 0; i < ROWS; i++)
-		class[table[i].nr] = table[i].classified ? SYS_HERE : SYS_SUPERVISED;
+		class[table[i].nr] = table[i].classified ? SYS_HERE
+				     : table[i].checked	 ? SYS_CHECKED
+							 : SYS_SUPERVISED;
 	rec_trap_classes(t);
 }
 
@@ -354,6 +357,8 @@ static enum rec_state call_done(struct rec_thread *t, uint64_t result)
 	rec_complete_call(t, result);
 	if (row && row->effect && (!failed || row->effect_if_failed))
 		row->effect(t, &t->sys.regs, result);
+	if (row && row->checked && !failed)
+		rec_data_learn(t, &t->sys.regs);
 	return REC_IN_HAND;
 }
 

@@ -107,9 +107,12 @@ static enum rp_thread_stop rec_map(struct rp_thread *th, const struct dj_record 
 
 	m.name = rp_space_intern(th->names, r->name);
 	m.initial = th->e->steps == th->space->image_steps;
-	/* mremap: growth in place begins elsewhere, and is fresh memory */
+	/* mremap: growth in place begins elsewhere, and is fresh memory. The call's arguments are
+	 * still in the registers. */
+	const uint64_t *gpr = th->e->cpu.gpr;
 	m.moved = th->last_sysno == X_SYS_MREMAP && th->e->steps == th->event_steps &&
-		  th->last_result == r->addr;
+		  th->last_result != gpr[DJ_RDI] && r->addr >= th->last_result &&
+		  r->addr - th->last_result < gpr[DJ_RDX];
 	if (rp_space_map(&th->space, &m, &th->err))
 		return rp_thread_damaged(th, "%s", th->err.text);
 	th->mapped = r->length > UINT64_MAX - th->mapped ? UINT64_MAX : th->mapped + r->length;

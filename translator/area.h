@@ -6,6 +6,7 @@
  *
  *   S - AREA_CONTROL ....  tables of the targets of indirect branches (AREA_TABLES bytes)
  *   S + T_RING ..........  ring buffer halves
+ *   S + T_LOG ...........  log of mapping calls (doc/mappings.md)
  *   S - 4096 ............  control block (the T_ offsets below)
  *   S ...................  shadow: 2^32 bytes, sparse, and its first page once more
  *
@@ -58,10 +59,21 @@
 #define T_GATHER_SAVE(i) (T_BASE + 0x268 + 8 * (i))  /* 0..5: the routine's own */
 #define T_VEC(i)	 (T_BASE + 0x2a0 + 32 * (i)) /* 0..2: vector registers */
 #define T_SYSCLASS	 (T_BASE + 0x400) /* 512 bytes: SYS_ what to do, by system call number */
+/* Mapping calls that are made in the cache */
+#define AREA_DATA   4				/* ranges */
+#define T_DATA(i)   (T_BASE + 0x600 + 16 * (i)) /* start, end: addresses with nothing but data */
+#define T_BRK	    (T_BASE + 0x640) /* lowest and highest place the break may be moved to */
+#define T_LOG_HEAD  (T_BASE + 0x650) /* where the next entry goes */
+#define T_LOG_END   (T_BASE + 0x658) /* an entry that begins here has no room */
+#define T_CALL	    (T_BASE + 0x660) /* the call being made, if it is to be logged, or 0 */
+#define T_CALL_RET  (T_BASE + 0x668) /* rt_map_check, rt_map_log: where to go on */
+#define T_CALL_SAVE (T_BASE + 0x670) /* theirs */
 
 #define AREA_HALF  (4 << 20) /* bytes of one ring half */
 #define AREA_SLACK 4096	     /* end of a half that only a record under way may use */
-#define T_RING	   (T_BASE - 2 * AREA_HALF)
+#define AREA_LOG   (64 << 10)
+#define T_LOG	   (T_BASE - AREA_LOG)
+#define T_RING	   (T_LOG - 2 * AREA_HALF)
 /* The target table: pairs of the wanted address and where to go. A place in it is found by the low
  * bits of the address plus a multiple of the others: what is close in the program is close here. */
 #define AREA_TARGET_BITS  19
@@ -91,12 +103,27 @@
 #define RING_SMALL_SIZE	 32
 #define RING_TSC_SIZE	 48
 
-/* What is done about a system call: made here, made by the supervisor; rt_sigaction, which goes to
+/* What is done about a system call: made here, made by the supervisor; as
+ * rt_map_check says; rt_sigaction, which goes to
  * the supervisor if it is about SIGTRAP; rt_sigprocmask, if it may block SIGTRAP. */
 #define SYS_HERE       0
 #define SYS_SUPERVISED 1
+#define SYS_CHECKED    2
 #define SYS_SIGACTION  3
 #define SYS_SIGMASK    4
+
+/* An entry of the log, in words: the address in the ring behind the call's SYSCALL record, T_SEQ
+ * after it, its number, rdi, rsi, rdx, r10, r9, the result. */
+#define LOG_PLACE  0
+#define LOG_SEQ	   8
+#define LOG_NUMBER 16
+#define LOG_RDI	   24
+#define LOG_RSI	   32
+#define LOG_RDX	   40
+#define LOG_R10	   48
+#define LOG_R9	   56
+#define LOG_RESULT 64
+#define LOG_SIZE   72
 
 /* Stops: an int3 with one of these in the 4 bytes after it. Below STOP_TABLE the runtime's. */
 #define STOP_RING_FULL	  1

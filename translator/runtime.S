@@ -19,7 +19,7 @@ rt_heads:
 rt_bulks:
 
 	.text
-	.globl	rt_begin, rt_import, rt_import_masked, rt_import_patch8, rt_other_hw, rt_other_saved, rt_none_hw, rt_none_saved, rt_miss, rt_syscall, rt_end
+	.globl	rt_begin, rt_import, rt_import_masked, rt_import_patch8, rt_other_hw, rt_other_saved, rt_none_hw, rt_none_saved, rt_miss, rt_syscall, rt_map_check, rt_map_log, rt_end
 
 	.p2align 6
 rt_begin:
@@ -320,6 +320,99 @@ rt_syscall:
 	syscall
 	int3
 	.long	STOP_SYSCALL_DONE
+
+/*
+ * May the system call with number eax be made in the cache, by its arguments (doc/mappings.md)?
+ * rcx and r11 are free; T_CALL_RET is entered with ecx 1 if so, else 0.
+ */
+#define NR_MMAP	    9
+#define NR_MPROTECT 10
+#define NR_MUNMAP   11
+#define NR_BRK	    12
+#define NR_MREMAP   25
+#define READ_WRITE  3 /* PROT_ */
+/* MAP_SHARED, PRIVATE, FIXED, ANONYMOUS, 32BIT, DENYWRITE, EXECUTABLE, LOCKED, NORESERVE, POPULATE,
+ * NONBLOCK, STACK, FIXED_NOREPLACE */
+#define KNOWN_FLAGS 0x13f873
+#define ANONYMOUS   0x20
+#define MAYMOVE	    1
+rt_map_check:
+	mov	%gs:T_LOG_HEAD, %rcx
+	cmp	%gs:T_LOG_END, %rcx
+	jae	8f
+	cmp	$NR_MMAP, %eax
+	je	1f
+	cmp	$NR_MUNMAP, %eax
+	je	3f
+	cmp	$NR_MPROTECT, %eax
+	je	2f
+	cmp	$NR_BRK, %eax
+	je	5f
+	cmp	$NR_MREMAP, %eax
+	jne	8f
+	test	$~MAYMOVE, %r10
+	jnz	8f
+	mov	%rdx, %rcx /* it may grow where it is */
+	cmp	%rsi, %rcx
+	jae	6f
+	jmp	3f
+1:	test	$~READ_WRITE, %rdx
+	jnz	8f
+	test	$~KNOWN_FLAGS, %r10
+	jnz	8f
+	test	$ANONYMOUS, %r10b
+	jz	8f
+	test	%rdi, %rdi /* also a hint gets what it would get without deja */
+	jz	7f
+	jmp	3f
+2:	test	$~READ_WRITE, %rdx
+	jnz	8f
+3:	mov	%rsi, %rcx /* all of [rdi, rdi+rcx) is data */
+6:	add	%rdi, %rcx
+	jc	8f
+	.irp	i, 0, 1, 2, 3
+	cmp	%gs:T_DATA(\i), %rdi
+	jb	4f
+	cmp	%gs:(T_DATA(\i) + 8), %rcx
+	jbe	7f
+4:
+	.endr
+	jmp	8f
+5:	test	%rdi, %rdi
+	jz	7f
+	cmp	%gs:T_BRK, %rdi
+	jb	8f
+	cmp	%gs:(T_BRK + 8), %rdi
+	ja	8f
+7:	mov	%rax, %gs:T_CALL
+	mov	$1, %ecx
+	jmp	*%gs:T_CALL_RET
+8:	xor	%ecx, %ecx
+	jmp	*%gs:T_CALL_RET
+
+/*
+ * The call that rt_map_check let through is over, with its result in rax, and its record is in the ring.
+ * rcx is free, and r11's value is in T_CALL_SAVE and back in r11 at the end.
+ */
+rt_map_log:
+	mov	%gs:T_LOG_HEAD, %rcx
+	mov	%gs:T_HEAD, %r11
+	mov	%r11, LOG_PLACE(%rcx)
+	mov	%gs:T_SEQ, %r11
+	mov	%r11, LOG_SEQ(%rcx)
+	mov	%gs:T_CALL, %r11
+	mov	%r11, LOG_NUMBER(%rcx)
+	mov	%rdi, LOG_RDI(%rcx)
+	mov	%rsi, LOG_RSI(%rcx)
+	mov	%rdx, LOG_RDX(%rcx)
+	mov	%r10, LOG_R10(%rcx)
+	mov	%r9, LOG_R9(%rcx)
+	mov	%rax, LOG_RESULT(%rcx)
+	add	$LOG_SIZE, %rcx
+	mov	%rcx, %gs:T_LOG_HEAD
+	movq	$0, %gs:T_CALL
+	mov	%gs:T_CALL_SAVE, %r11
+	jmp	*%gs:T_CALL_RET
 
 /*
  * String instructions. The program's rsi, rdi, rcx and rax are in their registers and

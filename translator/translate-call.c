@@ -3,6 +3,47 @@
  * a record in the ring.
  */
 #include "translator/build.h"
+#include "translator/runtime.h"
+
+/* Call a routine of the runtime that returns to T_CALL_RET, from cold code. */
+static void cold_call(struct tr_build *b, const uint8_t *routine)
+{
+	struct cg *c = b->cold;
+	struct ea back = { .rip = true };
+	cg_rm(c, 8, 0x8d, 11, &back, 0);
+	uint8_t *at = c->p - 4;
+	cg_store_gs(c, 11, T_CALL_RET);
+	cg_jmp(c, rt_va(b->arena, routine));
+	if (!c->overflow)
+		cg_patch32(at, c->delta, cg_va(c));
+}
+
+/* In cold code: to `go` if the call may be made by its arguments, else on. */
+static void check_arguments(struct tr_build *b, uint64_t go)
+{
+	struct cg *c = b->cold;
+	cg_store_gs(c, 1, T_SLOT(1));
+	cg_store_gs(c, HOME, T_SLOT(HOME));
+	cold_call(b, rt_map_check);
+	cg_bytes(c, "\x85\xc9", 2); /* test ecx, ecx */
+	cg_load_gs(c, 1, T_SLOT(1));
+	cg_load_gs(c, HOME, T_SLOT(HOME));
+	cg_jcc(c, 5, go);
+}
+
+/* The call's record is in the ring: if it came by check_arguments() it gets its log entry. */
+static void log_call(struct tr_build *b)
+{
+	struct cg *c = b->c;
+	struct ea call = ea_gs(T_CALL);
+	cg_rm(c, 4, 0x83, 7, &call, 1); /* cmp dword gs:[T_CALL], 0 */
+	cg8(c, 0);
+	cg_jcc(c, 5, cg_va(b->cold));
+	cg_store_gs(b->cold, 11, T_CALL_SAVE);
+	cold_call(b, rt_map_log);
+	cg_load_gs(b->cold, 1, T_HEAD);
+	cg_jmp(b->cold, cg_va(c));
+}
 
 static void class_is(struct cg *c, unsigned class)
 {
@@ -11,8 +52,8 @@ static void class_is(struct cg *c, unsigned class)
 	cg8(c, (uint8_t) class);
 }
 
-/* Goes to cold code if the supervisor makes the call. Changes nothing but flags, and may fault at
- * the argument of rt_sigprocmask. */
+/* Goes to cold code if the supervisor makes the call, which is to be emitted there next. Changes
+ * nothing but flags, and may fault at the argument of rt_sigprocmask. */
 static void whose(struct tr_build *b)
 {
 	struct cg *c = b->c;
@@ -26,6 +67,8 @@ static void whose(struct tr_build *b)
 	here[0] = cg_jcc8(c, 0x74);
 	class_is(c, SYS_SUPERVISED);
 	away[1] = cg_jcc(c, 4, 0);
+	class_is(c, SYS_CHECKED);
+	cg_jcc(c, 4, cg_va(b->cold));
 	class_is(c, SYS_SIGACTION);
 	uint8_t *mask = cg_jcc8(c, 0x75);
 	cg_bytes(c, "\x83\xff\x05", 3); /* cmp edi, SIGTRAP */
@@ -39,6 +82,7 @@ static void whose(struct tr_build *b)
 	cg_rm(c, 4, 0xf6, 0, &set, 1); /* test byte [rsi], the bit of SIGTRAP */
 	cg8(c, 1 << 4);
 	away[3] = cg_jcc(c, 5, 0);
+	check_arguments(b, cg_va(c));
 	for (int k = 0; k < 4; k++) {
 		cg_here8(c, here[k]);
 		if (!c->overflow)
@@ -88,6 +132,7 @@ void tr_call_insn(struct tr_build *b)
 	cg8(c, 1);
 	cg_lea(b->c, 1, 1, RING_SMALL_SIZE);
 	cg_store_gs(c, 1, T_HEAD);
+	log_call(b);
 	tr_ring_check(b, 1);
 	cg_imm(c, 1, in->addr + in->len);
 	b->st.clean &= ~(1u << 0 | 1u << 1 | 1u << 11);

@@ -37,10 +37,11 @@ bool tr_locate(const struct translator *tr, uint64_t va, uint64_t rt_ret, struct
 		return true;
 	}
 	w->string = fi->id_string;
-	if (fi->after_syscall && off < fi->after_syscall) {
+	/* while flags are being saved rax has them */
+	if (fi->after_syscall && off >= fi->body && off < fi->after_syscall) {
 		w->before_syscall = true;
 		w->spilled = fi->spilled_start;
-		w->flags = off >= fi->body ? fi->flags_body : fi->flags_start;
+		w->flags = fi->flags_body;
 		return true;
 	}
 	w->spilled = fi->spilled_body;

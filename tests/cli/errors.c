@@ -341,15 +341,15 @@ static int do_ordered(void)
 	return 0;
 }
 
-/* Write to deja's part of the address space (translator/area.h): the ring, or T_HEAD. */
-static int do_overwrite(int ring)
+/* Write to deja's part of the address space (translator/area.h). */
+static int do_overwrite(const char *what)
 {
 	char line[512];
 	unsigned long start = 0, end = 0, s = 0;
 	static char other[65536];
 	FILE *f = fopen("/proc/self/maps", "r");
 
-	/* tables, ring, control page, and the first page of the shadow */
+	/* tables, ring, log, control page, and the first page of the shadow */
 	while (f && fgets(line, sizeof(line), f))
 		if (strstr(line, "memfd:deja") && strstr(line, "rw-s") &&
 		    sscanf(line, "%lx-%lx", &start, &end) == 2 && end - start > (1 << 20))
@@ -358,11 +358,23 @@ static int do_overwrite(int ring)
 		fclose(f);
 	if (!s)
 		return 3;
+	char *control = (char *)s - 4096, *log = control - 65536, *ring = log - (8 << 20);
+	char *code = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	say("before\n");
-	if (ring)
-		memset((void *)(s - 4096 - (8 << 20)), 0x5a, 8 << 20);
-	else
-		*(volatile unsigned long *)(s - 4096 + 0x90) = (unsigned long)other;
+	if (!strcmp(what, "ring")) {
+		memset(ring, 0x5a, 8 << 20);
+	} else if (!strcmp(what, "log")) { /* entries that nobody wrote */
+		memset(log, 0x5a, 3 * 72);
+		*(volatile unsigned long *)(control + 0x650) += 3 * 72;
+	} else if (!strcmp(what, "log-head")) {
+		*(volatile unsigned long *)(control + 0x650) = (unsigned long)other;
+	} else if (!strcmp(what, "data")) { /* code is data, says the program */
+		((volatile unsigned long *)(control + 0x600))[0] = 0;
+		((volatile unsigned long *)(control + 0x600))[1] = 1ul << 47;
+		munmap(code, 4096);
+	} else {
+		*(volatile unsigned long *)(control + 0x90) = (unsigned long)other;
+	}
 	for (int i = 0; i < 100; i++)
 		getppid();
 	map_some(3);
@@ -420,8 +432,8 @@ int main(int argc, char **argv)
 		return do_storm(argv[0], argc > 2 ? atoi(argv[2]) : 3);
 	if (IS("ordered"))
 		return do_ordered();
-	if (IS("overwrite-head") || IS("overwrite-ring"))
-		return do_overwrite(!strcmp(mode + 10, "ring"));
+	if (!strncmp(mode, "overwrite-", 10))
+		return do_overwrite(mode + 10);
 	if (IS("noptrace"))
 		return do_noptrace(argv + 2);
 	if (IS("segv"))

@@ -359,7 +359,7 @@ part_ordered() {
 # A program that writes to deja's memory ends the recording, and nothing else.
 part_overwrite() {
 	local mode
-	for mode in head ring; do
+	for mode in head ring log log-head data; do
 		get "$deja" record -o t.deja ./victim overwrite-$mode
 		want "overwritten $mode" 1
 		one_line "overwritten $mode"

@@ -1,0 +1,316 @@
+/*
+ * The program that tests/cli/mappings.sh records.
+ *
+ *   mappings random SEED ROUNDS   maps, unmaps, protects and moves memory and code at random, with
+ *                                 signals and child processes in between, and once in a while
+ *                                 says what the kernel has mapped: after protecting the page
+ *                                 MARK, by which the records of that moment are found
+ *   mappings KIND N               N calls of a kind, N times two of "pair"
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PAGE  4096ul
+#define PAGES 200ul
+#define FIRST 0x200000000000ul /* where nobody else maps anything */
+#define LAST  (FIRST + PAGES * PAGE)
+#define MARK  0x1ffff0000000ul
+#define ASIDE 0x1fffe0000000ul /* the signal handler's */
+
+static unsigned seed;
+static unsigned char state[PAGES]; /* 0: not mapped; 1: data; 2: code */
+static volatile unsigned handled;
+
+static unsigned draw(unsigned n)
+{
+	seed = seed * 1103515245u + 12345u;
+	return (seed >> 8) % n;
+}
+
+static void fail(const char *what)
+{
+	perror(what);
+	exit(1);
+}
+
+/* ---- what the kernel says ------------------------------------------------------------------ */
+
+/* Lines of start, end and permissions; neighbours with the same permissions are one. */
+static void print_mappings(void)
+{
+	static char text[1 << 17];
+	unsigned long from = 0, to = 0;
+	char perm[5] = "", *next;
+	size_t n = 0;
+	ssize_t got;
+	int fd = open("/proc/self/maps", O_RDONLY); /* stdio would want memory */
+	while (fd >= 0 && (got = read(fd, text + n, sizeof(text) - 1 - n)) > 0)
+		n += (size_t)got;
+	if (!n || close(fd))
+		fail("/proc/self/maps");
+	text[n] = 0;
+	for (char *line = text; *line; line = next) {
+		next = strchr(line, '\n');
+		*next++ = 0;
+		unsigned long a, b;
+		char p[5];
+		if (sscanf(line, "%lx-%lx %4s", &a, &b, p) != 3)
+			continue;
+		if (!strstr(line, "[heap]") && (a < ASIDE || a >= LAST))
+			continue;
+		if (a == to && !strcmp(p, perm)) {
+			to = b;
+			continue;
+		}
+		if (to)
+			printf("%lx %lx %s\n", from, to, perm);
+		from = a;
+		to = b;
+		strcpy(perm, p);
+	}
+	if (to)
+		printf("%lx %lx %s\n", from, to, perm);
+}
+
+static void mark(void)
+{
+	static int prot = PROT_READ;
+	sigset_t all, before;
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, &before);
+	prot ^= PROT_WRITE;
+	if (mprotect((void *)MARK, PAGE, prot))
+		fail("mark");
+	puts("mark");
+	print_mappings();
+	fflush(stdout);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
+/* ---- what it does --------------------------------------------------------------------------- */
+
+static void on_signal(int sig)
+{
+	(void)sig;
+	unsigned char *p = mmap((void *)ASIDE, 3 * PAGE, PROT_READ | PROT_WRITE,
+				MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	if (p == (void *)ASIDE)
+		p[PAGE] = 1;
+	if (handled++ % 2)
+		munmap(p + PAGE, PAGE);
+}
+
+static void map(unsigned at, unsigned n)
+{
+	static const int flags[] = { MAP_PRIVATE | MAP_FIXED, MAP_SHARED | MAP_FIXED,
+				     MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
+				     MAP_PRIVATE | MAP_FIXED_NOREPLACE, MAP_PRIVATE };
+	char *want = (char *)FIRST + at * PAGE;
+	char *p = mmap(want, n * PAGE, (int)draw(4), flags[draw(5)] | MAP_ANONYMOUS, -1, 0);
+	if (p == want)
+		memset(state + at, 1, n);
+	else if (p != MAP_FAILED) /* somewhere else, outside of what is printed */
+		munmap(p, n * PAGE);
+}
+
+static void map_file(unsigned at)
+{
+	int fd = open("/proc/self/exe", O_RDONLY);
+	if (mmap((char *)FIRST + at * PAGE, 2 * PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) ==
+		    MAP_FAILED ||
+	    close(fd))
+		fail("map_file");
+	memset(state + at, 1, 2);
+}
+
+static void unmap(unsigned at, unsigned n)
+{
+	if (munmap((char *)FIRST + at * PAGE, n * PAGE))
+		fail("munmap");
+	memset(state + at, 0, n);
+}
+
+static void protect(unsigned at, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (!state[at + i]) /* the kernel would do the part before the hole */
+			return;
+	if (mprotect((char *)FIRST + at * PAGE, n * PAGE, (int)draw(4)))
+		fail("mprotect");
+	memset(state + at, 1, n);
+}
+
+/* A function that returns a number, in a page of its own or one that was anything before. */
+static void code(unsigned at)
+{
+	unsigned char text[] = { 0xb8, 0, 0, 0, 0, 0xc3 }; /* mov eax, number; ret */
+	unsigned char *p = (unsigned char *)FIRST + at * PAGE;
+	int number = (int)draw(1000000);
+	if (state[at] == 2 && draw(2)) {
+		if (mprotect(p, PAGE, PROT_READ | PROT_WRITE))
+			fail("code");
+	} else if (mmap(p, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+			-1, 0) != p) {
+		fail("code");
+	}
+	memcpy(text + 1, &number, 4);
+	memcpy(p, text, sizeof(text));
+	if (mprotect(p, PAGE, PROT_READ | PROT_EXEC))
+		fail("code");
+	state[at] = 2;
+	int got = ((int (*)(void))(void *)p)();
+	if (got != number) {
+		printf("code returned %d instead of %d\n", got, number);
+		exit(1);
+	}
+}
+
+static void move(unsigned at, unsigned n)
+{
+	char *p = (char *)FIRST + at * PAGE, *q;
+	unsigned to = draw(PAGES - 8), m = 1 + draw(8);
+	for (unsigned i = 0; i < n; i++)
+		if (state[at + i] != 1)
+			return;
+	if (draw(2)) { /* to somewhere, and back if it can be */
+		q = mremap(p, n * PAGE, m * PAGE, MREMAP_MAYMOVE);
+		if (q == MAP_FAILED)
+			return;
+		if (q == p && m > n)
+			memset(state + at + n, 1, m - n);
+		else if (q == p)
+			memset(state + at + m, 0, n - m);
+		else
+			memset(state + at, 0, n);
+		if (q != p && (unsigned long)q - FIRST >= PAGES * PAGE)
+			munmap(q, m * PAGE);
+		return;
+	}
+	if (to < at + n && at < to + m)
+		return;
+	q = (char *)FIRST + to * PAGE;
+	if (mremap(p, n * PAGE, m * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, q) != q)
+		return;
+	memset(state + at, 0, n);
+	memset(state + to, 1, m);
+}
+
+static void child(void)
+{
+	pid_t pid = fork();
+	if (pid == 0) {
+		for (unsigned i = 0; i < 50; i++)
+			munmap((char *)FIRST + draw(PAGES) * PAGE, PAGE);
+		_exit(mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) ==
+		      MAP_FAILED);
+	}
+	int status = -1;
+	while (waitpid(pid, &status, 0) < 0)
+		;
+	if (status)
+		fail("child");
+}
+
+static void step(void)
+{
+	static char *heap;
+	unsigned at = draw(PAGES - 16), n = 1 + draw(8);
+	if (!heap)
+		heap = sbrk(0);
+	switch (draw(24)) {
+	case 0 ... 5:
+		map(at, n);
+		break;
+	case 6 ... 10:
+		unmap(at, n);
+		break;
+	case 11 ... 15:
+		protect(at, n);
+		break;
+	case 16 ... 18:
+		syscall(SYS_brk, heap + draw(64) * 1000);
+		break;
+	case 19:
+	case 20:
+		move(at, n);
+		break;
+	case 21:
+		if (draw(4) == 0)
+			map_file(at);
+		break;
+	case 22:
+		code(at);
+		break;
+	default:
+		if (draw(40) == 0)
+			child();
+	}
+}
+
+static int at_random(char **argv)
+{
+	struct sigaction sa = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+	struct itimerval every = { { 0, 700 }, { 0, 700 } };
+	unsigned rounds = (unsigned)atoi(argv[3]);
+	seed = (unsigned)atoi(argv[2]);
+	static char buffer[1 << 16];
+	setvbuf(stdout, buffer, _IOFBF, sizeof(buffer));
+	if (mmap((void *)MARK, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+	    MAP_FAILED)
+		fail("mark");
+	sigaction(SIGALRM, &sa, NULL);
+	if (setitimer(ITIMER_REAL, &every, NULL))
+		fail("setitimer");
+	for (unsigned i = 0; i < rounds; i++) {
+		if (i % 50 == 0)
+			mark();
+		step();
+	}
+	mark();
+	if (argv[4]) {
+		signal(SIGALRM, SIG_IGN);
+		execl(argv[4], argv[0], "random", argv[3], argv[3], (char *)NULL);
+		fail("exec");
+	}
+	fprintf(stderr, "%u signals\n", handled);
+	return 0;
+}
+
+static void calls(const char *kind, unsigned n)
+{
+	const int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+	char *p = mmap(NULL, 64 * PAGE, PROT_READ | PROT_WRITE, flags, -1, 0), *heap = sbrk(0);
+	for (unsigned i = 0; i < n; i++) {
+		if (!strcmp(kind, "pair"))
+			munmap(mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, flags, -1, 0),
+			       2 * PAGE);
+		else if (!strcmp(kind, "brk"))
+			syscall(SYS_brk, heap + (i % 2 ? PAGE : 3 * PAGE));
+		else if (!strcmp(kind, "mprotect"))
+			mprotect(p + PAGE, PAGE, i % 2 ? PROT_READ | PROT_WRITE : PROT_READ);
+		else if (!strcmp(kind, "mremap"))
+			p = mremap(p, (i % 2 ? 128 : 64) * PAGE, (i % 2 ? 64 : 128) * PAGE,
+				   MREMAP_MAYMOVE);
+		else if (!strcmp(kind, "many")) /* that the kernel cannot join */
+			mmap(NULL, PAGE, i % 2 ? PROT_READ : PROT_READ | PROT_WRITE, flags, -1, 0);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 3 && !strcmp(argv[1], "random"))
+		return at_random(argv);
+	if (argc != 3)
+		return 2;
+	calls(argv[1], (unsigned)atoi(argv[2]));
+	return 0;
+}

@@ -1,0 +1,59 @@
+#!/bin/bash
+# The records about mappings say what the kernel does, at every moment, whoever makes the calls
+# (doc/mappings.md): random programs print their own mappings, and the trace has the same. And
+# calls that need no stop make none.
+#
+# usage: tests/cli/mappings.sh [RUNS [SEED]]     (DEJA names the program under test)
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+deja=${DEJA:-./deja}
+runs=${1:-6} seed=${2:-1}
+at=./tests/cli/mappings-at
+for program in "$deja" "$at"; do
+	[ -x "$program" ] || { echo "$program is not built"; exit 77; }
+done
+work=$(mktemp -d "${TMPDIR:-/tmp}/deja-mappings.XXXXXX") || exit 99
+trap 'rm -rf "$work"' EXIT
+${CC:-gcc} -O1 -o "$work/mappings" "$here/mappings.c" || exit 99
+
+"$deja" record -o "$work/probe.deja" true 2>"$work/err" || {
+	grep -Eqi 'ptrace|not permitted' "$work/err" || { cat "$work/err"; exit 1; }
+	echo "skipped: programs cannot be recorded here: $(cat "$work/err")"
+	exit 77
+}
+
+failed=0
+fail() {
+	echo "FAIL: $*"
+	failed=1
+}
+
+# The last of them replaces itself and begins again.
+for ((i = seed; i < seed + runs; i++)); do
+	again=()
+	((i + 1 == seed + runs)) && again=("$work/mappings")
+	timeout -s KILL 100 "$deja" record -o "$work/t.deja" -- "$work/mappings" random "$i" 3000 \
+		"${again[@]}" >"$work/kernel" 2>"$work/err" ||
+		fail "seed $i: status $?: $(cat "$work/err" "$work/kernel" | tail -3)"
+	"$at" "$work/t.deja" >"$work/trace" 2>&1 || fail "seed $i: reading the trace: $(tail -1 "$work/trace")"
+	cmp -s "$work/kernel" "$work/trace" || {
+		fail "seed $i: the trace has other mappings than the kernel"
+		diff "$work/kernel" "$work/trace" | head -20
+	}
+	"$deja" verify "$work/t.deja" >"$work/out" 2>&1 || fail "seed $i: $(cat "$work/out")"
+	[ "$(grep -c mark "$work/kernel")" -ge 61 ] || fail "seed $i: no marks"
+done
+
+# stops KIND N AT-MOST
+stops() {
+	local n
+	timeout -s KILL 100 "$deja" record -v -o "$work/t.deja" -- "$work/mappings" "$1" "$2" 2>"$work/err" ||
+		fail "$1: status $?: $(cat "$work/err")"
+	n=$(sed -n 's/.* \([0-9]*\) stops.*/\1/p' "$work/err")
+	[ "${n:-$2}" -le "$3" ] || fail "$1: $2 rounds made ${n:-?} stops, more than $3"
+	"$deja" verify "$work/t.deja" >"$work/out" 2>&1 || fail "$1: $(cat "$work/out")"
+}
+for kind in pair brk mprotect mremap many; do
+	stops $kind 20000 1500
+done
+exit $failed
