@@ -95,6 +95,8 @@ static void print_range(const struct dj_record *rec)
 
 static void print_bytes(const struct dj_record *rec)
 {
+	if (!rec->length)
+		return;
 	print_range(rec);
 	printf(" bytes=");
 	print_hex(rec->bytes, rec->length);
@@ -104,6 +106,19 @@ static void print_seq(const struct dj_record *rec)
 {
 	if (rec->seq != DJ_SEQ_UNKNOWN)
 		printf(" seq=%" PRIu64, rec->seq);
+}
+
+static void print_check(const struct dj_record *rec)
+{
+	struct dj_check c;
+
+	if (!dj_check_unpack(&c, rec->bytes, rec->length)) {
+		printf(" malformed");
+		return;
+	}
+	printf(" flags=%#" PRIx64 "/%#" PRIx64, c.flags, c.flags_known);
+	for (unsigned i = 0; i < c.n; i++)
+		printf(" %#" PRIx64 "+%u=%08x", c.piece[i].addr, c.piece[i].length, c.piece[i].sum);
 }
 
 static void print_fields(const struct dj_record *rec)
@@ -128,8 +143,7 @@ static void print_fields(const struct dj_record *rec)
 		printf(" signo=%u siginfo=", rec->signo);
 		print_hex(rec->siginfo, sizeof(rec->siginfo));
 		print_regs(rec);
-		if (rec->length)
-			print_bytes(rec);
+		print_bytes(rec);
 		break;
 	case DJ_REC_MAP:
 		print_range(rec);
@@ -153,6 +167,9 @@ static void print_fields(const struct dj_record *rec)
 		print_seq(rec);
 		print_regs(rec);
 		break;
+	case DJ_REC_CHECK:
+		print_check(rec);
+		break;
 	case DJ_REC_CHILD:
 	case DJ_REC_THREAD:
 		printf(" pid=%d what=%s", rec->pid, dj_what_name(rec->kind, rec->what));
@@ -166,8 +183,7 @@ static void print_fields(const struct dj_record *rec)
 		printf(" what=%s", dj_what_name(rec->kind, rec->what));
 		print_seq(rec);
 		print_regs(rec);
-		if (rec->length)
-			print_bytes(rec);
+		print_bytes(rec);
 		break;
 	case DJ_REC_GAP:
 		printf(" length=%" PRIu64, rec->length);

@@ -1,5 +1,5 @@
 /*
- * deja verify: replay a whole trace and compare every digest in it.
+ * deja verify: replay a whole trace and compare everything in it that is there to be compared.
  */
 #include "cli/cli.h"
 #include "cli/cmd.h"
@@ -29,9 +29,21 @@ static int print_result(const struct replay_verify_result *res, bool damaged)
 	printf("events        %" PRIu64 "\n", res->events);
 	printf("imports       %" PRIu64 "\n", res->imports);
 	printf("side effects  %" PRIu64 "\n", res->effects);
-	printf("digests       %" PRIu64 "%s\n", res->digests, res->div.found ? "" : " (all match)");
+	printf("digests       %" PRIu64 "%s\n", res->digests,
+	       res->div.found ? ""
+	       : res->digests ? " (all match)"
+			      : " (nothing was compared)");
+	printf("compared      registers %" PRIu64 " times, arithmetic flags %" PRIu64
+	       " times, %" PRIu64 " bytes of memory\n",
+	       res->digests, res->flags, res->memory);
 	printf("seconds       %.2f\n", res->seconds);
 	printf("speed         %.1f million instructions per second\n", rate / 1e6);
+	if (!res->div.found && !res->digests) {
+		fflush(stdout);
+		if (!damaged) /* else it has been said that there is no more */
+			cli_warn("nothing was compared: the trace has no digests");
+		return 1;
+	}
 	if (!res->div.found)
 		return CLI_GOOD;
 	printf("divergence    %s\n", res->div.text);
@@ -55,9 +67,10 @@ int cmd_verify(int argc, char **argv)
 		if (c != 'h')
 			return cli_bad_option("verify", argc, argv, c);
 		puts("Usage: deja verify [FILE]\n"
-		     "Replay everything in FILE and compare all digests. Exit status: 0 if all "
-		     "match,\n"
-		     "1 at the first divergence, which is printed, 2 if FILE is not a good trace.");
+		     "Replay everything in FILE and compare registers, flags and memory with what\n"
+		     "the recorder found. Exit status: 0 if all match, 1 at the first divergence,\n"
+		     "which is printed, and if there was nothing to compare, 2 if FILE is not a\n"
+		     "good trace.");
 		return cli_finish(CLI_GOOD);
 	}
 	t = cli_open_trace("verify", argc, argv, &status);

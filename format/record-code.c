@@ -31,12 +31,13 @@ enum {
 	F_WHAT = 1 << 21,
 	F_SUBJECT = 1 << 22, /* plus one, so that 0 is "none" */
 	F_IMAGE = 1 << 23,
+	F_NONE = 1 << 24, /* a zero: nothing more in the heads area, for who passes over it */
 };
 
-_Static_assert((int)DJ_REC_KINDS <= CODE_FACTS,
-	       "kinds that the file alone has come after the others");
+_Static_assert((int)DJ_REC_SYSDATA < CODE_FACTS && (int)DJ_REC_CHECK >= CODE_PASS,
+	       "kinds that the file alone has lie between the others");
 
-static const uint32_t fields[CODE_FACTS + 1] = {
+static const uint32_t fields[DJ_REC_KINDS] = {
 	[DJ_REC_IMPORT] = F_LINE | F_BYTES64,
 	[DJ_REC_EFFECTS] = F_WHY | F_INSN | F_REGS,
 	[DJ_REC_SYSCALL] = F_RESULT | F_R11,
@@ -58,6 +59,7 @@ static const uint32_t fields[CODE_FACTS + 1] = {
 	[DJ_REC_THREAD] = F_PID | F_WHAT | F_SUBJECT | F_NAME,
 	[DJ_REC_SYSDATA] = F_ADDR | F_LENGTH | F_BYTES,
 	[CODE_FACTS] = F_LENGTH,
+	[DJ_REC_CHECK] = F_NONE | F_LENGTH | F_BYTES,
 };
 
 /* The plain numbers: field, member, how it becomes a varint and back. */
@@ -108,6 +110,8 @@ static void code_fields(const struct dj_record *rec, struct dj_code_state *s, ui
 {
 	uint32_t f = fields[rec->kind];
 
+	if (f & F_NONE)
+		p = dj_put_varint(p, 0);
 	if (f & F_LINE)
 		p = dj_record_code_line(p, s, rec->addr);
 #define X(field, member, put, get)                                                                 \
@@ -190,6 +194,8 @@ static bool decode_fields(struct dj_record *rec, uint32_t f, struct dj_code_stat
 {
 	const uint8_t *bytes;
 
+	if (f & F_NONE && dj_in_varint(in))
+		return false;
 	if (f & F_LINE)
 		rec->addr = s->addr += (uint64_t)dj_unzigzag(dj_in_varint(in)) * DJ_LINE;
 #define X(field, member, put, get)                                                                 \
@@ -250,9 +256,9 @@ bool dj_record_decode(struct dj_record *rec, struct dj_code_state *s, struct dj_
 		rec->rep = dj_in_varint(in);
 	if (start & CODE_ORDINAL)
 		rec->ordinal = dj_in8(in);
-	if (kind >= CODE_PASS)
+	if (kind >= DJ_REC_KINDS)
 		return pass_over(in, data);
-	return kind <= CODE_FACTS && fields[kind] && decode_fields(rec, fields[kind], s, in, data);
+	return fields[kind] && decode_fields(rec, fields[kind], s, in, data);
 }
 
 bool dj_fact_decode(struct dj_record *rec, struct dj_in *in, struct dj_in *data)

@@ -75,7 +75,8 @@ void dj_fact_code(const struct dj_record *rec, uint32_t thread, uint8_t **head, 
 
 /*
  * Decode one record; it borrows from both areas. False if the bytes are not a record. The kind may
- * also be CODE_FACTS (the number is in `length`), or CODE_PASS and above: something to pass over.
+ * also be CODE_FACTS (the number is in `length`), or DJ_REC_KINDS and above: something to pass
+ * over.
  */
 bool dj_record_decode(struct dj_record *rec, struct dj_code_state *s, struct dj_in *head,
 		      struct dj_in *data);

@@ -12,6 +12,7 @@ static const char *const kind_names[DJ_REC_KINDS] = {
 	[DJ_REC_EXIT] = "exit",	      [DJ_REC_END] = "end",	    [DJ_REC_SEQ] = "seq",
 	[DJ_REC_KEYFRAME] = "keyframe", [DJ_REC_GAP] = "gap",	    [DJ_REC_MARK] = "mark",
 	[DJ_REC_THREAD] = "thread",   [DJ_REC_SYSDATA] = "sysdata",
+	[DJ_REC_CHECK] = "check",
 };
 /* clang-format on */
 

@@ -45,8 +45,10 @@
  *            `name` says why. A KEYFRAME follows.
  *   MARK     Something for people: `what` it is, at the time `result` (nanoseconds since 1970, or
  *            0), with a text `name` or without. No step.
- *   SYSDATA  The system call that returned just before this wrote the `length` `bytes` at `addr`.
- *            Memory for people to look at.
+ *   CHECK    What else is compared here, in the `length` `bytes`, which dj_check_unpack() reads:
+ * those flags that are known, and checksums of pieces of the shadow. No step. A reader may pass
+ * over it. SYSDATA  The system call that returned just before this wrote the `length` `bytes` at
+ * `addr`. Memory for people to look at.
  *
  * The facts of an address space lie in the stream of its process, since all its threads need them.
  * `thread` (an index, as everywhere outside of the file) caused the fact, at `steps` of its own,
@@ -94,6 +96,7 @@ enum dj_record_kind {
 	DJ_REC_MARK,
 	DJ_REC_THREAD,
 	DJ_REC_SYSDATA,
+	DJ_REC_CHECK = 24, /* the first that older readers pass over; 21 to 23 are no records */
 	DJ_REC_KINDS
 };
 
@@ -109,7 +112,7 @@ static inline bool dj_record_is_fact(unsigned kind)
 static inline bool dj_record_has_bytes(unsigned kind)
 {
 	return 1u << kind & (1u << DJ_REC_SIGNAL | 1u << DJ_REC_CODE | 1u << DJ_REC_KEYFRAME |
-			     1u << DJ_REC_SYSDATA);
+			     1u << DJ_REC_SYSDATA | 1u << DJ_REC_CHECK);
 }
 
 /* `what` it is, by kind. A reader takes values it does not know for something else. */
@@ -164,6 +167,27 @@ struct dj_record {
 	const char *name; /* MAP, END, EXEC...: borrowed, NUL-terminated, or NULL */
 	struct dj_regs regs; /* EFFECTS, REGS, SIGNAL, KEYFRAME: the parts in `mask` */
 };
+
+/*
+ * What a CHECK record has. The recorder's hardware flags are not always the program's: where the
+ * program is about to overwrite them they may be anything. So it says which are meant.
+ */
+#define DJ_CHECK_PIECES 128
+#define DJ_CHECK_PAGE	4096u
+struct dj_check {
+	uint64_t flags_known, flags; /* RFLAGS, of which these bits are known; the others are 0 */
+	unsigned n;
+	struct dj_check_piece {
+		uint64_t addr; /* all of it within one page */
+		uint32_t length;
+		uint32_t sum; /* dj_check_sum() of the thread's shadow there */
+	} piece[DJ_CHECK_PIECES];
+};
+uint32_t dj_check_sum(const void *bytes, size_t len);
+/* Returns the number of bytes, at most DJ_CODE_MAX. */
+size_t dj_check_pack(const struct dj_check *c, uint8_t *out);
+/* False if the bytes are none. */
+bool dj_check_unpack(struct dj_check *c, const uint8_t *bytes, size_t len);
 
 /* "import", "syscall"...; "?" for strange kinds. */
 const char *dj_record_kind_name(enum dj_record_kind k);

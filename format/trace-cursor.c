@@ -385,7 +385,8 @@ const struct dj_record *dj_cursor_next(struct dj_cursor *c, struct dj_error *err
 			malformed(&c->own, err);
 		if (passed == PASSED_MAX || (!c->own.held && decode(&c->own, err) <= 0))
 			return NULL;
-		if (c->own.rec.kind < DJ_REC_KINDS && c->own.rec.kind != DJ_REC_SEQ) {
+		unsigned kind = c->own.rec.kind;
+		if (kind < DJ_REC_KINDS && kind != DJ_REC_SEQ && kind != CODE_FACTS) {
 			c->own.held = false;
 			return &c->own.rec;
 		}

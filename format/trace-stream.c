@@ -271,7 +271,7 @@ int dj_stream_record(struct dj_stream *s, const struct dj_record *rec, struct dj
 {
 	uint64_t number;
 
-	DJ_ASSERT(rec->kind > 0 && rec->kind < DJ_REC_KINDS, "record kind %d", rec->kind);
+	DJ_ASSERT(*dj_record_kind_name(rec->kind) != '?', "record kind %d", rec->kind);
 	DJ_ASSERT(rec->kind != DJ_REC_IMPORT || rec->addr % DJ_LINE == 0, "import of %#llx",
 		  (unsigned long long)rec->addr);
 	DJ_ASSERT(!dj_record_has_bytes(rec->kind) || rec->length <= DJ_CODE_MAX,

@@ -90,6 +90,18 @@ static void take_code(struct input *in, uint8_t *code, size_t len)
 	}
 }
 
+/* Bytes that are a check, or by the first of them not quite. */
+static size_t take_check(struct input *in, uint8_t *buf)
+{
+	struct dj_check c = { .flags_known = take(in, 4), .n = (unsigned)take(in, 1) % 8 };
+	for (unsigned i = 0; i < c.n; i++) {
+		c.piece[i].addr = take_address(in) & ~63ULL;
+		c.piece[i].length = 64;
+		c.piece[i].sum = (uint32_t)take(in, 1);
+	}
+	return dj_check_pack(&c, buf);
+}
+
 static void take_record(struct input *in, struct dj_record *r, uint64_t *steps, uint8_t *buf)
 {
 	uint8_t kind = (uint8_t)take(in, 1), ahead = (uint8_t)take(in, 1);
@@ -99,7 +111,8 @@ static void take_record(struct input *in, struct dj_record *r, uint64_t *steps, 
 	if (*steps > STEPS_MAX)
 		*steps = STEPS_MAX;
 	r->steps = *steps;
-	r->kind = (enum dj_record_kind)(1 + kind % (DJ_REC_KINDS - 1));
+	r->kind = (kind & 0x7f) == 0x7f ? DJ_REC_CHECK
+					: (enum dj_record_kind)(1 + kind % DJ_REC_SYSDATA);
 	r->name = "";
 	r->bytes = buf;
 	r->seq = DJ_SEQ_UNKNOWN;
@@ -151,6 +164,9 @@ static void take_record(struct input *in, struct dj_record *r, uint64_t *steps, 
 		r->addr = take_address(in);
 		r->length = 1 + take(in, 1);
 		take_code(in, buf, r->length);
+		break;
+	case DJ_REC_CHECK:
+		r->length = take_check(in, buf);
 		break;
 	case DJ_REC_KEYFRAME:
 	case DJ_REC_SYSDATA:

@@ -34,11 +34,6 @@ static bool undo_branch(struct rec_thread *t)
 	return true;
 }
 
-static bool digest_is_due(struct rec_thread *t)
-{
-	return *rec_tcb(t, T_STEPS) - t->last_digest >= t->rec->opt.digest_interval;
-}
-
 static enum rec_state ring_full(struct rec_thread *t, struct user_regs_struct *r)
 {
 	rec_ring_hand_over(t);
@@ -50,7 +45,7 @@ static enum rec_state ring_full(struct rec_thread *t, struct user_regs_struct *r
 	r->orig_rax = (unsigned long long)-1;
 	if (rec_set_regs(t, r))
 		return REC_KILLED;
-	if (t->n_pending || digest_is_due(t))
+	if (t->n_pending || rec_digest_is_due(t, *rec_tcb(t, T_STEPS)))
 		return rec_step_to_boundary(t);
 	rec_run(t, REC_CONT, 0);
 	return REC_CACHE;
@@ -107,8 +102,8 @@ static enum rec_state interrupted(struct rec_thread *t)
 {
 	struct user_regs_struct r;
 	t->stops++;
-	if (digest_is_due(t) && !rec_get_regs(t, &r) && tr_in_cache(t->proc->tr, r.rip) &&
-	    !*rec_tcb(t, T_IN_SYSCALL)) {
+	if (rec_digest_is_due(t, *rec_tcb(t, T_STEPS)) && !rec_get_regs(t, &r) &&
+	    tr_in_cache(t->proc->tr, r.rip) && !*rec_tcb(t, T_IN_SYSCALL)) {
 		t->hand_over = true;
 		return rec_step_to_boundary(t);
 	}

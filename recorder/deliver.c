@@ -44,8 +44,6 @@ static void record_signal(struct rec_thread *t, const siginfo_t *info, const str
 /* The program dies of it. */
 static enum rec_state die(struct rec_thread *t, const struct user_regs_struct *r)
 {
-	if (!t->signal.after) /* in a system call rax is not the program's */
-		rec_digest(t, true);
 	record_signal(t, &t->signal.info, NULL, 0, 0);
 	if (rec_set_regs(t, r))
 		return REC_KILLED;
@@ -75,6 +73,10 @@ enum rec_state rec_deliver(struct rec_thread *t, const siginfo_t *info, uint64_t
 		r.orig_rax = (unsigned long long)-1;
 	if ((d == REC_IGNORED && !rec_synchronous(info->si_signo, info)) || d == REC_JOB_CONTROL)
 		return REC_IN_HAND;
+	if (after) /* rax is not the program's, nor are rcx and r11 */
+		rec_digest_in_call(t);
+	else if (t->state != REC_HANDLER || !t->signal.after) /* nor if that had no frame */
+		rec_digest(t, false);
 	t->signal.info = *info;
 	t->signal.after = after;
 	tracer->set_siginfo(tracer, t->tid, info);
@@ -102,6 +104,7 @@ static void record_interrupted_call(struct rec_thread *t, uint64_t frame)
 	rec_ring_record(t, &r);
 	t->steps++;
 	t->seq++;
+	rec_digest_after_call(t, rax);
 }
 
 enum rec_state rec_on_handler(struct rec_thread *t, const struct rec_stop *stop)

@@ -53,21 +53,6 @@ void rec_import(struct rec_thread *t, uint64_t addr, unsigned size)
 	}
 }
 
-void rec_digest(struct rec_thread *t, bool force)
-{
-	if (t->in_rep || (!force && t->steps - t->last_digest < t->rec->opt.digest_interval))
-		return;
-	struct dj_regs full;
-	rec_full_regs(t, &full);
-	struct dj_record r = { .kind = DJ_REC_DIGEST,
-			       .steps = t->steps,
-			       .digest = dj_regs_digest(&full),
-			       .mask = DJ_DIGEST_PARTS,
-			       .regs = full };
-	rec_ring_record(t, &r);
-	t->last_digest = t->steps;
-}
-
 enum rec_state rec_step(struct rec_thread *t, const struct user_regs_struct *r,
 			enum rec_state state)
 {
@@ -127,7 +112,8 @@ enum rec_state rec_go_on(struct rec_thread *t)
 		return rec_trap_restore(t, NULL);
 	if (t->n_pending)
 		return rec_deliver_pending(t);
-	rec_digest(t, false);
+	if (rec_digest_is_due(t, t->steps))
+		rec_digest(t, true);
 	t->in_rep = false;
 	if (t->trap_flag)
 		return rec_native_begin(t);

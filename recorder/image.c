@@ -181,6 +181,7 @@ enum rec_state rec_image_ready(struct rec_thread *t)
 	*rec_tcb(t, T_SELF) = t->s;
 	rec_syscalls_init(t);
 	record_image(t);
+	rec_digest_start(t);
 	if (snapshot(t))
 		return REC_KILLED;
 

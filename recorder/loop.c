@@ -265,8 +265,13 @@ static void handle(struct rec_thread *t, int status)
 	enum rec_state next = t->state;
 	if (!none_of_its_business(t, &stop, &next))
 		next = states[t->state].handle(t, &stop);
-	while (next == REC_IN_HAND)
-		next = rec_over(rec) ? REC_KILLED : rec_go_on(t);
+	while (next == REC_IN_HAND && !rec_over(rec))
+		next = rec_go_on(t);
+	if (next == REC_IN_HAND) { /* and will not go on */
+		if (t->in_hand && t->ring && !rec->fatal)
+			rec_digest(t, true);
+		next = REC_KILLED;
+	}
 	t->state = next;
 	if (rec_over(rec))
 		kill_program(rec);

@@ -21,6 +21,7 @@
  *                sigtrap.c: the one that deja uses itself
  *   maps.c       mappings; maplog.c: changed without a stop; modules.c;
  *   code.c       the program's code as the translator reads it
+ *   check.c      digests: what a replay is compared with
  *   ring.c       the ring buffer and the thread that writes it out
  *   start.c      start; meta.c: what the trace says of machine and program; clock.c; end.c
  *
@@ -192,10 +193,11 @@ struct rec_thread {
 	struct dj_stream *stream;     /* its stream in the trace */
 	struct user_regs_struct regs; /* the program's, when in hand */
 	uint64_t steps;
-	uint64_t seq;	/* ordered events passed */
-	uint64_t epoch; /* of the translator, when it entered the cache */
-	uint64_t last_digest;
-	siginfo_t *pending; /* signals put aside */
+	uint64_t seq;			  /* ordered events passed */
+	uint64_t epoch;			  /* of the translator, when it entered the cache */
+	uint64_t last_digest, digest_gap; /* where it was; so many instructions to the next */
+	uint64_t checked;		  /* mappings up to here, by the latest digest */
+	siginfo_t *pending;		  /* signals put aside */
 	unsigned n_pending, cap_pending;
 	struct {
 		bool blocked;
@@ -245,6 +247,7 @@ struct rec_thread {
 	struct {
 		siginfo_t info;
 		uint64_t after;
+		struct dj_regs full; /* if it interrupted a system call: at its return */
 	} signal;
 	struct {
 		bool exec;
@@ -337,7 +340,17 @@ enum rec_state rec_step(struct rec_thread *t, const struct user_regs_struct *r,
 /* In hand: an instruction that wrote to the shadow will not be executed after all. Shadow and trace
  * get the lines of memory at [addr, addr+size) as they are; what cannot be read is left out. */
 void rec_import(struct rec_thread *t, uint64_t addr, unsigned size);
-void rec_digest(struct rec_thread *t, bool force);
+
+/* ---- check.c ---- */
+/* A new image: digests begin afresh. */
+void rec_digest_start(struct rec_thread *t);
+bool rec_digest_is_due(const struct rec_thread *t, uint64_t steps);
+/* In hand: what a replay is to be compared with; of memory the stack only, unless `whole`. */
+void rec_digest(struct rec_thread *t, bool whole);
+/* In hand behind a system call that a signal interrupts: the same as far as it is known there, and
+ * the rest when the call turns out to have this result. */
+void rec_digest_in_call(struct rec_thread *t);
+void rec_digest_after_call(struct rec_thread *t, uint64_t result);
 
 /* ---- cache.c ---- */
 /* A trap of ours in the cache (int3), the thread being stopped behind it. */
@@ -471,6 +484,8 @@ uint64_t rec_ring_reached(struct rec_thread *t, bool *whole);
 /* Write everything; -1 if writing failed at any time. */
 int rec_ring_stop(struct rec_thread *t, struct dj_error *err);
 bool rec_ring_failed(struct rec_thread *t);
+/* Lines that were imported lately, some of them; returns how many. */
+unsigned rec_ring_imported(struct rec_thread *t, uint64_t *addr, unsigned max);
 /* Cut the recording if the program has overwritten where the next record goes. */
 void rec_ring_check(struct rec_thread *t);
 

@@ -23,6 +23,9 @@
 #define OWN_MAX 4096
 #define AT_HEAD UINT64_MAX
 
+/* So many lines are remembered of those that were imported. */
+#define SEEN 64
+
 struct own {
 	struct own *next;
 	uint64_t at; /* offset in the half */
@@ -55,6 +58,9 @@ struct rec_ring {
 	bool broken;	/* T_HEAD makes no sense: what was recorded since is lost */
 	uint64_t last;	/* position of the last record written */
 	uint64_t reached; /* the latest position the records written imply */
+	/* lines, one replacing another by turns; the writing thread's to write, anybody's to read
+	 */
+	uint64_t seen[SEEN], n_seen;
 	struct dj_error err;
 };
 
@@ -128,6 +134,7 @@ static unsigned write_from_ring(struct rec_ring *g, const struct half *h, uint64
 	}
 	if (type == RING_IMPORT) {
 		rc = dj_stream_import(g->t->stream, steps, w[2], ordinal, w[1], p + 24, &g->err);
+		__atomic_store_n(&g->seen[g->n_seen++ % SEEN], w[1], __ATOMIC_RELAXED);
 		advanced(g, steps, steps);
 	} else if (type == RING_SYSCALL) {
 		struct dj_record r = {
@@ -340,6 +347,17 @@ void rec_ring_record(struct rec_thread *t, const struct dj_record *r)
 	h->own_end = &o->next;
 	if (++h->n_own >= OWN_MAX && g->own_at == AT_HEAD)
 		rec_ring_hand_over(t);
+}
+
+unsigned rec_ring_imported(struct rec_thread *t, uint64_t *addr, unsigned max)
+{
+	struct rec_ring *g = t->ring;
+	unsigned n = 0;
+	for (unsigned i = 0; i < SEEN && n < max; i += SEEN / max) {
+		addr[n] = __atomic_load_n(&g->seen[i], __ATOMIC_RELAXED);
+		n += addr[n] != 0;
+	}
+	return n;
 }
 
 uint64_t rec_ring_reached(struct rec_thread *t, bool *whole)

@@ -90,6 +90,7 @@ enum rec_state rec_make_call(struct rec_thread *t)
 /* The thread may not come back: the program's own gs base for whoever looks. */
 static enum rec_state make_last_call(struct rec_thread *t)
 {
+	rec_digest(t, true);
 	t->regs.gs_base = *rec_tcb(t, T_GSBASE);
 	return make(t, REC_SYSCALL);
 }
@@ -139,6 +140,7 @@ static enum rec_state begin_clone(struct rec_thread *t)
 	uint64_t flags = clone_flags(t);
 	if (!(flags & CLONE_THREAD) && (!(flags & CLONE_VM) || (flags & CLONE_VFORK)))
 		return make(t, REC_SYSCALL);
+	rec_digest(t, true);
 	rec_cut(t->rec,
 		"%s starts a second thread, which cannot be recorded; the recording ends there",
 		rec_program_name(t));

@@ -241,6 +241,7 @@ void replay_observe(struct replay *r, const struct replay_observer *o);
 /* ---- verification ------------------------------------------------------------------ */
 struct replay_verify_result {
 	uint64_t instructions, events, digests, imports, effects;
+	uint64_t flags, memory; /* compared beside the digests: so many times flags; bytes */
 	double seconds;
 	struct replay_divergence div;
 };

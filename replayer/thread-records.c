@@ -188,6 +188,43 @@ static enum rp_thread_stop rec_digest(struct rp_thread *th, const struct dj_reco
 	return rp_thread_diverged(th, "%s is %s, expected %s", th->div.part, found, expected);
 }
 
+static enum rp_thread_stop check_flags(struct rp_thread *th, const struct dj_check *c)
+{
+	struct dj_regs regs;
+
+	emu_get_regs(th->e, &regs);
+	if (c->flags_known & DJ_FLAGS_ARITH)
+		th->count_flags++;
+	if ((regs.rflags & c->flags_known) == c->flags)
+		return THREAD_LIMIT;
+	snprintf(th->div.part, sizeof(th->div.part), "rflags");
+	return rp_thread_diverged(
+		th, "rflags is %" PRIx64 ", expected %" PRIx64 " (of the flags in %" PRIx64 ")",
+		regs.rflags & c->flags_known, c->flags, c->flags_known);
+}
+
+static enum rp_thread_stop rec_check(struct rp_thread *th, const struct dj_record *r)
+{
+	struct dj_check c;
+
+	if (!dj_check_unpack(&c, r->bytes, r->length))
+		return rp_thread_damaged(th, "malformed check at %" PRIu64, r->steps);
+	enum rp_thread_stop res = check_flags(th, &c);
+	for (unsigned i = 0; i < c.n && res == THREAD_LIMIT; i++) {
+		const struct dj_check_piece *p = &c.piece[i];
+		uint32_t sum = dj_check_sum(th->e->shadow + (uint32_t)p->addr, p->length);
+		th->count_memory += p->length;
+		if (sum == p->sum)
+			continue;
+		snprintf(th->div.part, sizeof(th->div.part), "memory");
+		res = rp_thread_diverged(th,
+					 "%" PRIu32 " bytes of memory at 0x%" PRIx64
+					 " have the checksum %08" PRIx32 ", expected %08" PRIx32,
+					 p->length, p->addr, sum, p->sum);
+	}
+	return res;
+}
+
 static enum rp_thread_stop rec_exec(struct rp_thread *th, const struct dj_record *r)
 {
 	th->here += EXEC_COUNTS;
@@ -241,6 +278,7 @@ static enum rp_thread_stop (*const apply[DJ_REC_KINDS])(struct rp_thread *,
 	[DJ_REC_SEQ] = rec_seq,	       [DJ_REC_KEYFRAME] = rec_nothing,
 	[DJ_REC_GAP] = rec_nothing,    [DJ_REC_MARK] = rec_nothing,
 	[DJ_REC_THREAD] = rec_nothing, [DJ_REC_SYSDATA] = rec_nothing,
+	[DJ_REC_CHECK] = rec_check,
 };
 
 enum rp_thread_stop rp_thread_settle(struct rp_thread *th)

@@ -102,6 +102,7 @@ struct rp_thread {
 	uint64_t last_sysno, last_result; /* of the last system call passed */
 	struct replay_observer observer;  /* told of edges unless e->unseen */
 	uint64_t count_imports, count_effects, count_digests;
+	uint64_t count_flags, count_memory; /* compared: so many times; bytes */
 	struct replay_divergence div;
 	struct dj_error err;
 };

@@ -63,6 +63,8 @@ int replay_verify(struct dj_trace *t, struct replay_verify_result *out,
 		out->instructions += th->e->steps - th->info->first_steps;
 		out->events += th->events;
 		out->digests += th->count_digests;
+		out->flags += th->count_flags;
+		out->memory += th->count_memory;
 		out->imports += th->count_imports;
 		out->effects += th->count_effects;
 		out->div = th->div;

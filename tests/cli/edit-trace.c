@@ -1,8 +1,13 @@
 /*
- * Copies a trace, with changes that an attacker might make to it: more modules, modules under other
- * names. What comes out is a well-formed trace. For tests/cli/hostile.sh.
+ * Copies a trace, with changes that an attacker might make to it (more modules, modules under other
+ * names), or such as a mistake of the recorder's would make. What comes out is a well-formed trace.
+ * For tests/cli/hostile.sh and tests/cli/verify.sh.
  *
- * usage: edit-trace IN OUT [add NAME FILE | zeros NAME MEGABYTES | rename OLD NEW]...
+ * usage: edit-trace IN OUT [add NAME FILE | zeros NAME MEGABYTES | rename OLD NEW |
+ *                           drop KIND all | spoil WHAT N]...
+ *
+ * drop leaves out all records of a kind. spoil changes one bit in the Nth record from the end (1 is
+ * the last) that has what it names: import (its line's last byte), digest, flags, memory.
  *
  * Relies on a recording of one process with one thread and one image.
  */
@@ -59,7 +64,7 @@ static void add_modules(struct dj_writer *w, char **edits)
 	struct dj_error err;
 
 	for (; *edits; edits += 3) {
-		if (!strcmp(edits[0], "rename"))
+		if (strcmp(edits[0], "add") != 0 && strcmp(edits[0], "zeros") != 0)
 			continue;
 		size_t size;
 		void *bytes = contents(edits, &size);
@@ -84,13 +89,78 @@ static void copy_memory(struct dj_trace *t, struct dj_stream *process, uint64_t 
 	}
 }
 
+static bool has(const struct dj_record *r, const char *what)
+{
+	struct dj_check c;
+
+	if (!strcmp(what, "import"))
+		return r->kind == DJ_REC_IMPORT;
+	if (!strcmp(what, "digest"))
+		return r->kind == DJ_REC_DIGEST;
+	if (r->kind != DJ_REC_CHECK || !dj_check_unpack(&c, r->bytes, r->length))
+		return false;
+	return strcmp(what, "flags") ? c.n != 0 : (c.flags_known & DJ_FLAGS_ARITH) != 0;
+}
+
+static void spoil(struct dj_record *r, const char *what)
+{
+	static uint8_t bytes[DJ_CODE_MAX];
+	struct dj_check c;
+
+	if (r->kind == DJ_REC_DIGEST) {
+		r->digest ^= 1;
+		return;
+	}
+	if (r->kind == DJ_REC_IMPORT) {
+		memcpy(bytes, r->bytes, DJ_LINE);
+		bytes[DJ_LINE - 1] ^= 1;
+	} else {
+		dj_check_unpack(&c, r->bytes, r->length);
+		if (!strcmp(what, "flags")) {
+			uint64_t known = c.flags_known & DJ_FLAGS_ARITH;
+			c.flags ^= known & -known;
+		} else {
+			c.piece[c.n - 1].sum ^= 1;
+		}
+		r->length = dj_check_pack(&c, bytes);
+	}
+	r->bytes = bytes;
+}
+
+/* Apply the edits to this one: false if it is to be left out. `left`: by edit, how many records are
+ * yet to come that have what it spoils, this one included. */
+static bool edit_record(struct dj_record *r, char **edits, long *left)
+{
+	for (; *edits; edits += 3, left++) {
+		if (!strcmp(edits[0], "drop") && !strcmp(edits[1], dj_record_kind_name(r->kind)))
+			return false;
+		if (!strcmp(edits[0], "spoil") && has(r, edits[1]) && (*left)-- == atol(edits[2]))
+			spoil(r, edits[1]);
+	}
+	return true;
+}
+
+static void count(struct dj_trace *t, char **edits, long *left)
+{
+	struct dj_error err;
+	struct dj_cursor *c = dj_cursor_new(t, 0, &err);
+	const struct dj_record *r;
+
+	while (c && (r = dj_cursor_next(c, &err)))
+		for (int i = 0; edits[3 * i]; i++)
+			if (!strcmp(edits[3 * i], "spoil"))
+				left[i] += has(r, edits[3 * i + 1]);
+	dj_cursor_free(c);
+}
+
 int main(int argc, char **argv)
 {
+	long left[64] = { 0 };
 	struct dj_error err = { 0 };
 
-	if (argc < 3 || argc % 3)
+	if (argc < 3 || argc % 3 || argc > 3 * 64)
 		fail("usage: edit-trace IN OUT [add NAME FILE | zeros NAME MEGABYTES | rename OLD "
-		     "NEW]...",
+		     "NEW | drop KIND all | spoil WHAT N]...",
 		     NULL);
 	struct dj_trace *t = dj_trace_open(argv[1], &err);
 	if (!t)
@@ -106,10 +176,12 @@ int main(int argc, char **argv)
 		fail("streams", &err);
 	copy_modules(t, w, argv + 3);
 	add_modules(w, argv + 3);
+	count(t, argv + 3, left);
 	for (const struct dj_record *r; (r = dj_cursor_next(c, &err));) {
+		struct dj_record copy = *r;
 		if (r->kind == DJ_REC_MAP && r->steps == info->first_steps)
 			copy_memory(t, process, r->addr, r->addr + r->length);
-		if (dj_stream_record(thread, r, &err))
+		if (edit_record(&copy, argv + 3, left) && dj_stream_record(thread, &copy, &err))
 			fail("record", &err);
 	}
 	if (err.text[0] || dj_stream_flush(thread, info->last_steps, info->last_seq, &err) ||

@@ -381,6 +381,26 @@ static void do_rdtsc(struct world *w)
 	w->effects++;
 }
 
+/* All flags, and the shadow of all memory. */
+static void check(struct world *w, const struct dj_regs *regs)
+{
+	struct dj_check c = { .flags_known = UINT32_MAX, .flags = regs->rflags };
+	uint8_t bytes[DJ_CODE_MAX];
+
+	for (size_t i = 0; i < sizeof(w->region) / sizeof(w->region[0]); i++)
+		for (uint64_t at = 0; at < REGION; at += DJ_CHECK_PAGE) {
+			uint64_t addr = w->region[i].start + at;
+			c.piece[c.n++] =
+				(struct dj_check_piece){ addr, DJ_CHECK_PAGE,
+							 dj_check_sum(w->e->shadow + (uint32_t)addr,
+								      DJ_CHECK_PAGE) };
+		}
+	struct dj_record r = { .kind = DJ_REC_CHECK,
+			       .length = dj_check_pack(&c, bytes),
+			       .bytes = bytes };
+	put_record(w, &r);
+}
+
 static void digest(struct world *w)
 {
 	struct dj_record r = { .kind = DJ_REC_DIGEST };
@@ -389,6 +409,7 @@ static void digest(struct world *w)
 	emu_get_regs(w->e, &regs);
 	r.digest = dj_regs_digest(&regs);
 	put_record(w, &r);
+	check(w, &regs);
 	w->digests++;
 	w->digest_at = w->e->steps + 501;
 }

@@ -62,6 +62,8 @@ const struct dj_record *sample_next(struct sample_stream *s)
 	/* imports are what a trace mostly has */
 	r->kind = sample_random(&s->rng) % 2 ? DJ_REC_IMPORT
 					     : 1 + sample_random(&s->rng) % (DJ_REC_KINDS - 1);
+	if (*dj_record_kind_name(r->kind) == '?')
+		r->kind = DJ_REC_CHECK;
 	if (r->kind == DJ_REC_EXEC && sample_random(&s->rng) % 16)
 		r->kind = DJ_REC_IMPORT;
 	if (sample_random(&s->rng) % 3)
@@ -153,6 +155,8 @@ bool sample_equal(const struct dj_record *a, const struct dj_record *b)
 	case DJ_REC_CODE:
 	case DJ_REC_SYSDATA:
 		return same_bytes(a, b);
+	case DJ_REC_CHECK:
+		return a->length == b->length && !memcmp(a->bytes, b->bytes, a->length);
 	case DJ_REC_DIGEST:
 		return a->digest == b->digest && a->seq == b->seq && same_regs(a, b);
 	case DJ_REC_CHILD:

@@ -114,6 +114,8 @@ static void test_verify(void)
 		CU_ASSERT_EQUAL(res.imports, world->imports);
 		CU_ASSERT_EQUAL(res.effects, world->effects);
 		CU_ASSERT_EQUAL(res.digests, world->digests);
+		CU_ASSERT_EQUAL(res.flags, world->digests);
+		CU_ASSERT_EQUAL(res.memory, world->digests * 4 * REGION);
 		if (res.div.found)
 			fprintf(stderr, "%s\n", res.div.text);
 		finish();
@@ -771,15 +773,29 @@ static void test_order(void)
 		}
 }
 
+/* 3: with a wrong flag, 4: with a wrong sum, 5: cut short. */
+static const uint8_t *spoilt_check(struct dj_record *r, int kind, uint8_t *bytes)
+{
+	struct dj_check c;
+
+	CU_ASSERT_FATAL(dj_check_unpack(&c, r->bytes, r->length));
+	if (kind == 3)
+		c.flags ^= DJ_FLAG_AF;
+	if (kind == 4)
+		c.piece[3].sum ^= 0x100;
+	r->length = dj_check_pack(&c, bytes) - (kind == 5);
+	return bytes;
+}
+
 static void test_divergence(void)
 {
 	struct dj_error err = { 0 };
 	struct replay_verify_result res;
 
 	start(60, 0, 1);
-	/* the same program with a wrong digest, with records out of order, and with a wrong number
-	 * of events */
-	for (int kind = 0; kind < 3; kind++) {
+	/* the same program with a wrong digest, with records out of order, with a wrong number of
+	 * events, a wrong flag, a wrong byte of memory, and with a check that is none */
+	for (int kind = 0; kind < 6; kind++) {
 		struct dj_trace *t = replay_trace(rep);
 		struct dj_writer *w;
 		char other[80];
@@ -797,11 +813,16 @@ static void test_divergence(void)
 		int digests = 0;
 		while ((r = dj_cursor_next(c, &err))) {
 			struct dj_record copy = *r;
+			uint8_t bytes[DJ_CODE_MAX];
+			if (copy.kind == DJ_REC_CHECK && digests == 5 && kind > 2) {
+				bad_steps = copy.steps;
+				copy.bytes = spoilt_check(&copy, kind, bytes);
+			}
 			if (copy.kind == DJ_REC_DIGEST && ++digests == 5) {
 				bad_steps = copy.steps;
 				if (kind < 2)
 					copy.digest ^= 4;
-				else
+				else if (kind == 2)
 					copy.seq += 7;
 				if (kind == 1)
 					copy.kind = DJ_REC_SYSCALL;
@@ -814,7 +835,7 @@ static void test_divergence(void)
 		CU_ASSERT_PTR_NOT_NULL_FATAL(t);
 		int ret = replay_verify(t, &res, NULL, NULL, &err);
 		/* where a system call happens to be, the extra one puts the order wrong */
-		CU_ASSERT((ret == -1 && kind == 1 && err.exit_status == 2) ||
+		CU_ASSERT((ret == -1 && (kind == 1 || kind == 5) && err.exit_status == 2) ||
 			  (res.div.found && res.div.pos.steps == bad_steps));
 		if (kind == 2) {
 			char want[80];
@@ -825,6 +846,10 @@ static void test_divergence(void)
 				 (unsigned long long)res.div.pos.seq + 7);
 			CU_ASSERT_PTR_NOT_NULL(strstr(res.div.text, want));
 		}
+		if (kind == 3)
+			CU_ASSERT_PTR_NOT_NULL(strstr(res.div.text, ": rflags is "));
+		if (kind == 4)
+			CU_ASSERT_PTR_NOT_NULL(strstr(res.div.text, "4096 bytes of memory at 0x"));
 		dj_trace_close(t);
 		unlink(other);
 	}
