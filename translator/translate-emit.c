@@ -103,7 +103,8 @@ static bool emit_insn(struct tr_build *b)
 
 /* ---- a fragment ------------------------------------------------------------------------ */
 
-/* The code may be rewritten behind our back: compare it with what is being translated. */
+/* The code may be rewritten behind our back: compare it with what is being translated. What it has
+ * become may read flags that this code does not. */
 static void emit_code_check(struct tr_build *b, uint64_t pc, size_t len)
 {
 	struct cg *c = b->c;
@@ -112,10 +113,8 @@ static void emit_code_check(struct tr_build *b, uint64_t pc, size_t len)
 	len = b->tr->ops.read_code(b->tr->ops.ctx, pc, bytes, len, &changing);
 	cg_store_gs(c, 0, T_SLOT(0));
 	cg_store_gs(c, 1, T_SLOT(1));
-	if (b->live[0])
-		tr_emit_save_flags(c, RAX_FREE);
-	struct tr_state st = { .spilled = 3 | HOME_BIT,
-			       .flags = b->live[0] ? TR_FLAGS_SAVED : TR_FLAGS_HW };
+	tr_emit_save_flags(c, RAX_FREE);
+	struct tr_state st = { .spilled = 3 | HOME_BIT, .flags = TR_FLAGS_SAVED };
 	cg_imm(c, 1, pc);
 	for (size_t k = 0; k < len; k += 8) {
 		unsigned n = len - k >= 8 ? 8 : len - k >= 4 ? 4 : 1;
@@ -125,7 +124,7 @@ static void emit_code_check(struct tr_build *b, uint64_t pc, size_t len)
 		struct ea m = ea_base(1, (int32_t)k);
 		cg_cmp(c, n, 0, &m);
 		cg_jcc(c, 5, cg_va(b->cold));
-		tr_exit_stop(b, b->cold, st, TR_STOP_CHANGED, pc, 0, b->live[0]);
+		tr_exit_stop(b, b->cold, st, TR_STOP_CHANGED, pc, 0, ARITH);
 		if (n < 8)
 			k -= 8 - n;
 	}

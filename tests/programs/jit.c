@@ -65,6 +65,18 @@ int main(void)
 		sum += ((fn *)(rwx + 4096))(i * 7);
 	printf("itself %ld\n", sum);
 
+	/* flags that are of no use to what comes next, until that is something else:
+	 *   cmp edi, 3; jmp to 64, where it says: add edi, edi; lea eax, [rdi]; ret, or
+	 *   sete al; movzx eax, al; ret */
+	memcpy(rwx, "\x83\xff\x03\xe9\x38\0\0\0", 8);
+	for (int i = 0; i < 12; i++) {
+		memcpy(rwx + 64,
+		       i & 1 ? "\x0f\x94\xc0\x0f\xb6\xc0\xc3" : "\x01\xff\x8d\x07\xc3\xc3\xc3", 7);
+		for (int k = 3; k < 5; k++)
+			sum = sum * 3 + ((fn *)rwx)(k);
+	}
+	printf("flags %ld\n", sum);
+
 	munmap(wx, 4096);
 	for (int i = 0; i < 5; i++) {
 		uint8_t *n = mmap(wx, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
