@@ -36,7 +36,7 @@ int main(void)
 	printf("rwx %ld\n", sum);
 
 	uint8_t *wx = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	for (int i = 0; i < 30; i++) {
+	for (int i = 0; i < 1500; i++) {
 		mprotect(wx, 4096, PROT_READ | PROT_WRITE);
 		emit(wx, 3 * i);
 		mprotect(wx, 4096, PROT_READ | PROT_EXEC);
