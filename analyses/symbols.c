@@ -28,7 +28,8 @@ struct loaded {
 };
 
 struct ana_symbols {
-	struct replay *r;
+	struct replay *r; /* or NULL */
+	struct dj_trace *t;
 	struct loaded *loaded; /* by number of the module */
 	size_t n;
 	char *demangled[ANA_PLACES];
@@ -67,7 +68,7 @@ static const Dwfl_Callbacks callbacks = {
 
 static void load(struct loaded *l)
 {
-	struct dj_trace *t = replay_trace(l->all->r);
+	struct dj_trace *t = l->all->t;
 	struct dj_error err = { 0 };
 	size_t size = 0, headers = 0;
 	GElf_Phdr ph;
@@ -99,14 +100,14 @@ static void load(struct loaded *l)
 	dwfl_report_end(l->dwfl, NULL, NULL);
 }
 
-struct ana_symbols *ana_symbols_new(struct replay *r)
+struct ana_symbols *ana_symbols_of(struct dj_trace *t)
 {
 	struct ana_symbols *s = calloc(1, sizeof(*s));
 
 	if (!s)
 		return NULL;
-	s->r = r;
-	s->n = dj_trace_modules(replay_trace(r));
+	s->t = t;
+	s->n = dj_trace_modules(t);
 	s->loaded = calloc(s->n + 1, sizeof(*s->loaded));
 	if (!s->loaded) {
 		free(s);
@@ -114,6 +115,15 @@ struct ana_symbols *ana_symbols_new(struct replay *r)
 	}
 	for (size_t i = 0; i < s->n; i++)
 		s->loaded[i] = (struct loaded){ .all = s, .module = (int32_t)i };
+	return s;
+}
+
+struct ana_symbols *ana_symbols_new(struct replay *r)
+{
+	struct ana_symbols *s = ana_symbols_of(replay_trace(r));
+
+	if (s)
+		s->r = r;
 	return s;
 }
 
@@ -280,16 +290,75 @@ size_t ana_symbols_at(struct ana_symbols *s, uint64_t addr, struct ana_place pla
 	return l->mod ? look_up(s, l, addr - image.bias, places) : 1;
 }
 
+/* The address that the file gives what lies at an offset in it. */
+static bool address_in_file(struct loaded *l, uint64_t offset, uint64_t *addr)
+{
+	Dwarf_Addr bias;
+	Elf *elf = dwfl_module_getelf(l->mod, &bias);
+	size_t headers = 0;
+	GElf_Phdr ph;
+
+	if (!elf || elf_getphdrnum(elf, &headers))
+		return false;
+	for (size_t i = 0; i < headers; i++)
+		if (gelf_getphdr(elf, (int)i, &ph) && ph.p_type == PT_LOAD &&
+		    offset - ph.p_offset < ph.p_filesz) {
+			*addr = offset - ph.p_offset + ph.p_vaddr;
+			return true;
+		}
+	return false;
+}
+
+void ana_symbols_in(struct ana_symbols *s, size_t module, uint64_t offset, struct ana_place *place)
+{
+	struct ana_place places[ANA_PLACES];
+	uint64_t addr;
+
+	forget_names(s);
+	memset(places, 0, sizeof(*places));
+	memset(place, 0, sizeof(*place));
+	if (module >= s->n)
+		return;
+	place->module = dj_trace_module(s->t, module)->path;
+	place->offset = offset;
+	struct loaded *l = &s->loaded[module];
+	if (!l->tried)
+		load(l);
+	if (!l->mod || !address_in_file(l, offset, &addr))
+		return;
+	places->module = place->module;
+	places->offset = offset;
+	*place = places[look_up(s, l, addr, places) - 1]; /* not what was inlined into it */
+}
+
 #else
 
 struct ana_symbols {
 	struct replay *r;
+	struct dj_trace *t;
 	char name[64];
 };
 
-struct ana_symbols *ana_symbols_new(struct replay *r)
+struct ana_symbols *ana_symbols_of(struct dj_trace *t)
 {
 	struct ana_symbols *s = calloc(1, sizeof(*s));
+
+	if (s)
+		s->t = t;
+	return s;
+}
+
+void ana_symbols_in(struct ana_symbols *s, size_t module, uint64_t offset, struct ana_place *place)
+{
+	memset(place, 0, sizeof(*place));
+	if (module < dj_trace_modules(s->t))
+		place->module = dj_trace_module(s->t, module)->path;
+	place->offset = offset;
+}
+
+struct ana_symbols *ana_symbols_new(struct replay *r)
+{
+	struct ana_symbols *s = ana_symbols_of(replay_trace(r));
 
 	if (s)
 		s->r = r;

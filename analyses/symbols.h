@@ -23,6 +23,11 @@ struct ana_place {
 struct ana_symbols *ana_symbols_new(struct replay *r);
 void ana_symbols_free(struct ana_symbols *s);
 
+/* The same of a trace of which no moment is asked: only for ana_symbols_in(). */
+struct ana_symbols *ana_symbols_of(struct dj_trace *t);
+/* Which function is at this offset in a module's file. Texts stay valid until the next call. */
+void ana_symbols_in(struct ana_symbols *s, size_t module, uint64_t offset, struct ana_place *place);
+
 #define ANA_PLACES 32
 
 /* What is at this address at the moment: the function, preceded by those that were inlined into

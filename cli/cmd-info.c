@@ -1,4 +1,5 @@
 /* deja info: what a recording contains, for people or (--json) for programs. */
+#include "analyses/symbols.h"
 #include "cli/cli.h"
 #include "cli/cmd.h"
 #include "cli/json.h"
@@ -156,7 +157,54 @@ static void print_effects(const struct summary *s)
 		       dj_why_name(s->effects[i].why));
 }
 
-static void print_text(const struct dj_trace *t, const struct summary *s)
+#define PLACES 12 /* of those that there are */
+
+static void print_place(struct ana_symbols *names, const struct summary_place *p)
+{
+	struct ana_place at = { .offset = p->at };
+
+	if (p->module >= 0 && names)
+		ana_symbols_in(names, (size_t)p->module, p->at, &at);
+	printf("  %-12s", grouped(p->count));
+	if (at.function)
+		cli_put(at.function);
+	if (at.function && at.module)
+		printf("+%#llx in ", (unsigned long long)at.offset);
+	if (at.module)
+		cli_put(at.module);
+	if (!at.function)
+		printf("%s%#llx", at.module ? "+" : "", (unsigned long long)p->at);
+	putchar('\n');
+}
+
+static void print_places(struct dj_trace *t, const struct summary *s)
+{
+	struct ana_symbols *names = ana_symbols_of(t);
+
+	if (s->nplaces)
+		printf(LABEL "%s%s\n", "at", grouped(s->nplaces), " places; most often");
+	for (size_t i = 0; i < s->nplaces && i < PLACES; i++)
+		print_place(names, &s->places[i]);
+	ana_symbols_free(names);
+}
+
+static void print_counts(const struct dj_trace *t)
+{
+	size_t n;
+	const struct dj_trace_count *c = dj_trace_counts(t, &n);
+
+	if (n)
+		printf(LABEL "%s\n", "recorder", "what it did:");
+	for (size_t i = 0; i < n; i++) {
+		if (!c[i].value)
+			continue;
+		printf("  %-12s", grouped(c[i].value));
+		cli_put(c[i].name);
+		putchar('\n');
+	}
+}
+
+static void print_text(struct dj_trace *t, const struct summary *s)
 {
 	print_line("trace", dj_trace_path(t));
 	if (dj_trace_damage(t))
@@ -166,6 +214,8 @@ static void print_text(const struct dj_trace *t, const struct summary *s)
 	print_threads(s);
 	print_sizes(t, s);
 	print_effects(s);
+	print_places(t, s);
+	print_counts(t);
 }
 
 /* ---- for programs ------------------------------------------------------------------ */
@@ -302,7 +352,40 @@ static void json_sizes(struct json *j, const struct dj_trace *t, const struct su
 	json_close(j, ']');
 }
 
-static void print_json(const struct dj_trace *t, const struct summary *s)
+static void json_places(struct json *j, struct dj_trace *t, const struct summary *s)
+{
+	struct ana_symbols *names = ana_symbols_of(t);
+
+	json_open(j, "side_effect_places", '[');
+	for (size_t i = 0; i < s->nplaces && i < 8 * PLACES; i++) {
+		const struct summary_place *p = &s->places[i];
+		struct ana_place at = { 0 };
+
+		if (p->module >= 0 && names)
+			ana_symbols_in(names, (size_t)p->module, p->at, &at);
+		json_open(j, NULL, '{');
+		json_u64(j, "count", p->count);
+		json_string(j, "module", at.module);
+		json_u64(j, at.module ? "file_offset" : "address", p->at);
+		json_string(j, "function", at.function);
+		json_close(j, '}');
+	}
+	json_close(j, ']');
+	ana_symbols_free(names);
+}
+
+static void json_counts(struct json *j, const struct dj_trace *t)
+{
+	size_t n;
+	const struct dj_trace_count *c = dj_trace_counts(t, &n);
+
+	json_open(j, "recorder", '{');
+	for (size_t i = 0; i < n; i++)
+		json_u64(j, c[i].name, c[i].value);
+	json_close(j, '}');
+}
+
+static void print_json(struct dj_trace *t, const struct summary *s)
 {
 	struct json j = { .f = stdout };
 
@@ -314,6 +397,8 @@ static void print_json(const struct dj_trace *t, const struct summary *s)
 	json_threads(&j, s);
 	json_modules(&j, t);
 	json_sizes(&j, t, s);
+	json_places(&j, t, s);
+	json_counts(&j, t);
 	json_close(&j, '}');
 }
 

@@ -65,6 +65,75 @@ static int count_effect(struct summary *s, enum dj_cpu_kind cpu, const struct dj
 	return 0;
 }
 
+static bool same_place(const struct summary_place *a, const struct summary_place *b)
+{
+	return a->module == b->module && a->at == b->at;
+}
+
+/* The place in a table by hash, or where it may go. */
+static struct summary_place *find_place(const struct summary *s, const struct summary_place *what)
+{
+	size_t i = (size_t)((what->at + (uint64_t)what->module) * 0x9e3779b97f4a7c15ULL >> 20);
+
+	while (s->places[i &= s->cap_places - 1].count && !same_place(&s->places[i], what))
+		i++;
+	return &s->places[i];
+}
+
+static int grow_places(struct summary *s, struct dj_error *err)
+{
+	struct summary old = *s;
+
+	s->cap_places = old.cap_places ? 2 * old.cap_places : 256;
+	s->places = calloc(s->cap_places, sizeof(*s->places));
+	if (!s->places) {
+		*s = old;
+		return no_memory(err);
+	}
+	for (size_t i = 0; i < old.cap_places; i++)
+		if (old.places[i].count)
+			*find_place(s, &old.places[i]) = old.places[i];
+	free(old.places);
+	return 0;
+}
+
+/* Where it was: behind it is where it led, unless it is one that leads elsewhere. */
+static int count_place(struct summary *s, const struct dj_mappings *maps,
+		       const struct dj_record *rec, struct dj_error *err)
+{
+	uint64_t at = rec->regs.rip - rec->insn_len;
+	const struct dj_mapping *m = dj_mappings_find(maps, at);
+	struct summary_place what = { -1, at, 0 }, *p;
+
+	if (m && m->module >= 0) {
+		what.module = m->module;
+		what.at = at - m->start + m->offset;
+	}
+	if (2 * s->nplaces >= s->cap_places && grow_places(s, err))
+		return -1;
+	p = find_place(s, &what);
+	if (!p->count) {
+		*p = what;
+		s->nplaces++;
+	}
+	p->count++;
+	return 0;
+}
+
+/* Which module is where, at some time or other: few programs have two at one address. */
+static void note_module(struct dj_mappings *maps, const struct dj_record *rec)
+{
+	struct dj_mapping m = { .start = rec->addr,
+				.end = rec->addr + rec->length,
+				.offset = rec->offset,
+				.module = rec->module,
+				.name = "" };
+
+	if (rec->kind == DJ_REC_MAP && m.module >= 0 && m.end > m.start &&
+	    !((m.start | m.end) & 4095))
+		dj_mappings_put(maps, &m);
+}
+
 /* Keep a copy of a text that a record has. */
 static int keep(char **text, const char *name, struct dj_error *err)
 {
@@ -76,13 +145,15 @@ static int keep(char **text, const char *name, struct dj_error *err)
 static int add_thread(struct summary *s, enum dj_cpu_kind cpu, struct summary_thread *th,
 		      struct dj_cursor *c, struct dj_error *err)
 {
+	const struct dj_mappings *maps = &s->processes[th->info->process].modules;
 	const struct dj_record *rec;
 
 	while ((rec = dj_cursor_next(c, err))) {
 		s->records++;
 		s->by_kind[rec->kind]++;
 		th->exited = rec->kind == DJ_REC_EXIT;
-		if (rec->kind == DJ_REC_EFFECTS && count_effect(s, cpu, rec, err))
+		if (rec->kind == DJ_REC_EFFECTS &&
+		    (count_effect(s, cpu, rec, err) || count_place(s, maps, rec, err)))
 			return -1;
 		if (rec->kind == DJ_REC_EXIT)
 			th->status = rec->status;
@@ -100,6 +171,7 @@ static int add_facts(struct summary *s, struct summary_process *p, struct dj_cur
 	while ((rec = dj_cursor_next(c, err))) {
 		s->records++;
 		s->by_kind[rec->kind]++;
+		note_module(&p->modules, rec);
 		if (rec->kind == DJ_REC_EXEC && keep(&p->image, rec->name, err))
 			return -1;
 	}
@@ -124,6 +196,17 @@ static int by_count(const void *a, const void *b)
 	if (x->count != y->count)
 		return x->count < y->count ? 1 : -1;
 	return strcmp(x->mnemonic, y->mnemonic);
+}
+
+static int place_by_count(const void *a, const void *b)
+{
+	const struct summary_place *x = a, *y = b;
+
+	if (x->count != y->count)
+		return x->count < y->count ? 1 : -1;
+	if (x->module != y->module)
+		return x->module < y->module ? -1 : 1;
+	return x->at < y->at ? -1 : x->at > y->at;
 }
 
 int summary_make(struct summary *s, struct dj_trace *t, struct dj_error *err)
@@ -164,6 +247,8 @@ int summary_make(struct summary *s, struct dj_trace *t, struct dj_error *err)
 	}
 	if (s->neffects)
 		qsort(s->effects, s->neffects, sizeof(*s->effects), by_count);
+	if (s->cap_places) /* those that are empty come last */
+		qsort(s->places, s->cap_places, sizeof(*s->places), place_by_count);
 	return r;
 }
 
@@ -171,11 +256,14 @@ void summary_free(struct summary *s)
 {
 	for (size_t i = 0; i < s->nthreads; i++)
 		free(s->threads[i].stopped);
-	for (size_t i = 0; i < s->nprocesses; i++)
+	for (size_t i = 0; i < s->nprocesses; i++) {
 		free(s->processes[i].image);
+		dj_mappings_clear(&s->processes[i].modules);
+	}
 	free(s->threads);
 	free(s->processes);
 	free(s->effects);
+	free(s->places);
 }
 
 static void status_text(int32_t status, char *buf, size_t size)

@@ -5,12 +5,21 @@
 #ifndef DEJA_CLI_SUMMARY_H
 #define DEJA_CLI_SUMMARY_H
 
+#include "format/mappings.h"
 #include "format/trace.h"
 
 /* Instructions recorded by side effects, of one mnemonic and for one reason. */
 struct summary_effect {
 	char mnemonic[24];
 	uint8_t why;
+	uint64_t count;
+};
+
+/* A place with such instructions: in a module, at this offset in its file; or else (`module` -1) at
+ * this address. */
+struct summary_place {
+	int32_t module;
+	uint64_t at;
 	uint64_t count;
 };
 
@@ -27,6 +36,7 @@ struct summary_process {
 	size_t threads;
 	const struct summary_thread *first;   /* the one with the process's number, or NULL */
 	const struct summary_thread *stopped; /* one whose recording ended before it, or NULL */
+	struct dj_mappings modules;	      /* which is where */
 	char *image;			      /* what it executed last, or NULL: what it began as */
 };
 
@@ -39,6 +49,8 @@ struct summary {
 	size_t nprocesses;
 	struct summary_effect *effects; /* most frequent first */
 	size_t neffects;
+	struct summary_place *places; /* likewise */
+	size_t nplaces, cap_places;
 };
 
 /* -1 with err on malformed records: what was found up to there is in `s` all the same. */

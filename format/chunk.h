@@ -52,6 +52,7 @@ enum dj_chunk_type {
 	CHUNK_END,	   /* how the recording ended */
 	CHUNK_INDEX,	   /* where the chunks are */
 	CHUNK_PROCESS,	   /* describes the process of stream `stream` */
+	CHUNK_COUNTS,	   /* what the recorder counted */
 	CHUNK_TYPES
 };
 

@@ -71,6 +71,8 @@ struct dj_trace {
 	size_t meta_bytes;
 	struct dj_trace_end end;
 	struct dj_trace_usage usage;
+	struct dj_trace_count counts[DJ_COUNTS_MAX];
+	size_t ncounts;
 	struct dj_reader_stream *streams; /* by number, ascending */
 	size_t nstreams;
 	struct dj_reader_thread *threads; /* both in the order of their streams */
@@ -111,6 +113,10 @@ void dj_reader_lose(struct dj_trace *t, uint64_t at, unsigned type, uint32_t str
 /* After the last chunk: names and pointers that users see. */
 int dj_reader_finish(struct dj_trace *t, struct dj_error *err);
 void dj_reader_free_facts(struct dj_trace *t);
+
+/* trace-counts.c */
+#define COUNTS_PAYLOAD_MAX (DJ_COUNTS_MAX * sizeof(struct dj_trace_count) + DJ_COUNTS_MAX)
+int dj_reader_take_counts(struct dj_trace *t, const struct dj_reader_chunk *c, const uint8_t *raw);
 
 /* Make room for one more in an array that doubles; NULL and the array as it was if there is
  * no memory. */

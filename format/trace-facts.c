@@ -289,6 +289,8 @@ static const struct chunk_rule {
 			   offsetof(struct dj_trace_usage, streams) },
 	[CHUNK_STREAM] = { 0, take_stream, "records are lost",
 			   offsetof(struct dj_trace_usage, streams) },
+	[CHUNK_COUNTS] = { COUNTS_PAYLOAD_MAX, dj_reader_take_counts, "what was counted is lost",
+			   offsetof(struct dj_trace_usage, meta) },
 	[CHUNK_END] = { 20, take_end, "how the recording ended is lost",
 			offsetof(struct dj_trace_usage, meta) },
 };

@@ -62,6 +62,13 @@ struct dj_trace_end {
 	uint64_t steps; /* instructions over all threads */
 };
 
+/* Something that the recorder counted, for people who wonder what took the time. */
+#define DJ_COUNTS_MAX 64
+struct dj_trace_count {
+	char name[48];
+	uint64_t value;
+};
+
 /* ---- writing ------------------------------------------------------------------- */
 
 struct dj_writer;
@@ -121,6 +128,10 @@ int dj_stream_flush(struct dj_stream *s, uint64_t steps, uint64_t seq, struct dj
  * is given back. */
 int dj_stream_close(struct dj_stream *s, struct dj_error *err);
 
+/* What was counted; before the end, at most once. */
+int dj_writer_counts(struct dj_writer *w, const struct dj_trace_count *counts, size_t n,
+		     struct dj_error *err);
+
 /* Write the end chunk and the index, close and free (also after an error). Nobody else uses the
  * writer or its streams any more. */
 int dj_writer_close(struct dj_writer *w, const struct dj_trace_end *end, struct dj_error *err);
@@ -161,6 +172,8 @@ const char *dj_trace_path(const struct dj_trace *t);
 uint64_t dj_trace_file_size(const struct dj_trace *t);
 const struct dj_trace_meta *dj_trace_meta(const struct dj_trace *t);
 const struct dj_trace_end *dj_trace_end(const struct dj_trace *t);
+/* What the recorder counted, `*n` of them; names are as they are in the trace. */
+const struct dj_trace_count *dj_trace_counts(const struct dj_trace *t, size_t *n);
 
 /* Bytes of the file by what they are for (chunk headers included). */
 struct dj_trace_usage {

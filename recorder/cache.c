@@ -36,6 +36,7 @@ static bool undo_branch(struct rec_thread *t)
 
 static enum rec_state ring_full(struct rec_thread *t, struct user_regs_struct *r)
 {
+	rec_count(t, REC_COUNT_RING);
 	rec_ring_hand_over(t);
 	if (rec_ring_failed(t)) {
 		t->rec->cut = true;
@@ -55,6 +56,7 @@ static enum rec_state ring_full(struct rec_thread *t, struct user_regs_struct *r
 static enum rec_state ibl_miss(struct rec_thread *t, struct user_regs_struct *r)
 {
 	struct tr_where w = { .flags = TR_FLAGS_SAVED, .spilled = 3 | TR_HOME_BIT, .pc = r->rcx };
+	rec_count(t, REC_COUNT_INDIRECT);
 	rec_take(t, r, &w);
 	if (!canonical(w.pc) && undo_branch(t))
 		return rec_native_begin(t); /* which faults */
@@ -85,12 +87,15 @@ enum rec_state rec_trap(struct rec_thread *t, struct user_regs_struct *r)
 	switch (stop->kind) {
 	case TR_STOP_LINK:
 	case TR_STOP_BRANCH:
+		rec_count(t, REC_COUNT_LINK);
 		break;
 	case TR_STOP_SYSCALL:
+		rec_count(t, REC_COUNT_SYSCALL);
 		return rec_syscall(t);
 	case TR_STOP_NATIVE:
 		return rec_native_begin(t);
 	case TR_STOP_CHANGED:
+		rec_count(t, REC_COUNT_CHANGED);
 		rec_code_forget(t->proc, w.pc & ~4095ULL, (w.pc & ~4095ULL) + 8192);
 		break;
 	}
@@ -102,6 +107,7 @@ static enum rec_state interrupted(struct rec_thread *t)
 {
 	struct user_regs_struct r;
 	t->stops++;
+	rec_count(t, REC_COUNT_CLOCK);
 	if (rec_digest_is_due(t, *rec_tcb(t, T_STEPS)) && !rec_get_regs(t, &r) &&
 	    tr_in_cache(t->proc->tr, r.rip) && !*rec_tcb(t, T_IN_SYSCALL)) {
 		t->hand_over = true;

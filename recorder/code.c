@@ -130,6 +130,7 @@ void rec_code_forget(struct rec_process *proc, uint64_t start, uint64_t end)
 			any = proc->pages[i] && proc->pages[i]->addr < end &&
 			      proc->pages[i]->addr + PAGE > start;
 		if (any) {
+			proc->rec->counts[REC_COUNT_FORGOTTEN]++;
 			for (unsigned i = 0; i < PAGE_HASH; i++) {
 				free(proc->pages[i]);
 				proc->pages[i] = NULL;

@@ -136,6 +136,7 @@ enum rec_state rec_on_exec_out(struct rec_thread *t, const struct rec_stop *stop
 	bool whole;
 	if (t->ring)
 		rec_ring_reached(t, &whole); /* nobody uses the old image's memory any more */
+	rec_count_translator(proc);
 	tr_free(proc->tr);
 	proc->tr = NULL;
 	rec_window_free(proc);

@@ -189,6 +189,9 @@ enum rec_state rec_native_begin(struct rec_thread *t)
 	if (known && in->id == INSN_SYSCALL && !in->lock) /* where no arena can be had */
 		return rec_syscall(t);
 	t->natives++;
+	rec_count(t, REC_COUNT_NATIVE);
+	if (known)
+		rec_count_native(t->rec, in);
 	if (known && !in->lock &&
 	    (in->id == INSN_CPUID || (in->id == INSN_XGETBV && (uint32_t)t->regs.rcx <= 1)))
 		return answer_cpuid(t);

@@ -38,6 +38,7 @@
 #include "format/record.h"
 #include "format/trace.h"
 #include "insn/insn.h"
+#include "recorder/counts.h"
 #include "recorder/record.h"
 #include "recorder/tracer.h"
 #include "translator/area.h"
@@ -82,10 +83,12 @@ struct rec_recording {
 	struct rec_process *processes;
 	struct rec_thread *threads;
 	struct rec_stray *strays; /* stops of threads not known yet (loop.c) */
-	bool cut;		  /* recording ends before the program does: err says why */
-	bool fatal;		  /* deja failed: err says how */
-	bool killing;		  /* the program is being killed for either reason */
-	bool began;		  /* the program has been started */
+	uint64_t counts[REC_COUNTS];
+	uint64_t evex; /* instructions with an EVEX prefix, executed natively */
+	bool cut;      /* recording ends before the program does: err says why */
+	bool fatal;    /* deja failed: err says how */
+	bool killing;  /* the program is being killed for either reason */
+	bool began;    /* the program has been started */
 };
 
 #define REC_ARENAS 16 /* at most, in an image; TR_ARENA_SIZE bytes each */

@@ -271,6 +271,7 @@ enum rec_state rec_signal_stop(struct rec_thread *t, const struct rec_stop *stop
 	struct tr_where w;
 	if (rec_get_regs(t, &r))
 		return REC_KILLED;
+	rec_count(t, REC_COUNT_SIGNAL);
 	bool located = tr_locate(t->proc->tr, r.rip, *rec_tcb(t, T_RT_RET), &w);
 	if (!stop->sync) {
 		enum rec_disposition d = rec_disposition(t, stop->sig);

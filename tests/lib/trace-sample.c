@@ -313,6 +313,9 @@ int sample_write(const char *path, const struct sample_shape *shape, uint64_t se
 		r = write_bulk(w, processes[0], shape, seed, err);
 	if (!r)
 		r = write_streams(processes, w, shape, seed, err);
+	const struct dj_trace_count counts[] = { { "some", 17 }, { "others", UINT64_MAX } };
+	if (!r && !shape->no_end)
+		r = dj_writer_counts(w, counts, sizeof(counts) / sizeof(*counts), err);
 	if (dj_writer_close(w, &end, r ? NULL : err))
 		r = -1;
 	return r;

@@ -170,6 +170,13 @@ static void test_round_trip(void)
 	CU_ASSERT(m->auxv_len == 16 && m->auxv[9] == 0x10);
 	CU_ASSERT(dj_trace_end(t)->present && dj_trace_end(t)->status == 3 << 8);
 	CU_ASSERT_EQUAL(dj_trace_end(t)->steps, 12345);
+	size_t n;
+	const struct dj_trace_count *counts = dj_trace_counts(t, &n);
+	CU_ASSERT_EQUAL_FATAL(n, 2);
+	CU_ASSERT_STRING_EQUAL(counts[0].name, "some");
+	CU_ASSERT_EQUAL(counts[0].value, 17);
+	CU_ASSERT_STRING_EQUAL(counts[1].name, "others");
+	CU_ASSERT_EQUAL(counts[1].value, UINT64_MAX);
 	CU_ASSERT_PTR_NULL(dj_trace_thread(t, 3));
 	CU_ASSERT_PTR_NULL(dj_cursor_new(t, 3, &err));
 	dj_trace_close(t);
@@ -488,8 +495,8 @@ static void test_damage_text(void)
 	t = dj_trace_open_memory(bytes, len, &err);
 	CU_ASSERT_PTR_NULL(dj_trace_damage(t));
 	dj_trace_close(t);
-	at = len - 32; /* the last chunk before index and END has records of thread 1003 */
-	for (int found = 0; found < 3; at--)
+	at = len - 32; /* the last chunk before index, END and COUNTS has records of thread 1003 */
+	for (int found = 0; found < 4; at--)
 		if (!memcmp(bytes + at, "DJCK", 4))
 			found++;
 	at++;

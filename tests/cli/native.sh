@@ -1,0 +1,72 @@
+#!/bin/bash
+# What is executed one instruction at a time: `deja info` says how often, where and why the program
+# stopped; a program that does it a great deal is told once. And code that cannot be recorded.
+#
+# usage: tests/cli/native.sh     (DEJA names the program under test)
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+deja=${DEJA:-./deja}
+deja=$(cd "$(dirname "$deja")" && pwd)/$(basename "$deja")
+[ -x "$deja" ] || { echo "$deja is not built"; exit 77; }
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/deja-native.XXXXXX") || exit 99
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 99
+${CC:-gcc} -g -O1 -w "$here/native.c" -o native || exit 99
+"$deja" record -o probe.deja true 2>err || {
+	grep -Eqi 'ptrace|not permitted' err || { cat err; exit 1; }
+	echo "skipped: programs cannot be recorded here: $(cat err)"
+	exit 77
+}
+
+failures=0
+fail() {
+	failures=$((failures + 1))
+	echo "FAIL: $*"
+}
+
+# expect WHAT FILE PATTERN COUNT: so many lines match
+expect() {
+	local n
+	n=$(grep -cE -- "$3" "$2")
+	[ "$n" = "$4" ] || { fail "$1: $n lines with '$3', not $4"; head -50 "$2"; }
+}
+
+# code of 32 bits: cut, in one sentence, with a good trace
+if ./native narrow >out 2>&1; then # if the kernel has it
+	timeout -s KILL 60 "$deja" record -o n.deja ./native narrow >out 2>err
+	[ $? = 1 ] || fail "32 bits: status $?"
+	expect "32 bits" err '^deja: .*not of 64 bits' 1
+	expect "32 bits" out . 0
+	"$deja" verify n.deja >out 2>&1 || fail "32 bits: $(tail -1 out)"
+fi
+
+# the recorder's numbers
+"$deja" info probe.deja >out 2>err || fail "info: $(cat err)"
+expect info out '^recorder +what it did:$' 1
+expect info out '^  [0-9,]+ +stops: system call$' 1
+expect info out '^  [0-9,]+ +fragments made$' 1
+"$deja" info --json probe.deja >out 2>err || fail "info: $(cat err)"
+python3 - <<'EOF' || fail "info --json: $(cat out)"
+import json
+info = json.load(open("out"))
+assert info["recorder"]["stops: system call"] > 5
+assert sum(p["count"] for p in info["side_effect_places"]) <= info["records"]["effects"]
+assert any(p["module"].endswith("ld-linux-x86-64.so.2") for p in info["side_effect_places"])
+EOF
+
+# wide vectors
+if grep -q avx512f /proc/cpuinfo; then
+	timeout -s KILL 100 "$deja" record -o w.deja ./native wide 300 >out 2>err || fail "wide: $(cat err)"
+	[ ! -s err ] || fail "300 wide instructions: $(cat err)"
+	timeout -s KILL 100 "$deja" record -o w.deja ./native wide 10500 >out 2>err || fail "wide: $(cat err)"
+	expect wide err '^deja: .*AVX-512' 1
+	expect wide err . 1
+	"$deja" info w.deja >out 2>err || fail "info: $(cat err)"
+	expect wide out '^  vpaddd +10,500 \(unemulated\)$' 1
+	expect wide out '^  10,500 +wide\+0x[0-9a-f]+ in .*/native$' 1
+	expect wide out '^  10,[0-9]+ +stops: instruction executed natively$' 1
+	"$deja" verify w.deja >out 2>&1 || fail "wide: $(tail -1 out)"
+fi
+
+[ "$failures" = 0 ] || { echo "$failures failures"; exit 1; }
