@@ -8,7 +8,7 @@
  * the program's first instruction. What arenas need later lies in a window, a mapping of the rest
  * of the file, of which any part can be mapped once more elsewhere without a descriptor.
  */
-#include "recorder/recorder.h"
+#include "recorder/area.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -145,8 +145,10 @@ static enum rec_state towards_boundary(struct rec_thread *t)
 		rec_take(t, &r, &w);
 		return REC_IN_HAND;
 	}
-	DJ_ASSERT(t->count++ < 1000000, "no instruction boundary after %#llx in the cache",
-		  (unsigned long long)r.rip);
+	if (t->count++ > 1000000) { /* it has been led astray: nothing of ours is that long */
+		rec_overwritten(t, T_BASE);
+		return REC_KILLED;
+	}
 	return rec_step(t, &r, REC_BOUNDARY);
 }
 

@@ -5,7 +5,7 @@
  * Several in a row are a chain: what follows a call is a function that gets its result, does
  * what there is to do, and may make the next one.
  */
-#include "recorder/recorder.h"
+#include "recorder/area.h"
 
 #include <errno.h>
 

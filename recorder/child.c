@@ -7,7 +7,7 @@
  * a forced signal would reset if it were blocked), so that none has to be taken from the kernel
  * and given back.
  */
-#include "recorder/recorder.h"
+#include "recorder/area.h"
 
 #include <stdlib.h>
 #include <string.h>

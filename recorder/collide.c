@@ -11,6 +11,7 @@
  *
  * Places that the program only hints at are kept free, too: it would have got them.
  */
+#include "recorder/area.h"
 #include "recorder/syscalls.h"
 
 #include <fcntl.h>

@@ -7,7 +7,7 @@
  * the thread is stopped for something else (the handler of another signal, say, which it has not
  * begun) a trap of our own makes such a stop first.
  */
-#include "recorder/recorder.h"
+#include "recorder/area.h"
 
 #include <string.h>
 #include <sys/wait.h>

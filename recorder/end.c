@@ -1,5 +1,5 @@
 /* How a recording ends. */
-#include "recorder/recorder.h"
+#include "recorder/area.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -33,6 +33,13 @@ void rec_fatal(struct rec_recording *rec, const char *fmt, ...)
 	rec->fatal = true;
 }
 
+void rec_overwritten(struct rec_thread *t, int off)
+{
+	t->overwritten = true;
+	rec_cut(t->rec, "the program overwrote deja's memory at %#llx; the recording ends there",
+		(unsigned long long)(t->s + (uint64_t)(int64_t)off));
+}
+
 enum rec_state rec_let_go(struct rec_thread *t, const char *fmt, ...)
 {
 	char why[sizeof(t->rec->err->text)];
@@ -57,6 +64,8 @@ enum rec_state rec_let_go(struct rec_thread *t, const char *fmt, ...)
 
 void rec_ended(struct rec_thread *t, int status)
 {
+	if (t->own && t->ring && !t->proc->child)
+		t->steps = rec_steps(t); /* it may have ended in the cache */
 	t->state = REC_GONE;
 	t->in_hand = false;
 	t->proc->status = status;
@@ -81,12 +90,10 @@ static void finish_thread(struct rec_thread *t)
 {
 	struct rec_process *proc = t->proc;
 	struct dj_error err = { 0 };
-	uint64_t steps = t->in_hand || proc->ended ? t->steps : *rec_tcb(t, T_STEPS);
-	if (steps < *rec_tcb(t, T_STEPS))
-		steps = *rec_tcb(t, T_STEPS);
+	uint64_t steps = rec_steps(t);
 	bool whole;
 	uint64_t reached = rec_ring_reached(t, &whole);
-	if (steps < reached || !whole)
+	if (steps < reached || !whole || t->overwritten)
 		steps = reached;
 	struct dj_record r = { .steps = steps };
 	if (proc->ended) {

@@ -13,6 +13,7 @@
  *
  * Filters survive exec and are inherited by children.
  */
+#include "recorder/area.h"
 #include "recorder/syscalls.h"
 
 #include <linux/audit.h>

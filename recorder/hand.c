@@ -1,5 +1,5 @@
 /* Taking a thread in hand, what is done with one in hand, and letting it go on. */
-#include "recorder/recorder.h"
+#include "recorder/area.h"
 
 #include <string.h>
 
@@ -22,6 +22,33 @@ static unsigned long long saved_flags(struct rec_thread *t, unsigned long long e
 	return eflags;
 }
 
+static uint64_t counted(struct rec_thread *t)
+{
+	uint64_t steps = *rec_tcb(t, T_STEPS);
+	if (steps >= t->steps && steps < 1ULL << 48) /* as many bits as a record has for it */
+		return steps;
+	rec_overwritten(t, T_STEPS);
+	return t->steps;
+}
+
+uint64_t rec_steps(struct rec_thread *t)
+{
+	return t->in_hand || t->state == REC_GONE ? t->steps : counted(t);
+}
+
+/* The thread has come this far. Each event is an instruction, and the last of them may be counted
+ * before that is. */
+static void count(struct rec_thread *t, uint32_t index)
+{
+	uint64_t steps = counted(t) + index, seq = *rec_tcb(t, T_SEQ);
+	if (seq < t->seq || seq - t->seq > steps - t->steps + 1) {
+		rec_overwritten(t, T_SEQ);
+		seq = t->seq;
+	}
+	t->steps = steps;
+	t->seq = seq;
+}
+
 void rec_take(struct rec_thread *t, const struct user_regs_struct *r, const struct tr_where *w)
 {
 	t->regs = *r;
@@ -32,8 +59,7 @@ void rec_take(struct rec_thread *t, const struct user_regs_struct *r, const stru
 		t->regs.eflags = saved_flags(t, t->regs.eflags);
 	t->regs.eflags &= ~TRAP_FLAG;
 	t->regs.rip = w->pc;
-	t->steps = *rec_tcb(t, T_STEPS) + w->index;
-	t->seq = *rec_tcb(t, T_SEQ);
+	count(t, w->index);
 	t->in_hand = true;
 	t->proc->hand = t;
 	rec_log_drain(t);

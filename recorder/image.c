@@ -2,7 +2,7 @@
  * A new process image: right after exec, before its first instruction, the supervisor takes stock
  * of the mappings, puts the area in place, and saves the memory that no module file has.
  */
-#include "recorder/recorder.h"
+#include "recorder/area.h"
 
 #include <elf.h>
 #include <errno.h>

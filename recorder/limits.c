@@ -12,6 +12,7 @@
  *
  * Limits are inherited by children and survive exec. A child that is let go gets the program's own.
  */
+#include "recorder/area.h"
 #include "recorder/syscalls.h"
 
 #include <errno.h>
@@ -132,8 +133,9 @@ void rec_limits_own(struct rec_process *proc, const struct rec_process *of)
 
 /* ---- what the program asks ---- */
 
-/* Whether it may raise a hard limit (CAP_SYS_RESOURCE), as far as can be seen from here. */
-static bool may_raise(struct rec_thread *t)
+#define CAP_SYS_RESOURCE 24 /* linux/capability.h */
+
+bool rec_capable(struct rec_thread *t, unsigned capability)
 {
 	char line[256];
 	unsigned long long cap = 0;
@@ -143,7 +145,7 @@ static bool may_raise(struct rec_thread *t)
 			break;
 	if (f)
 		fclose(f);
-	return cap >> 24 & 1;
+	return cap >> capability & 1;
 }
 
 /* The program is told. */
@@ -194,7 +196,8 @@ static enum rec_state begin(struct rec_thread *t, int i, uint64_t to, uint64_t w
 	if (new->rlim_cur > new->rlim_max)
 		return rec_answer(t, -EINVAL);
 	if (new->rlim_max > proc->limits[i].rlim_max)
-		return may_raise(t) ? ask_kernel(t, i, to) : rec_answer(t, -EPERM);
+		return rec_capable(t, CAP_SYS_RESOURCE) ? ask_kernel(t, i, to)
+							: rec_answer(t, -EPERM);
 	proc->limits[i] = *new;
 	return rec_limits_raise(t, tell);
 }

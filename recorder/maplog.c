@@ -2,7 +2,7 @@
  * Mapping calls that the program made without a stop: which ones it may, and the log by which we
  * learn of them. doc/mappings.md is the essay.
  */
-#include "recorder/recorder.h"
+#include "recorder/area.h"
 #include "recorder/syscalls.h"
 
 #include <inttypes.h>

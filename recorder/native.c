@@ -15,7 +15,7 @@
  * the program's; what the kernel sets for a single step it hides from us, and from the program in
  * all places but the flags that pushf pushes (arch/x86/kernel/step.c).
  */
-#include "recorder/recorder.h"
+#include "recorder/area.h"
 
 #include <string.h>
 #include <sys/mman.h>

@@ -12,15 +12,12 @@
  *   hand.c       taking a thread in hand and letting it go on
  *   cache.c      stops in translated code
  *   call.c       system calls made in a thread for our own purposes
- *   image.c      a new process image; area.c: deja's memory in it
- *   child.c      processes that the program starts
- *   syscalls.c   the system calls that the supervisor performs, in a table; limits.c; filter.c;
- *                collide.c
- *   native.c     instructions executed natively; cpuid.c
- *   signals.c    what signals mean and where they are delivered (its essay first); deliver.c how;
- *                sigtrap.c: the one that deja uses itself
- *   maps.c       mappings; maplog.c: changed without a stop; modules.c;
- *   code.c       the program's code as the translator reads it
+ *   image.c      a new process image; area.c: deja's memory in it (area.h, and those that make
+ * room) child.c      processes that the program starts syscalls.c   the system calls that the
+ * supervisor performs, in a table; limits.c; filter.c; collide.c; locked.c native.c instructions
+ * executed natively; cpuid.c signals.c    what signals mean and where they are delivered (its essay
+ * first); deliver.c how; sigtrap.c: the one that deja uses itself maps.c       mappings; maplog.c:
+ * changed without a stop; modules.c; code.c       the program's code as the translator reads it
  *   check.c      digests: what a replay is compared with
  *   ring.c       the ring buffer and the thread that writes it out
  *   start.c      start; meta.c: what the trace says of machine and program; clock.c; end.c
@@ -211,11 +208,12 @@ struct rec_thread {
 	} trap;	    /* SIGTRAP (sigtrap.c) */
 	bool quiet; /* calls made for us stop at their entry and exit, where no signal is forced */
 	bool held;  /* all others are blocked meanwhile... */
-	uint64_t mask;	/* ... and this is what the program blocks */
-	bool trap_flag; /* in hand: the program has it set (native.c) */
-	bool in_rep;	/* in hand between iterations of a string instruction */
-	bool in_hand;	/* regs and steps are valid */
-	bool hand_over; /* the ring, when next in hand */
+	uint64_t mask;	  /* ... and this is what the program blocks */
+	bool trap_flag;	  /* in hand: the program has it set (native.c) */
+	bool in_rep;	  /* in hand between iterations of a string instruction */
+	bool in_hand;	  /* regs and steps are valid */
+	bool overwritten; /* T_STEPS is not to be believed */
+	bool hand_over;	  /* the ring, when next in hand */
 	uint64_t stops, natives;
 	uint64_t stops_at_tick;
 
@@ -264,6 +262,10 @@ struct rec_thread {
 		int link; /* ours, which the program opens; or -1 */
 		char why[200];
 	} area;
+	struct {
+		uint64_t at;
+		int flags;
+	} lock; /* mlockall */
 	struct {
 		uint64_t start, end, to;
 		unsigned part, n;
@@ -331,6 +333,9 @@ size_t rec_read(struct rec_process *proc, uint64_t addr, void *buf, size_t len);
 bool rec_write(struct rec_process *proc, uint64_t addr, const void *buf, size_t len);
 
 /* ---- hand.c ---- */
+/* How far the thread has come: in the cache, T_STEPS, if that can be; else recording ends, and it
+ * is what was last known. */
+uint64_t rec_steps(struct rec_thread *t);
 /* Registers of the program from where the thread is stopped in the cache. */
 void rec_take(struct rec_thread *t, const struct user_regs_struct *r, const struct tr_where *w);
 /* In hand: signals put aside, then the cache. */
@@ -376,45 +381,6 @@ const char *rec_program_name(struct rec_thread *t);
  * started, others go on unrecorded. */
 enum rec_state rec_no_image(struct rec_thread *t, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
-
-/* ---- area.c ---- */
-/* Shared memory for an address space and for a thread of it, in us and in memfd; 0, or -1 with
- * errno. */
-int rec_tables_make(struct rec_process *proc);
-int rec_own_make(struct rec_thread *t);
-void rec_tables_free(struct rec_process *proc);
-void rec_own_free(struct rec_thread *t);
-void rec_window_free(struct rec_process *proc);
-/* The arena at `at` is used no more. */
-void rec_window_give_back(struct rec_process *proc, uint64_t at);
-/* How much the area takes; its parts, relative to its start, each in one mapping. */
-uint64_t rec_area_span(void);
-bool rec_area_part(unsigned i, uint64_t *at, uint64_t *size);
-/* Whether nothing is mapped there. */
-bool rec_hole(struct rec_process *proc, uint64_t at, uint64_t size);
-/* What deja has in the program that this resource limit counts. */
-uint64_t rec_area_size(const struct rec_process *proc, int resource);
-/* Put tables, the thread's own part and the shadow into the program; `rec_image_ready` follows. */
-enum rec_state rec_area_begin(struct rec_thread *t);
-enum rec_state rec_image_ready(struct rec_thread *t);
-/* Piece number i of the address space that is deja's; false if there are not that many. */
-bool rec_area_piece(const struct rec_process *proc, unsigned i, uint64_t *at, uint64_t *size);
-/* An arena near the program's code at `pc`. */
-enum rec_state rec_arena_begin(struct rec_thread *t, uint64_t pc);
-
-/* ---- filter.c ---- */
-/* Whether the program's seccomp filters let this call through, made at `at`. */
-bool rec_filters_allow(const struct rec_process *proc, uint64_t at,
-		       const struct user_regs_struct *r);
-void rec_filters_copy(struct rec_process *to, const struct rec_process *from);
-void rec_filters_free(struct rec_process *proc);
-
-/* ---- limits.c ---- */
-/* Make room for deja's memory: a new image; another arena. */
-enum rec_state rec_limits_begin(struct rec_thread *t, rec_then *then);
-enum rec_state rec_limits_raise(struct rec_thread *t, rec_then *then);
-/* Give a process the limits that the program `of` has. */
-void rec_limits_own(struct rec_process *proc, const struct rec_process *of);
 
 /* ---- child.c ---- */
 /* The program, in hand at a system call, has started process `pid`. */
@@ -583,6 +549,8 @@ void rec_fatal(struct rec_recording *rec, const char *fmt, ...)
  * the program goes on by itself. */
 enum rec_state rec_let_go(struct rec_thread *t, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
+/* What the control block has at `off` cannot be: recording ends. */
+void rec_overwritten(struct rec_thread *t, int off);
 static inline bool rec_over(const struct rec_recording *rec)
 {
 	return rec->cut || rec->fatal;

@@ -1,6 +1,7 @@
 /* Registers and memory of the stopped program. */
 #include "recorder/recorder.h"
 
+#include <errno.h>
 #include <string.h>
 
 int rec_get_regs(struct rec_thread *t, struct user_regs_struct *r)
@@ -10,7 +11,10 @@ int rec_get_regs(struct rec_thread *t, struct user_regs_struct *r)
 
 int rec_set_regs(struct rec_thread *t, const struct user_regs_struct *r)
 {
-	return t->rec->tracer->set_regs(t->rec->tracer, t->tid, r);
+	int rc = t->rec->tracer->set_regs(t->rec->tracer, t->tid, r);
+	if (rc && errno != ESRCH) /* a segment base out of the control block that is no address */
+		rec_overwritten(t, T_GSBASE);
+	return rc;
 }
 
 void rec_from_user(const struct user_regs_struct *u, struct dj_regs *out)

@@ -21,6 +21,8 @@
 
 /* So many own records at most wait beside a half. */
 #define OWN_MAX 4096
+/* A fragment that is being executed has gone so far at most beyond T_STEPS. */
+#define AHEAD	(1u << 16)
 #define AT_HEAD UINT64_MAX
 
 /* So many lines are remembered of those that were imported. */
@@ -42,6 +44,7 @@ struct half {
 	/* the job: */
 	bool busy; /* it is waiting or being written */
 	uint64_t used, steps, seq;
+	bool lost; /* what came since may be missing: the thread's place says nothing */
 };
 
 struct rec_ring {
@@ -127,7 +130,7 @@ static unsigned write_from_ring(struct rec_ring *g, const struct half *h, uint64
 		size = RING_TSC_SIZE;
 		break;
 	}
-	if (!size || size > left || steps < g->last ||
+	if (!size || size > left || steps < g->last || steps > h->steps + AHEAD ||
 	    (type == RING_IMPORT && w[1] % DJ_LINE != 0)) {
 		overwritten(&g->err, h->va + at);
 		return 0;
@@ -169,7 +172,7 @@ static int write_half(struct rec_ring *g, struct half *h, bool skip)
 	}
 	h->own_end = &h->own;
 	h->n_own = 0;
-	if (good && h->steps >= g->last)
+	if (good && !h->lost && h->steps >= g->last)
 		good = dj_stream_flush(g->t->stream, h->steps, h->seq, &g->err) == 0;
 	return good ? 0 : -1;
 }
@@ -308,7 +311,8 @@ void rec_ring_hand_over(struct rec_thread *t)
 	struct rec_ring *g = t->ring;
 	struct half *h = &g->half[g->current], *other = &g->half[g->current ^ 1];
 	h->used = used(t);
-	h->steps = g->broken ? 0 : *rec_tcb(t, T_STEPS);
+	h->steps = g->broken || t->overwritten ? t->steps : rec_steps(t);
+	h->lost = g->broken || t->overwritten;
 	/* inside a fragment T_STEPS is behind, T_SEQ is not */
 	h->seq = t->in_hand ? t->seq : DJ_SEQ_UNKNOWN;
 	pthread_mutex_lock(&g->lock);
@@ -325,7 +329,7 @@ void rec_ring_record(struct rec_thread *t, const struct dj_record *r)
 	struct rec_ring *g = t->ring;
 	struct half *h = &g->half[g->current];
 	uint64_t at = g->own_at == AT_HEAD ? used(t) : g->own_at;
-	if (g->broken && r->kind != DJ_REC_END)
+	if ((g->broken || t->overwritten) && r->kind != DJ_REC_END)
 		return;
 	size_t n_bytes = r->bytes ? (r->kind == DJ_REC_IMPORT ? DJ_LINE : r->length) : 0;
 	size_t n_name = r->name ? strlen(r->name) + 1 : 0;

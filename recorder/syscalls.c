@@ -7,7 +7,7 @@
  * runtime's own syscall instruction, or the vdso's, under a single step. Effects on the address
  * space take place before the call is over for the program.
  */
-#include "recorder/recorder.h"
+#include "recorder/area.h"
 #include "recorder/syscalls.h"
 
 #include <asm/prctl.h>
@@ -278,6 +278,7 @@ static const struct row {
 	ROW(brk,              "memory",    rec_begin_memory, rec_after_brk, true, .checked = true),
 	ROW(shmat,            "memory",    rec_begin_memory, rec_after_shmat, false),
 	ROW(shmdt,            "memory",    rec_make_call, rec_after_shmdt, false),
+	ROW(mlockall,         "memory",    rec_begin_mlockall, NULL, false),
 	ROW(remap_file_pages, "memory",    rec_make_call, NULL, false),
 	ROW(seccomp,          "filter",    rec_begin_seccomp, rec_after_seccomp, false),
 	ROW(prctl,            "filter",    rec_begin_prctl, rec_after_seccomp, false),

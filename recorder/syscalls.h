@@ -18,12 +18,17 @@ bool rec_call_allowed(struct rec_thread *t);
 /* collide.c: make the call when nothing of deja's is in its way. */
 enum rec_state rec_begin_memory(struct rec_thread *t);
 
+/* locked.c */
+enum rec_state rec_begin_mlockall(struct rec_thread *t);
+
 /* filter.c */
 enum rec_state rec_begin_seccomp(struct rec_thread *t);
 enum rec_state rec_begin_prctl(struct rec_thread *t);
 rec_effect rec_after_seccomp;
 
 /* limits.c */
+/* Whether the program has this capability, as far as can be seen from here. */
+bool rec_capable(struct rec_thread *t, unsigned capability);
 enum rec_state rec_begin_getrlimit(struct rec_thread *t);
 enum rec_state rec_begin_setrlimit(struct rec_thread *t);
 enum rec_state rec_begin_prlimit(struct rec_thread *t);

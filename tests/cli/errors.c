@@ -341,12 +341,11 @@ static int do_ordered(void)
 	return 0;
 }
 
-/* Write to deja's part of the address space (translator/area.h). */
-static int do_overwrite(const char *what)
+/* S, as deja's sources call it: the end of the control block. */
+static unsigned long control_block_end(void)
 {
 	char line[512];
 	unsigned long start = 0, end = 0, s = 0;
-	static char other[65536];
 	FILE *f = fopen("/proc/self/maps", "r");
 
 	/* tables, ring, log, control page, and the first page of the shadow */
@@ -356,28 +355,55 @@ static int do_overwrite(const char *what)
 			s = end - 4096;
 	if (f)
 		fclose(f);
+	return s;
+}
+
+/* Write to deja's part of the address space (translator/area.h). */
+static int do_overwrite(const char *what, unsigned seed)
+{
+	unsigned long s = control_block_end();
+	volatile unsigned long *control = (unsigned long *)(s - 4096);
+	static char other[65536];
+
 	if (!s)
 		return 3;
-	char *control = (char *)s - 4096, *log = control - 65536, *ring = log - (8 << 20);
+	char *log = (char *)control - 65536, *ring = log - (8 << 20);
 	char *code = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	say("before\n");
 	if (!strcmp(what, "ring")) {
 		memset(ring, 0x5a, 8 << 20);
 	} else if (!strcmp(what, "log")) { /* entries that nobody wrote */
 		memset(log, 0x5a, 3 * 72);
-		*(volatile unsigned long *)(control + 0x650) += 3 * 72;
+		control[0x650 / 8] += 3 * 72;
 	} else if (!strcmp(what, "log-head")) {
-		*(volatile unsigned long *)(control + 0x650) = (unsigned long)other;
+		control[0x650 / 8] = (unsigned long)other;
 	} else if (!strcmp(what, "data")) { /* code is data, says the program */
-		((volatile unsigned long *)(control + 0x600))[0] = 0;
-		((volatile unsigned long *)(control + 0x600))[1] = 1ul << 47;
+		control[0x600 / 8] = 0;
+		control[0x608 / 8] = 1ul << 47;
 		munmap(code, 4096);
-	} else {
-		*(volatile unsigned long *)(control + 0x90) = (unsigned long)other;
+	} else if (!strcmp(what, "head")) {
+		control[0x90 / 8] = (unsigned long)other;
+	} else if (!strcmp(what, "steps")) {
+		control[0x88 / 8] = -5UL;
+	} else if (!strcmp(what, "back")) {
+		control[0x88 / 8] = 1;
+	} else if (!strcmp(what, "seq")) {
+		control[0x148 / 8] += 1UL << 50;
+	} else if (!strcmp(what, "gsbase")) {
+		control[0x108 / 8] = 1UL << 60;
 	}
-	for (int i = 0; i < 100; i++)
+	srand(seed);
+	for (int i = 0; i < 100; i++) {
+		if (!strcmp(what, "random"))
+			control[rand() % 256] = rand() % 3 ? rand() * 0x100000001UL
+							   : control[rand() % 256] + rand() % 16;
 		getppid();
+		if (!strcmp(what, "random") && i % 10 == 0)
+			map_some(1);
+	}
 	map_some(3);
+	__asm__ volatile("cpuid" : : "a"(0) : "rbx", "rcx", "rdx", "cc");
+	__asm__ volatile("rdrand %%rax" : : : "rax", "cc");
 	return 0;
 }
 
@@ -433,7 +459,7 @@ int main(int argc, char **argv)
 	if (IS("ordered"))
 		return do_ordered();
 	if (!strncmp(mode, "overwrite-", 10))
-		return do_overwrite(mode + 10);
+		return do_overwrite(mode + 10, argc > 2 ? (unsigned)atoi(argv[2]) : 0);
 	if (IS("noptrace"))
 		return do_noptrace(argv + 2);
 	if (IS("segv"))

@@ -18,7 +18,7 @@ cd "$work" || exit 99
 $cc -O1 "$here/errors.c" -o victim -pthread || exit 99
 $cc -O1 -DTINY -nostdlib -static -fno-stack-protector "$here/errors.c" -o tiny || exit 99
 export DEJA_TRACE_DIR=$work/traces
-ulimit -c 0
+ulimit -S -c 0
 
 failures=0
 fail() {
@@ -362,14 +362,46 @@ part_ordered() {
 
 # A program that writes to deja's memory ends the recording, and nothing else.
 part_overwrite() {
-	local mode
-	for mode in head ring log log-head data; do
+	local mode i
+	for mode in head ring log log-head data steps back seq gsbase; do
 		get "$deja" record -o t.deja ./victim overwrite-$mode
 		want "overwritten $mode" 1
 		one_line "overwritten $mode"
 		says "overwritten $mode" "overwrote deja's memory" err
 		replays "overwritten $mode" t.deja empty
 	done
+	# at random: the program may get wrong values and die of that, but deja does not
+	for i in $(seq 25); do
+		timeout --foreground -k 2 20 "$deja" record -o t.deja ./victim overwrite-random "$i" >out 2>err
+		status=$?
+		case $status in
+		1) one_line "overwritten at random, $i" ;;
+		124 | 137) fail "overwritten at random, $i: no end" ;;
+		esac
+		! grep -q 'internal' err || fail "overwritten at random, $i: $(cat err)"
+		get "$deja" info t.deja
+		! grep -q 'cut off' out || fail "overwritten at random, $i: deja has died, with $status"
+	done
+}
+
+# A core file has the program's memory, and nothing of deja's.
+part_core() {
+	local at size
+	if [ "$(cat /proc/sys/kernel/core_pattern)" != core ]; then
+		echo "SKIP: core (core files go elsewhere here)"
+		return
+	fi
+	mkdir -p core
+	(cd core && ulimit -c unlimited && timeout 60 "$deja" record -o t.deja ../victim segv) >out 2>err
+	size=$(stat -c %b core/core* | awk '{ n += $1 } END { print n / 2 }')
+	[ "$size" -gt 0 ] && [ "$size" -lt 8000 ] || fail "the core file has $size KiB"
+	while read -r at size; do
+		[ "$size" = 0x000000 ] || fail "the core file has $size bytes at $at"
+	done < <(LC_ALL=C readelf -lW core/core* | awk '$1 == "LOAD" && $3 ~ /^0x00007e8/ { print $3, $5 }')
+	command -v gdb >/dev/null || return
+	gdb -nx -batch -ex bt victim core/core* >out 2>&1
+	says "a core file" 'signal SIGSEGV' out
+	says "a core file" '^#[0-9]+ .* in main ' out
 }
 
 # ---- the trace file and the terminal -----------------------------------------------------------
@@ -445,7 +477,7 @@ part_full_disk() {
 	fi
 }
 
-for part in bad_files damage not_started scripts ends streams children threads signals stops storm ordered overwrite output terminal full_disk; do
+for part in bad_files damage not_started scripts ends streams children threads signals stops storm ordered overwrite core output terminal full_disk; do
 	[[ $part =~ $pattern ]] || continue
 	before=$failures
 	part_$part 2>shell.err

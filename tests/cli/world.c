@@ -162,6 +162,44 @@ static unsigned long mappable(int prot)
 	return n;
 }
 
+/* What is locked, in units of 16 MiB. */
+static void say_locked(const char *who)
+{
+	char text[4096] = "";
+	int fd = open("/proc/self/status", O_RDONLY);
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) < 0)
+		return;
+	close(fd);
+	const char *p = strstr(text, "VmLck:");
+	unsigned long kib = p ? strtoul(p + 6, NULL, 10) : 0;
+	say(who, kib / 16384, kib > 0);
+}
+
+static int report_locked(void)
+{
+	static const int flags[] = { MCL_CURRENT,
+				     MCL_CURRENT | MCL_FUTURE,
+				     MCL_CURRENT | MCL_ONFAULT,
+				     MCL_FUTURE,
+				     MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT,
+				     MCL_ONFAULT,
+				     0,
+				     MCL_CURRENT };
+	for (unsigned i = 0; i < sizeof(flags) / sizeof(*flags); i++) {
+		int r = mlockall(flags[i]);
+		say("lock", (unsigned long)flags[i], (unsigned long)(r ? errno : 0));
+		say_locked("now");
+		void *p = mmap(NULL, 40 * MiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			       -1, 0);
+		say_locked("with more");
+		munmap(p, 40 * MiB);
+		if (i % 3 == 1)
+			munlockall();
+		say_locked("then");
+	}
+	return 4;
+}
+
 static int report(void)
 {
 	int status = 0, in_use = 0;
@@ -208,6 +246,8 @@ int main(int argc, char **argv)
 		act(s);
 	if (!strcmp(argv[2], "report"))
 		return report();
+	if (!strcmp(argv[2], "locked"))
+		return report_locked();
 	if (!strcmp(argv[2], "write")) {
 		say("done", 1, 2);
 		_exit(6);

@@ -131,6 +131,15 @@ part_unrecorded() {
 	fi
 }
 
+# mlockall locks the program's memory and not deja's.
+part_locked() {
+	local a
+	for a in none memlock memlock,nobody nobody; do
+		same ./world $a locked
+		same ./world $a ./static none locked
+	done
+}
+
 # Memory is mapped where deja has its own.
 part_collide() {
 	local i
@@ -166,7 +175,7 @@ part_combine() {
 	[ $failures = $before ] || echo "(tests/cli/world.sh combine $seed does that again)"
 }
 
-for part in single limits sandbox unrecorded collide combine; do
+for part in single limits sandbox unrecorded locked collide combine; do
 	[[ $part =~ $pattern ]] || continue
 	before=$failures
 	part_$part

@@ -1,0 +1,49 @@
+/*
+ * Deja's memory in the program, between the files that put it there and make room for it. An
+ * operation on it is a chain of calls that the program is made to make (recorder/call.c).
+ */
+#ifndef DEJA_RECORDER_AREA_H
+#define DEJA_RECORDER_AREA_H
+
+#include "recorder/recorder.h"
+
+/* ---- area.c ---- */
+/* Shared memory for an address space and for a thread of it, in us and in memfd; 0, or -1 with
+ * errno. */
+int rec_tables_make(struct rec_process *proc);
+int rec_own_make(struct rec_thread *t);
+void rec_tables_free(struct rec_process *proc);
+void rec_own_free(struct rec_thread *t);
+void rec_window_free(struct rec_process *proc);
+/* The arena at `at` is used no more. */
+void rec_window_give_back(struct rec_process *proc, uint64_t at);
+/* How much the area takes; its parts, relative to its start, each in one mapping. */
+uint64_t rec_area_span(void);
+bool rec_area_part(unsigned i, uint64_t *at, uint64_t *size);
+/* Whether nothing is mapped there. */
+bool rec_hole(struct rec_process *proc, uint64_t at, uint64_t size);
+/* What deja has in the program that this resource limit counts. */
+uint64_t rec_area_size(const struct rec_process *proc, int resource);
+/* Put tables, the thread's own part and the shadow into the program; `rec_image_ready` follows. */
+enum rec_state rec_area_begin(struct rec_thread *t);
+enum rec_state rec_image_ready(struct rec_thread *t);
+/* Piece number i of the address space that is deja's; false if there are not that many. */
+bool rec_area_piece(const struct rec_process *proc, unsigned i, uint64_t *at, uint64_t *size);
+/* An arena near the program's code at `pc`. */
+enum rec_state rec_arena_begin(struct rec_thread *t, uint64_t pc);
+
+/* ---- filter.c ---- */
+/* Whether the program's seccomp filters let this call through, made at `at`. */
+bool rec_filters_allow(const struct rec_process *proc, uint64_t at,
+		       const struct user_regs_struct *r);
+void rec_filters_copy(struct rec_process *to, const struct rec_process *from);
+void rec_filters_free(struct rec_process *proc);
+
+/* ---- limits.c ---- */
+/* Make room for deja's memory: a new image; another arena. */
+enum rec_state rec_limits_begin(struct rec_thread *t, rec_then *then);
+enum rec_state rec_limits_raise(struct rec_thread *t, rec_then *then);
+/* Give a process the limits that the program `of` has. */
+void rec_limits_own(struct rec_process *proc, const struct rec_process *of);
+
+#endif
