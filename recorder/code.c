@@ -52,14 +52,16 @@ static struct rec_code_page *code_page(struct rec_process *proc, uint64_t addr)
 	p->addr = page;
 	p->logged = false;
 	p->len = (uint32_t)rec_read(proc, page, p->bytes, PAGE);
-	p->changing = (m->prot & PROT_WRITE) || ((m->flags & MAP_SHARED) != 0);
+	/* what is no module may be written to by another mapping of the file */
+	const struct rec_module *f = m->module >= 0 ? &proc->rec->modules[m->module] : NULL;
+	p->changing = (m->prot & PROT_WRITE) || (m->flags & MAP_SHARED) ||
+		      (f ? f->rewritten : !(m->flags & MAP_ANONYMOUS));
 	p->dynamic = true;
 	if (!p->len) {
 		free(p);
 		return NULL;
 	}
-	if (m->module >= 0) {
-		const struct rec_module *f = &proc->rec->modules[m->module];
+	if (f && !f->rewritten) {
 		uint64_t off = m->offset + (page - m->start);
 		size_t have = off < f->size ? f->size - off : 0;
 		if (have > PAGE)

@@ -134,6 +134,7 @@ enum rec_state rec_go_on(struct rec_thread *t)
 		t->hand_over = false;
 		rec_ring_hand_over(t);
 	}
+	rec_modules_check(t->rec);
 	if (rec_trap_to_restore(t))
 		return rec_trap_restore(t, NULL);
 	if (t->n_pending)

@@ -143,6 +143,7 @@ enum rec_state rec_on_exec_out(struct rec_thread *t, const struct rec_stop *stop
 	/* mappings are read while nothing of ours is there yet */
 	t->s = 0;
 	proc->brk = 0;
+	proc->writes_memory = false;
 	if (rec_maps_read(proc))
 		return rec_no_image(t, "cannot read /proc/%d/maps: %s", proc->pid, strerror(errno));
 	find_vdso_syscall(t);

@@ -94,6 +94,17 @@ void rec_data_learn(struct rec_thread *t, const struct user_regs_struct *in)
 	case SYS_brk:
 		brk_known(t);
 		break;
+	case SYS_madvise:
+		data_known(t, in->rdi, in->rdi + in->rsi);
+		break;
+	case SYS_lseek:
+		data_known(t, in->rsi, in->rsi + 1);
+		break;
+	case SYS_pwrite64:
+	case SYS_pwritev:
+	case SYS_pwritev2:
+		data_known(t, in->r10, in->r10 + 1);
+		break;
 	}
 }
 

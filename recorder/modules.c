@@ -1,19 +1,62 @@
-/* Modules: the ELF files that the program maps, kept in the trace as they are. */
+/*
+ * Modules: the ELF files that the program maps, kept in the trace as they are. A file that is
+ * written to later shows through private mappings of it, code included. The kernel notes such
+ * writes for us (inotify(7)), though not those by a shared mapping; from then on nothing is taken
+ * from the file.
+ */
 #include "recorder/recorder.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+static int watch(struct rec_recording *rec, int fd)
+{
+	char link[64];
+	if (!rec->inotify)
+		rec->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	return rec->inotify < 0 ? -1 : inotify_add_watch(rec->inotify, link, IN_MODIFY);
+}
+
+static void rewritten(struct rec_recording *rec, size_t module)
+{
+	rec->modules[module].rewritten = true;
+	for (struct rec_process *p = rec->processes; p; p = p->next) {
+		const struct dj_mapping *m = dj_mappings_after(&p->maps, 0, PROT_EXEC);
+		for (; m; m = dj_mappings_after(&p->maps, m->end, PROT_EXEC))
+			if (m->module == (int32_t)module)
+				rec_code_forget(p, m->start, m->end);
+	}
+}
+
+void rec_modules_check(struct rec_recording *rec)
+{
+	char events[4096] __attribute__((aligned(8)));
+	ssize_t n;
+	while (rec->inotify > 0 && (n = read(rec->inotify, events, sizeof(events))) > 0)
+		for (ssize_t at = 0; at < n;) {
+			const struct inotify_event *e = (const void *)(events + at);
+			for (size_t i = 0; i < rec->n_modules; i++)
+				if (rec->modules[i].watch == e->wd)
+					rewritten(rec, i);
+			at += (ssize_t)(sizeof(*e) + e->len);
+		}
+}
 
 int rec_module_of(struct rec_recording *rec, int fd, const char *path)
 {
 	struct stat st;
+	rec_modules_check(rec);
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size < 64)
 		return -1;
 	for (size_t i = 0; i < rec->n_modules; i++)
 		if (rec->modules[i].dev == st.st_dev && rec->modules[i].ino == st.st_ino &&
-		    rec->modules[i].size == (size_t)st.st_size)
+		    !rec->modules[i].rewritten && rec->modules[i].size == (size_t)st.st_size)
 			return (int)i;
 	uint8_t *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (p == MAP_FAILED)
@@ -36,6 +79,12 @@ int rec_module_of(struct rec_recording *rec, int fd, const char *path)
 		       ((size_t)n + 1 - rec->n_modules) * sizeof(*rec->modules));
 		rec->n_modules = (size_t)n + 1;
 	}
+	if (rec->modules[n].bytes) { /* it was taken for the same, which it need not be */
+		munmap(p, (size_t)st.st_size);
+		rewritten(rec, (size_t)n);
+		return n;
+	}
+	rec->modules[n].watch = watch(rec, fd);
 	rec->modules[n].path = strdup(path);
 	rec->modules[n].bytes = p;
 	rec->modules[n].size = (size_t)st.st_size;
@@ -47,8 +96,11 @@ int rec_module_of(struct rec_recording *rec, int fd, const char *path)
 void rec_modules_free(struct rec_recording *rec)
 {
 	for (size_t i = 0; i < rec->n_modules; i++) {
-		munmap(rec->modules[i].bytes, rec->modules[i].size);
+		if (rec->modules[i].bytes)
+			munmap(rec->modules[i].bytes, rec->modules[i].size);
 		free(rec->modules[i].path);
 	}
 	free(rec->modules);
+	if (rec->inotify > 0)
+		close(rec->inotify);
 }

@@ -53,6 +53,8 @@ struct rec_module {
 	uint8_t *bytes;
 	size_t size;
 	uint64_t dev, ino;
+	int watch;	/* of inotify, or -1 */
+	bool rewritten; /* the file is not what it was: `bytes` is not to be looked at */
 };
 
 #define TRAP_FLAG 0x100ULL /* TF in RFLAGS */
@@ -75,6 +77,7 @@ struct rec_recording {
 	char *const *argv, *const *envp;
 	struct rec_module *modules; /* by module number of the trace */
 	size_t n_modules;
+	int inotify;   /* 0: not needed yet */
 	char **labels; /* names that mappings have, of those that are no files */
 	size_t n_labels;
 	struct rec_process *processes;
@@ -132,10 +135,11 @@ struct rec_process {
 		bool lost;		  /* the kernel has SIG_DFL instead */
 	} trap;				  /* SIGTRAP (sigtrap.c) */
 
-	bool no_arena; /* there was no room for an arena */
-	bool child;    /* not recorded, only brought on its way (child.c) */
-	bool free;     /* goes on unrecorded (end.c) */
-	bool ended;    /* with this wait(2) status: */
+	bool writes_memory; /* through a descriptor of it */
+	bool no_arena;	    /* there was no room for an arena */
+	bool child;	    /* not recorded, only brought on its way (child.c) */
+	bool free;	    /* goes on unrecorded (end.c) */
+	bool ended;	    /* with this wait(2) status: */
 	int status;
 };
 
@@ -426,6 +430,8 @@ void rec_data_not(struct rec_process *proc, uint64_t start, uint64_t end);
 /* ---- modules.c ---- */
 /* The module number of the ELF file open as `fd` in us, or -1 if it is none. */
 int rec_module_of(struct rec_recording *rec, int fd, const char *path);
+/* Notice modules whose files have been written to: code from there may have changed. */
+void rec_modules_check(struct rec_recording *rec);
 void rec_modules_free(struct rec_recording *rec);
 
 /* ---- code.c ---- */

@@ -267,7 +267,7 @@ static const struct row {
 	bool effect_if_failed;
 	bool inherits; /* another process or image gets the signals' dispositions */
 	bool checked; /* may be made in the cache, by its arguments */
-	bool classified; /* sigtrap.c says when it is left to us */
+	bool classified; /* sigtrap.c or behind.c says when it is left to us */
 } table[] = {
 #define ROW(name, class, ...) { SYS_##name, #name, class, __VA_ARGS__ }
 	ROW(mmap,             "memory",    rec_begin_memory, rec_after_mmap, true, .checked = true),
@@ -280,6 +280,16 @@ static const struct row {
 	ROW(shmdt,            "memory",    rec_make_call, rec_after_shmdt, false),
 	ROW(mlockall,         "memory",    rec_begin_mlockall, NULL, false),
 	ROW(remap_file_pages, "memory",    rec_make_call, NULL, false),
+	ROW(madvise,          "code",      rec_make_call, rec_after_madvise, false, .checked = true),
+	ROW(lseek,            "code",      rec_make_call, rec_after_seek, false, .checked = true),
+	ROW(pwrite64,         "code",      rec_make_call, rec_after_pwrite, false, .checked = true),
+	ROW(pwritev,          "code",      rec_make_call, rec_after_pwrite, false, .checked = true),
+	ROW(pwritev2,         "code",      rec_make_call, rec_after_pwrite, false, .checked = true),
+	ROW(write,            "code",      rec_make_call, rec_after_write, false, .classified = true),
+	ROW(writev,           "code",      rec_make_call, rec_after_write, false, .classified = true),
+	ROW(sendfile,         "code",      rec_make_call, rec_after_write, false, .classified = true),
+	ROW(splice,           "code",      rec_make_call, rec_after_write, false, .classified = true),
+	ROW(copy_file_range,  "code",      rec_make_call, rec_after_write, false, .classified = true),
 	ROW(seccomp,          "filter",    rec_begin_seccomp, rec_after_seccomp, false),
 	ROW(prctl,            "filter",    rec_begin_prctl, rec_after_seccomp, false),
 	ROW(getrlimit,        "memory",    rec_begin_getrlimit, NULL, false),
@@ -326,6 +336,7 @@ void rec_syscalls_init(struct rec_thread *t)
 				     : table[i].checked	 ? SYS_CHECKED
 							 : SYS_SUPERVISED;
 	rec_trap_classes(t);
+	rec_writer_classes(t);
 }
 
 enum rec_state rec_syscall(struct rec_thread *t)

@@ -12,6 +12,10 @@ rec_effect rec_after_mmap, rec_after_munmap, rec_after_mremap, rec_after_mprotec
 	rec_after_shmat, rec_after_shmdt;
 rec_effect rec_after_sigaction, rec_after_sigprocmask; /* sigtrap.c */
 
+/* behind.c */
+rec_effect rec_after_seek, rec_after_write, rec_after_pwrite, rec_after_madvise;
+void rec_writer_classes(struct rec_thread *t);
+
 /* Whether the program's filters let the call through that it is about to make. */
 bool rec_call_allowed(struct rec_thread *t);
 

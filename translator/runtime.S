@@ -330,6 +330,11 @@ rt_syscall:
 #define NR_MUNMAP   11
 #define NR_BRK	    12
 #define NR_MREMAP   25
+#define NR_LSEEK    8
+#define NR_PWRITE64 18
+#define NR_MADVISE  28
+#define NR_PWRITEV  296
+#define NR_PWRITEV2 328
 #define READ_WRITE  3 /* PROT_ */
 /* MAP_SHARED, PRIVATE, FIXED, ANONYMOUS, 32BIT, DENYWRITE, EXECUTABLE, LOCKED, NORESERVE, POPULATE,
  * NONBLOCK, STACK, FIXED_NOREPLACE */
@@ -337,6 +342,16 @@ rt_syscall:
 #define ANONYMOUS   0x20
 #define MAYMOVE	    1
 rt_map_check:
+	cmp	$NR_MADVISE, %eax
+	je	10f
+	cmp	$NR_LSEEK, %eax
+	je	11f
+	cmp	$NR_PWRITE64, %eax
+	je	12f
+	cmp	$NR_PWRITEV, %eax
+	je	12f
+	cmp	$NR_PWRITEV2, %eax
+	je	12f
 	mov	%gs:T_LOG_HEAD, %rcx
 	cmp	%gs:T_LOG_END, %rcx
 	jae	8f
@@ -388,6 +403,25 @@ rt_map_check:
 	mov	$1, %ecx
 	jmp	*%gs:T_CALL_RET
 8:	xor	%ecx, %ecx
+	jmp	*%gs:T_CALL_RET
+10:	mov	%rsi, %rcx /* those that change no mapping are not logged */
+	mov	%rdi, %r11
+	jmp	14f
+11:	mov	%rsi, %r11 /* a place in a file: not the address of code */
+	jmp	13f
+12:	mov	%r10, %r11
+13:	mov	$1, %ecx
+14:	add	%r11, %rcx
+	jc	8b
+	.irp	i, 0, 1, 2, 3
+	cmp	%gs:T_DATA(\i), %r11
+	jb	15f
+	cmp	%gs:(T_DATA(\i) + 8), %rcx
+	jbe	16f
+15:
+	.endr
+	jmp	8b
+16:	mov	$1, %ecx
 	jmp	*%gs:T_CALL_RET
 
 /*
