@@ -77,7 +77,10 @@ const char *rec_program_name(struct rec_thread *t)
 enum rec_state rec_no_image(struct rec_thread *t, const char *fmt, ...)
 {
 	char why[sizeof(t->rec->err->text)];
+	struct user_regs_struct r;
 	va_list ap;
+	if (rec_get_regs(t, &r)) /* that is why: it has been killed */
+		return REC_KILLED;
 	va_start(ap, fmt);
 	vsnprintf(why, sizeof(why), fmt, ap);
 	va_end(ap);

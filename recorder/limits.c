@@ -59,6 +59,12 @@ static enum rec_state raise_next(struct rec_thread *t);
 
 static enum rec_state raised(struct rec_thread *t, int64_t result)
 {
+	int i = t->limits.next - 1;
+	if (result && !t->limits.older) { /* a filter may know only the newer call */
+		t->limits.older = true;
+		return rec_call(t, raised, SYS_setrlimit, (uint64_t)resources[i], t->limits.at, 0,
+				0, 0, 0);
+	}
 	if (result == 0)
 		t->proc->kernel_limits[t->limits.next - 1] = t->limits.to;
 	rec_write(t->proc, t->limits.at, t->limits.saved, sizeof(t->limits.saved));
@@ -73,6 +79,7 @@ static enum rec_state let_program(struct rec_thread *t, int i)
 	struct rec_tracer *tracer = t->rec->tracer;
 	if (t->proc->mem < 0) /* a child */
 		t->proc->mem = tracer->open_memory(tracer, t->proc->pid);
+	t->limits.older = false;
 	t->limits.at = (t->regs.rsp - 1024) & ~15ULL;
 	if (rec_read(t->proc, t->limits.at, t->limits.saved, sizeof(*to)) != sizeof(*to) ||
 	    !rec_write(t->proc, t->limits.at, to, sizeof(*to)))

@@ -284,6 +284,7 @@ struct rec_thread {
 		uint8_t saved[16];
 		struct rlimit old, new, to;
 		int asked;
+		bool older;
 		int64_t result;
 	} limits;
 	struct {

@@ -62,6 +62,7 @@ part_single() {
 # The limits that a program sets itself, without exec.
 part_limits() {
 	local a
+	same ./world softas,errno ./static nobody report
 	for a in nofile as softas data as,nobody data,nobody; do
 		same ./world $a report
 	done
