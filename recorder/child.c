@@ -3,18 +3,57 @@
  * the program's registers as after the call, loses deja's area and arenas if the address space is
  * its own, and is let go. Its parent does not wait for that.
  *
+ * A child that shares the program's memory and does not wait for an exec (CLONE_VM without
+ * CLONE_VFORK) is let go as well: it executes the program's own code, which is as the program made
+ * it, and what it writes is imported when the recorded thread reads it. Only a thread of the same
+ * process ends the recording; and only when there is one, because clone may fail. CLONE_UNTRACED
+ * would keep the child from us, and it would run into translated code: the flag is taken out.
+ *
  * While calls are made for the child it blocks all signals but SIGTRAP (whose disposition
  * a forced signal would reset if it were blocked), so that none has to be taken from the kernel
  * and given back.
  */
 #include "recorder/area.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 
-void rec_child_new(struct rec_thread *t, pid_t pid, bool own_space)
+static uint64_t clone_flags(struct rec_thread *t)
 {
+	uint64_t flags = 0;
+	switch (t->sys.regs.rax) {
+	case SYS_clone:
+		return t->sys.regs.rdi;
+	case SYS_clone3:
+		rec_read(t->proc, t->sys.regs.rdi, &flags, sizeof(flags));
+		return flags;
+	case SYS_vfork:
+		return CLONE_VM | CLONE_VFORK;
+	}
+	return 0;
+}
+
+void rec_child_traced(struct rec_thread *t, struct user_regs_struct *r)
+{
+	uint64_t args[T_ARGS_SIZE / sizeof(uint64_t)];
+	uint64_t size = r->rsi;
+	if (r->rax == SYS_clone) {
+		r->rdi &= ~(uint64_t)CLONE_UNTRACED;
+		return;
+	}
+	if (r->rax != SYS_clone3 || size > sizeof(args) || size < sizeof(uint64_t) ||
+	    rec_read(t->proc, r->rdi, args, size) != size || !(args[0] & CLONE_UNTRACED))
+		return;
+	args[0] &= ~(uint64_t)CLONE_UNTRACED;
+	memcpy(rec_tcb(t, T_ARGS), args, size);
+	r->rdi = t->s + (uint64_t)T_ARGS;
+}
+
+static void new_child(struct rec_thread *t, pid_t pid, uint64_t flags)
+{
+	bool own_space = !(flags & CLONE_VM);
 	struct rec_process *proc = rec_process_new(t->rec, pid);
 	struct rec_thread *c = rec_thread_new(proc, pid, REC_CHILD);
 	proc->child = true;
@@ -50,9 +89,29 @@ void rec_child_new(struct rec_thread *t, pid_t pid, bool own_space)
 	struct dj_record r = { .kind = DJ_REC_CHILD,
 			       .steps = t->steps,
 			       .pid = pid,
-			       .what = own_space ? DJ_CHILD_FORK : DJ_CHILD_VFORK,
+			       .what = own_space	     ? DJ_CHILD_FORK
+				       : flags & CLONE_VFORK ? DJ_CHILD_VFORK
+							     : DJ_CHILD_CLONE,
 			       .subject = -1 };
 	rec_ring_record(t, &r);
+}
+
+enum rec_state rec_child_event(struct rec_thread *t)
+{
+	unsigned long pid = 0;
+	uint64_t flags = clone_flags(t);
+	if (flags & CLONE_THREAD) {
+		rec_digest(t, true);
+		rec_cut(t->rec,
+			"%s starts a second thread, which cannot be recorded; the recording ends "
+			"there",
+			rec_program_name(t));
+		return REC_KILLED;
+	}
+	t->rec->tracer->event_message(t->rec->tracer, t->tid, &pid);
+	new_child(t, (pid_t)pid, flags);
+	rec_run(t, t->how, 0);
+	return REC_SYSCALL;
 }
 
 static enum rec_state let_go(struct rec_thread *c, int64_t result)

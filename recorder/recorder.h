@@ -388,8 +388,11 @@ enum rec_state rec_no_image(struct rec_thread *t, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /* ---- child.c ---- */
-/* The program, in hand at a system call, has started process `pid`. */
-void rec_child_new(struct rec_thread *t, pid_t pid, bool own_space);
+/* The program is about to make a system call with these registers: if it makes a child, we are to
+ * hear of that. */
+void rec_child_traced(struct rec_thread *t, struct user_regs_struct *r);
+/* A system call of the program's has made a process or a thread. */
+enum rec_state rec_child_event(struct rec_thread *t);
 
 /* ---- maps.c ---- */
 int rec_maps_read(struct rec_process *proc);

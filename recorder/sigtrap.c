@@ -274,9 +274,9 @@ enum rec_state rec_trap_restore(struct rec_thread *t, rec_then *then)
 		rec_put_aside(t, &t->trap.info);
 	}
 	rec_hold(t, true);
-	*(struct rec_action *)rec_tcb(t, T_ACTION) = t->proc->trap.action;
+	*(struct rec_action *)rec_tcb(t, T_ARGS) = t->proc->trap.action;
 	t->trap.then = then;
 	t->quiet = true;
-	return rec_call(t, restored, SYS_rt_sigaction, SIGTRAP, t->s + (uint64_t)T_ACTION, 0,
+	return rec_call(t, restored, SYS_rt_sigaction, SIGTRAP, t->s + (uint64_t)T_ARGS, 0,
 			sizeof(uint64_t), 0, 0);
 }

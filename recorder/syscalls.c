@@ -12,7 +12,6 @@
 
 #include <asm/prctl.h>
 #include <errno.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
@@ -63,6 +62,7 @@ static enum rec_state make(struct rec_thread *t, enum rec_state state)
 	t->sys.regs = t->regs;
 	r.rip = t->sys.at;
 	r.orig_rax = (unsigned long long)-1;
+	rec_child_traced(t, &r);
 	t->sys.quiet = t->sys.entry = rec_trap_matters(t) && changes_signals(r.rax);
 	if (!t->sys.quiet)
 		return rec_step(t, &r, state);
@@ -113,38 +113,6 @@ static enum rec_state begin_again(struct rec_thread *t, int64_t result)
 static enum rec_state back_to_cache(struct rec_thread *t)
 {
 	return rec_trap_lost(t) ? rec_trap_restore(t, NULL) : rec_make_call(t);
-}
-
-/* ---- processes and threads ----------------------------------------------------------------- */
-
-static uint64_t clone_flags(struct rec_thread *t)
-{
-	uint64_t flags = 0;
-	switch (t->sys.regs.rax) {
-	case SYS_clone:
-		return t->sys.regs.rdi;
-	case SYS_clone3:
-		rec_read(t->proc, t->sys.regs.rdi, &flags, sizeof(flags));
-		return flags;
-	case SYS_vfork:
-		return CLONE_VM | CLONE_VFORK;
-	}
-	return 0;
-}
-
-/* A new thread (or a process that shares memory and does not wait for its exec) cannot be recorded.
- */
-static enum rec_state begin_clone(struct rec_thread *t)
-{
-	t->sys.regs = t->regs;
-	uint64_t flags = clone_flags(t);
-	if (!(flags & CLONE_THREAD) && (!(flags & CLONE_VM) || (flags & CLONE_VFORK)))
-		return make(t, REC_SYSCALL);
-	rec_digest(t, true);
-	rec_cut(t->rec,
-		"%s starts a second thread, which cannot be recorded; the recording ends there",
-		rec_program_name(t));
-	return REC_KILLED;
 }
 
 /* ---- registers ----------------------------------------------------------------------------- */
@@ -295,8 +263,8 @@ static const struct row {
 	ROW(getrlimit,        "memory",    rec_begin_getrlimit, NULL, false),
 	ROW(setrlimit,        "memory",    rec_begin_setrlimit, NULL, false),
 	ROW(prlimit64,        "memory",    rec_begin_prlimit, NULL, false),
-	ROW(clone,            "process",   begin_clone, NULL, false, .inherits = true),
-	ROW(clone3,           "process",   begin_clone, NULL, false, .inherits = true),
+	ROW(clone,            "process",   rec_make_call, NULL, false, .inherits = true),
+	ROW(clone3,           "process",   rec_make_call, NULL, false, .inherits = true),
 	ROW(fork,             "process",   rec_make_call, NULL, false, .inherits = true),
 	ROW(vfork,            "process",   rec_make_call, NULL, false, .inherits = true),
 	ROW(execve,           "image",     make_last_call, NULL, false, .inherits = true),
@@ -378,19 +346,14 @@ static enum rec_state call_done(struct rec_thread *t, uint64_t result)
 
 enum rec_state rec_on_syscall(struct rec_thread *t, const struct rec_stop *stop)
 {
-	struct rec_tracer *tracer = t->rec->tracer;
 	struct user_regs_struct r;
-	unsigned long pid = 0;
 	switch (stop->event) {
 	case 0:
 		break;
 	case PTRACE_EVENT_FORK:
 	case PTRACE_EVENT_VFORK:
 	case PTRACE_EVENT_CLONE:
-		tracer->event_message(tracer, t->tid, &pid);
-		rec_child_new(t, (pid_t)pid, !(clone_flags(t) & CLONE_VM));
-		rec_run(t, REC_STEP, 0);
-		return REC_SYSCALL;
+		return rec_child_event(t);
 	case PTRACE_EVENT_EXEC:
 		rec_trap_exec(t);
 		return rec_image_begin(t, true);

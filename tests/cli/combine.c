@@ -659,6 +659,54 @@ static void vfork_and_exec(void)
 	sigprocmask(SIG_SETMASK, &old, NULL);
 }
 
+static volatile long shared;
+
+static int child_of_clone(void *by)
+{
+	for (int i = 0; i < 100; i++)
+		shared += (long)by;
+	return 5;
+}
+
+/* clone in ways that fork and vfork do not use; some fail. */
+static void clones(void)
+{
+	static char stack[1 << 16] __attribute__((aligned(16)));
+	static const int flags[] = { SIGCHLD,
+				     CLONE_VM,
+				     CLONE_VM | CLONE_FS | CLONE_FILES,
+				     CLONE_VM | SIGCHLD,
+				     CLONE_VM | CLONE_VFORK | SIGCHLD,
+				     CLONE_THREAD,
+				     CLONE_SIGHAND | SIGCHLD,
+				     CLONE_VM | SIGUSR1 };
+	unsigned k = rnd(sizeof(flags) / sizeof(*flags)), untraced = rnd(2) * CLONE_UNTRACED;
+	sigset_t set, old;
+	int status = 0;
+
+	random_set(&set, 100);
+	sigprocmask(SIG_BLOCK, &set, &old);
+	shared = 0;
+	pid_t child;
+	if (k || rnd(2)) {
+		child = clone(child_of_clone, stack + sizeof(stack), flags[k] | (int)untraced,
+			      (void *)3L);
+	} else {
+		uint64_t args[8] = { untraced, 0, 0, 0, SIGCHLD };
+		child = (pid_t)syscall(SYS_clone3, args, sizeof(args));
+		if (child == 0)
+			_exit(6);
+		note("flags", args[0] == untraced);
+	}
+	note("clone", k);
+	note("errno", child < 0 ? errno : 0);
+	if (child > 0)
+		note("reaped", waitpid(child, &status, __WALL) == child);
+	note("status", status);
+	note("shared", shared);
+	sigprocmask(SIG_SETMASK, &old, NULL);
+}
+
 static void mappings(void)
 {
 	for (volatile unsigned i = 0; i < 5; i++) {
@@ -794,7 +842,7 @@ static void after_exec(void)
 static void (*const operations[])(void) = {
 	queue_some, many_at_once, many_at_once, from_outside,	  from_outside, some_masks,
 	fault,	    fault,	  trap_flag,	interrupted_call, mappings,	vfork_and_exec,
-	limits,	    stop_in_loop, own_traps,	seccomp_trap,
+	limits,	    stop_in_loop, own_traps,	clones,		  seccomp_trap,
 };
 #define OPERATIONS (sizeof(operations) / sizeof(*operations))
 

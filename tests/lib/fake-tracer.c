@@ -308,6 +308,9 @@ static int system_call(struct fake_thread *m)
 		check_registers(m, "at a system call");
 	}
 	switch (nr) {
+	case SYS_clone: /* a thread, of which nobody hears more */
+		m->message = 99;
+		return event(m, PTRACE_EVENT_CLONE, SIGTRAP);
 	case SYS_fork:
 	case SYS_vfork:
 		/* the child is there, and may stop, before its parent does */
