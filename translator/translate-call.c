@@ -112,6 +112,9 @@ void tr_call_insn(struct tr_build *b)
 	whose(b);
 	tr_exit_stop(b, b->cold, b->st, TR_STOP_SYSCALL, in->addr, b->i, b->live[b->i]);
 
+	tr_flags_need(b, c); /* for r11 */
+	if (b->st.flags == TR_FLAGS_BOTH)
+		b->st.flags = TR_FLAGS_SAVED; /* what follows overwrites them */
 	cg_imm_gs(c, T_IN_SYSCALL, 1);
 	cg_bytes(c, "\x0f\x05", 2);
 	fi->after_syscall = (uint32_t)(cg_va(c) - b->f->entry);

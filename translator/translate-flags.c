@@ -19,6 +19,8 @@ uint32_t tr_flags_killed(const struct insn *in)
 uint32_t tr_flags_used(const struct insn *in)
 {
 	uint32_t read = in->flags_read & ARITH;
+	if (in->attr & INSN_A_SYSCALL)
+		return ARITH; /* r11 has them afterwards */
 	if (in->attr & (INSN_A_FLAGSCOND | INSN_A_REP))
 		read &= ~in->flags_written;
 	if (in->id == INSN_RCL || in->id == INSN_RCR)

@@ -162,6 +162,13 @@ static void handler(int sig, siginfo_t *info, void *context)
 	note("tf", (u->uc_mcontext.gregs[REG_EFL] >> 8) & 1);
 	if (info->si_code > 0)
 		put_place((uintptr_t)u->uc_mcontext.gregs[REG_RIP]);
+	if (info->si_code == SI_USER && u->uc_mcontext.gregs[REG_RIP] >= (greg_t)at_load &&
+	    u->uc_mcontext.gregs[REG_RIP] <= (greg_t)at_end) {
+		put_place((uintptr_t)u->uc_mcontext.gregs[REG_RIP]);
+		note("r11", u->uc_mcontext.gregs[REG_R11] & 0xdd5);
+		note("flags", u->uc_mcontext.gregs[REG_EFL] & 0xdd5);
+		note("rcx", u->uc_mcontext.gregs[REG_RCX] - u->uc_mcontext.gregs[REG_RIP]);
+	}
 	if (sig == SIGSEGV && info->si_code > 0) {
 		uintptr_t cx = (uintptr_t)u->uc_mcontext.gregs[REG_RCX];
 		note("cx", cx < 4096 ? (long long)cx : (uint8_t *)cx == target ? 5000 : 6000);
@@ -282,8 +289,18 @@ __asm__(".text\n"
 	"lea -64(%rsp),%rdi\n rep stosb\n lock incl -64(%rsp)\n fld1\n fstp %st\n call tf_off\n"
 	"pop %rbx\n ret\n"
 	"tf_own: call tf_on\n nop\n int3\n nop\n .byte 0xf1\n nop\n call tf_off\n ret\n"
+	"call_flags: push %rbx\n mov %edi,%ebx\n mov %rsi,%r8\n"
+	/* dead flags, live flags; in the cache and not */
+	"add $0x7f,%bl\n mov $110,%eax\n syscall\n mov %r11,(%r8)\n xor %eax,%eax\n"
+	"cmp $5,%bl\n mov $110,%eax\n syscall\n mov %r11,8(%r8)\n pushf\n pop 16(%r8)\n"
+	"lea 1f(%rip),%r10\n stc\n mov $216,%eax\n mov %r8,%rbx\n xor %edi,%edi\n xor %esi,%esi\n"
+	"sub $1,%edi\n syscall\n1: pushf\n pop 24(%rbx)\n mov %r11,32(%rbx)\n sub %r10,%rcx\n"
+	"mov %rcx,40(%rbx)\n pop %rbx\n ret\n"
+	/* a signal to itself */
+	"call_kill: sub $128,%rsp\n mov $62,%eax\n cmp $3,%sil\n syscall\n add $128,%rsp\n ret\n"
 	"at_end: ret\n"
 	".data\n target: .quad at_end\n indices: .long 0, 1, 0x40000000, 0\n .text\n");
+extern void call_flags(int n, uint64_t *out), call_kill(pid_t pid, int sig);
 extern void tf_plain(void), tf_calls(void), tf_odd(void), tf_own(void);
 typedef void fault_code(void *at, void *, void *edge);
 extern fault_code fault_load, fault_store, fault_rmw, fault_xadd, fault_div, fault_ud, fault_int3,
@@ -659,6 +676,20 @@ static void vfork_and_exec(void)
 	sigprocmask(SIG_SETMASK, &old, NULL);
 }
 
+/* What the system call instruction leaves in registers. */
+static void after_calls(void)
+{
+	uint64_t out[6];
+	sigset_t none;
+
+	call_flags((int)rnd(256), out);
+	for (int i = 0; i < 6; i++)
+		note("r", (long long)(out[i] & 0xdd5));
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	call_kill(getpid(), rnd(2) ? SIGUSR1 : SIGHUP);
+}
+
 static volatile long shared;
 
 static int child_of_clone(void *by)
@@ -842,7 +873,7 @@ static void after_exec(void)
 static void (*const operations[])(void) = {
 	queue_some, many_at_once, many_at_once, from_outside,	  from_outside, some_masks,
 	fault,	    fault,	  trap_flag,	interrupted_call, mappings,	vfork_and_exec,
-	limits,	    stop_in_loop, own_traps,	clones,		  seccomp_trap,
+	limits,	    stop_in_loop, own_traps,	clones,		  after_calls,	seccomp_trap,
 };
 #define OPERATIONS (sizeof(operations) / sizeof(*operations))
 
