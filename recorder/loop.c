@@ -205,6 +205,8 @@ static bool describe(struct rec_thread *t, int status, struct rec_stop *stop)
 	/* ptrace's own notices (a system call's exit, a handler's first instruction after a step)
 	 * carry SIGTRAP as si_code, and drop what is injected from them */
 	t->can_inject = stop->sig != SIGTRAP || stop->info.si_code != SIGTRAP;
+	if (!t->proc->child)
+		rec_signals_seen(&stop->info);
 	rec_trap_stop(t, stop);
 	return true;
 }
@@ -302,6 +304,7 @@ void rec_loop(struct rec_recording *rec)
 			rec_thread_free(t);
 			rec_process_free(proc);
 		}
+		rec_signals_pass_on(rec);
 		if (rec_clock_ticked())
 			rec_clock_tick(rec);
 	}

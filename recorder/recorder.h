@@ -20,7 +20,8 @@
  * changed without a stop; modules.c; code.c       the program's code as the translator reads it
  *   check.c      digests: what a replay is compared with
  *   ring.c       the ring buffer and the thread that writes it out
- *   start.c      start; meta.c: what the trace says of machine and program; clock.c; end.c
+ *   start.c      start; forward.c: deja's own signals; meta.c: what the trace says of machine and
+ * program; clock.c; end.c
  *
  * One rule holds it together: a thread is either in the cache (its registers are the processor's,
  * its gs base is S) or in hand: stopped, with the program's registers in `t->regs` and `t->steps`
@@ -536,6 +537,15 @@ bool rec_trap_matters(const struct rec_thread *t);
 bool rec_trap_lost(const struct rec_thread *t);
 bool rec_trap_to_restore(const struct rec_thread *t);
 enum rec_state rec_trap_restore(struct rec_thread *t, rec_then *then);
+
+/* ---- forward.c ---- */
+/* Deja's own signals, while it records and afterwards. */
+void rec_signals_take(void);
+void rec_signals_give_back(void);
+/* The program is stopped for this one. */
+void rec_signals_seen(const siginfo_t *info);
+/* Give the program what was sent to deja alone. */
+void rec_signals_pass_on(struct rec_recording *rec);
 
 /* ---- start.c ---- */
 struct rec_recording *rec_new(const struct rec_options *opt, struct rec_tracer *tracer,

@@ -1,5 +1,5 @@
 /*
- * Starting a recording: signals, the program's first process, and after the loop what came of it.
+ * Starting a recording: the program's first process, and after the loop what came of it.
  */
 #include "recorder/recorder.h"
 
@@ -13,41 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- deja's own signals ------------------------------------------------------------------ */
-
-/* SIGTERM and SIGHUP to deja are meant for the program, too: pass them on. (Those of the terminal's
- * keys reach it by themselves.) */
-static volatile pid_t forward_to;
-
-static void on_termination(int sig)
-{
-	int saved = errno;
-	if (forward_to > 0)
-		kill(forward_to, sig);
-	errno = saved;
-}
-
-/* Signals that deja treats differently while it records; the program starts with them as they were.
- * A file-size limit shows as an error of the write, not as a signal. */
-static const struct {
-	int sig;
-	void (*handler)(int);
-} ours[] = {
-	{ SIGINT, SIG_IGN },	    { SIGQUIT, SIG_IGN }, { SIGPIPE, SIG_IGN },
-	{ SIGALRM, SIG_IGN },	    { SIGXFSZ, SIG_IGN }, { SIGTERM, on_termination },
-	{ SIGHUP, on_termination },
-};
-#define N_OURS (sizeof(ours) / sizeof(*ours))
-static struct sigaction inherited[N_OURS];
-
-static void take_signals(void)
-{
-	forward_to = 0;
-	for (size_t i = 0; i < N_OURS; i++) {
-		struct sigaction sa = { .sa_handler = ours[i].handler };
-		sigaction(ours[i].sig, &sa, &inherited[i]);
-	}
-}
+/* ---- deja's own limits ------------------------------------------------------------------- */
 
 /* Deja's limits are what the program starts with. What deja itself can have is more: as much as the
  * hard limits allow. */
@@ -70,12 +36,6 @@ static void give_limits_back(void)
 		setrlimit((enum __rlimit_resource)raised[i], &limits[i]);
 }
 
-static void give_signals_back(void)
-{
-	for (size_t i = 0; i < N_OURS; i++)
-		sigaction(ours[i].sig, &inherited[i], NULL);
-}
-
 /* ---- the first process ---------------------------------------------------------------------- */
 
 /* Why there is no program, from the process that should have become it. */
@@ -87,7 +47,7 @@ static void become(const char *file, const struct rec_recording *rec, int go, in
 {
 	char c;
 	struct report rep = { 0 };
-	give_signals_back();
+	rec_signals_give_back();
 	give_limits_back();
 	if (read(go, &c, 1) == 1) {
 		execve(file, rec->argv, rec->envp);
@@ -131,7 +91,6 @@ static int start(struct rec_recording *rec, const char *file, int *report)
 		waitpid(pid, NULL, __WALL);
 	} else {
 		rec_thread_new(rec_process_new(rec, pid), pid, REC_STARTING);
-		forward_to = pid;
 		(void)!write(go[1], "x", 1);
 	}
 	close(go[1]);
@@ -211,14 +170,13 @@ int rec_program(const char *file, char *const argv[], char *const envp[],
 	memset(result, 0, sizeof(*result));
 	struct rec_recording *rec = rec_new(opt, &rec_tracer_ptrace, argv, envp, err);
 	int report = -1;
-	take_signals();
+	rec_signals_take();
 	raise_limits();
 	int rc = start(rec, file, &report);
 	struct rec_thread *t = recorded(rec);
 	if (!rc) {
 		rec_loop(rec);
 		rec_clock(false);
-		forward_to = 0;
 		if (!rec->began && !rec_over(rec))
 			rc = not_started(rec, report);
 	}
@@ -232,7 +190,7 @@ int rec_program(const char *file, char *const argv[], char *const envp[],
 	}
 	if (report >= 0)
 		close(report);
-	give_signals_back();
+	rec_signals_give_back();
 	give_limits_back();
 	rc = rc || rec->fatal ? -1 : 0;
 	result->cut = rec->cut;
