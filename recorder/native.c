@@ -329,9 +329,8 @@ enum rec_state rec_on_native(struct rec_thread *t, const struct rec_stop *stop)
 			t->trap_flag = r.eflags & TRAP_FLAG;
 		t->regs.eflags &= ~TRAP_FLAG;
 		if (r.rip == t->native.pc && rep && !t->native.traps)
-			return step_it(t); /* the next iteration */
-		t->in_rep = r.rip == t->native.pc && rep;
-		enum rec_state next = t->in_rep ? REC_IN_HAND : done(t);
+			return step_it(t);     /* the next iteration */
+		enum rec_state next = done(t); /* if only of an iteration, which has trapped */
 		return next == REC_IN_HAND ? after_step(t, stop) : next;
 	}
 	unmask(t);
