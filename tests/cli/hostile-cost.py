@@ -259,7 +259,7 @@ def session(name, trace):
                    b"qXfer:exec-file:read::0,1000", b"qThreadExtraInfo,p3e8.3e8",
                    b"m7fffffffe000,40", b"m7ff000,40", b"m3ff000,40", b"m10000000,40",
                    monitor("info"), monitor("mappings"), b"s", b"vCont;c", b"bs", b"bc",
-                   b"Z0,400004,1", b"Z2,10000000,8", b"vCont;c", b"bc", b"m10000000,40",
+                   b"Z0,4000004,1", b"Z2,10000000,8", b"vCont;c", b"bc", b"m10000000,40",
                    b"M7fffffffe000,1:00", b"qSearch:memory:0;ffffffffffffffff;zz",
                    monitor("goto 2"), monitor("end"), b"bs", b"m20000000,1000", monitor("begin"),
                    b"vFile:open:" + b"/proc/1000/maps".hex().encode() + b",0,0",
@@ -281,12 +281,34 @@ def try_trace(name, directory):
     if expected[0] in ("refused", "damaged"):
         if (status <= 0 and expected[0] == "refused") or not re.search(expected[1], complaint):
             fail(name, f"verify: status {status}, {complaint!r}")
-        if len(lines) > 2 or not all(line.startswith("deja: ") for line in lines):
+        if not lines or len(lines) > 2 or not all(line.startswith("deja: ") for line in lines):
             fail(name, f"verify says {complaint!r}")
+    elif expected[0] == "plain" and status:
+        fail(name, f"verify: status {status}, {complaint!r}")
     session(name, trace)
     os.unlink(trace)
     if verbose:
         print(f"{name}: {time.monotonic() - started:.1f} s")
+
+
+def listening(name, directory):
+    """On another address than the loopback interface's, serve says what that means."""
+    trace = os.path.join(directory, "listened.deja")
+    subprocess.run([maker, "stack_reached", trace], check=True)
+    for address, told in ((":0", False), ("127.0.0.1:0", False), ("0.0.0.0:0", True)):
+        child = subprocess.Popen([deja, "serve", "--listen", address, trace], stdin=subprocess.DEVNULL,
+                                 stderr=subprocess.PIPE, preexec_fn=limit_output)
+        said = b""
+        while b"Listening on" not in said and select.select([child.stderr], [], [], 5)[0]:
+            data = os.read(child.stderr.fileno(), 4096)
+            if not data:
+                break
+            said += data
+        child.kill()
+        child.wait()
+        child.stderr.close()
+        if b"Listening on" not in said or (b"whoever can connect" in said) != told:
+            fail(name, f"--listen {address} says {said!r}")
 
 
 def main():
@@ -302,6 +324,7 @@ def main():
         with concurrent.futures.ThreadPoolExecutor(1 if "--all" in sys.argv else 3) as pool:
             for done in [pool.submit(try_trace, name, directory) for name in names]:
                 done.result()
+        listening("serve", directory)
     print(f"{len(names)} hostile traces in {time.monotonic() - started:.0f} s, "
           f"{len(set(failures))} failed")
     return 1 if failures else 0

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CODE_AT	 0x400000u
+#define CODE_AT	 0x4000000u
 #define STACK_AT 0x7ffffffff000u
 
 static struct dj_writer *w;
@@ -235,39 +235,44 @@ static void stale_reads(void)
 	regs.gpr[DJ_RDX] = 1ull << 26;
 	calls(60, 1ull << 46);
 }
-static void vectors(uint64_t sysno, unsigned n)
+/* A line of four pairs that read as iovecs of 4 GB each, all elsewhere. */
+static void iovecs(uint8_t *line, unsigned number)
+{
+	for (unsigned k = 0; k < DJ_LINE; k += 16) {
+		dj_put64(line + k, 0x200000000000 + ((uint64_t)(4 * number + k / 16) << 32));
+		dj_put64(line + k + 8, 1ull << 32);
+	}
+}
+/* Calls that write through 1024 of struct mmsghdr at MESSAGES, or of iovecs behind them. */
+#define MESSAGES 0x10000000u
+static void vectors(uint64_t sysno, uint64_t where, unsigned n)
 {
 	uint8_t line[DJ_LINE];
 
 	regs.gpr[DJ_R8] = regs.gpr[DJ_RAX] = sysno;
-	regs.gpr[DJ_RSI] = 0x10000000;
+	regs.gpr[DJ_RSI] = where;
 	regs.gpr[DJ_RDX] = 1024;
-	/* an array of pairs that read as iovecs and as messages */
-	map(0x10000000, 0x20000, "");
-	world("\x0f\x05\x48\x29\xd6\x4c\x89\xc0\xeb\xf6", 10);
-	for (unsigned i = 0; i < 2048; i++) {
-		for (unsigned k = 0; k < DJ_LINE; k += 16) {
-			dj_put64(line + k, 0x200000000000 + ((uint64_t)(4 * i + k / 16) << 32));
-			dj_put64(line + k + 8, 1ull << 32);
-		}
-		put((struct dj_record){ .kind = DJ_REC_IMPORT,
-					.addr = 0x10000000 + i * 64ull,
-					.bytes = line,
-					.ordinal = (uint8_t)(i / 1000) });
+	map(MESSAGES, 0x20000, "");
+	/* nop five times; syscall; nop; mov rax, r8; jmp */
+	WORLD(0x90, 0x90, 0x90, 0x90, 0x90, 0x0f, 0x05, 0x90, 0x4c, 0x89, 0xc0, 0xeb, 0xf8);
+	for (unsigned i = 0; i < 1024 + 256; i++) {
+		at = i / 256;
+		iovecs(line, i);
+		if (i < 1024) /* its iovecs are behind all messages */
+			dj_put64(line + 16, MESSAGES + 0x10000);
+		import(MESSAGES + i * 64ull, line);
 	}
-	for (unsigned i = 0; i < n; i++) {
+	for (at = 5; n-- > 0; at += 3)
 		call(1ull << 46);
-		at += 3;
-	}
 	last_steps = at;
 }
 static void stale_vectors(void)
 {
-	vectors(19, 20);
+	vectors(19, MESSAGES + 0x10000, 20);
 }
 static void stale_messages(void)
 {
-	vectors(299, 20);
+	vectors(299, MESSAGES, 20);
 }
 static void mremap_flood(void)
 {

@@ -262,6 +262,81 @@ static void test_observing(void)
 	emu_free(e);
 }
 
+static void nothing(void *ctx, struct emu *e, uint64_t addr, unsigned size)
+{
+	(void)ctx;
+	(void)e;
+	(void)addr;
+	(void)size;
+}
+
+/* Run until `until`, however often it comes back on the way: how often. */
+static unsigned run_in_parts(struct emu *e, uint64_t until, enum emu_stop *why)
+{
+	unsigned parts = 0;
+
+	while ((*why = emu_run(e, until)) == EMU_STOP_YIELD) {
+		CU_ASSERT(e->in_rep && e->rep_iter > 0);
+		parts++;
+	}
+	return parts;
+}
+
+/* A REP instruction of millions of iterations is left between two of them, and goes on where it
+ * was. */
+static void test_long_repeats(void)
+{
+	static const uint8_t prog[] = {
+		0x90, 0xf3, 0xaa, /* nop; rep stosb */
+		0xf3, 0xa4,	  /* rep movsb, which spreads what it has just stored */
+		0xf2, 0xae,	  /* repne scasb */
+		0xf3, 0x48, 0xab, /* rep stosq */
+	};
+	const uint64_t n = 10000019;
+
+	for (int hooked = 0; hooked < 2; hooked++) {
+		struct emu *e = start(prog, sizeof(prog));
+		enum emu_stop why;
+
+		e->mirror_stores = true;
+		if (hooked) { /* element by element */
+			e->hooks = EMU_HOOK_IMPORT;
+			e->before_load = nothing;
+		}
+		e->cpu.gpr[DJ_RAX] = 0x5a;
+		e->cpu.gpr[DJ_RCX] = n;
+		e->cpu.gpr[DJ_RDI] = 0x1000;
+		CU_ASSERT(run_in_parts(e, 2, &why) > 1 && why == EMU_STOP_STEPS);
+		CU_ASSERT(e->steps == 2 && !e->in_rep && !e->rep_iter);
+		CU_ASSERT(e->cpu.gpr[DJ_RCX] == 0 && e->cpu.gpr[DJ_RDI] == 0x1000 + n);
+		CU_ASSERT(e->shadow[0x1000] == 0x5a && e->shadow[0xfff + n] == 0x5a &&
+			  e->shadow[0x1000 + n] == 0);
+		memcpy(e->shadow + 0x1000, "abc", 3);
+		e->cpu.gpr[DJ_RCX] = n;
+		e->cpu.gpr[DJ_RSI] = 0x1000;
+		e->cpu.gpr[DJ_RDI] = 0x1003;
+		/* single iterations in between make no difference */
+		CU_ASSERT(emu_step(e) == EMU_STOP_STEPS && e->rep_iter == 1);
+		CU_ASSERT(run_in_parts(e, 3, &why) > 1 && why == EMU_STOP_STEPS);
+		CU_ASSERT(e->steps == 3 && !e->in_rep && e->cpu.gpr[DJ_RCX] == 0);
+		CU_ASSERT(!memcmp(e->shadow + 0x1000, "abcabcabc", 9));
+		CU_ASSERT(e->shadow[0x1002 + n] == "abc"[(n + 2) % 3]);
+		e->cpu.gpr[DJ_RAX] = 0;
+		e->cpu.gpr[DJ_RCX] = UINT64_MAX;
+		e->cpu.gpr[DJ_RDI] = 0x1000;
+		CU_ASSERT(run_in_parts(e, 4, &why) > 1 && why == EMU_STOP_STEPS);
+		CU_ASSERT(e->cpu.gpr[DJ_RDI] == 0x1004 + n);
+		/* to a count in its middle, and no further than there is memory */
+		e->cpu.gpr[DJ_RCX] = 1ULL << 60;
+		CU_ASSERT(emu_run(e, 5) == EMU_STOP_FAULT && e->steps == 4);
+		while ((why = emu_run_rep(e, (1ULL << 60) - n)) == EMU_STOP_YIELD)
+			;
+		CU_ASSERT(why == EMU_STOP_STEPS && e->rep_iter == n);
+		CU_ASSERT(e->cpu.gpr[DJ_RCX] == (1ULL << 60) - n && e->steps == 4);
+		emu_free(e);
+	}
+}
+
 int main(void)
 {
 	if (CU_initialize_registry() != CUE_SUCCESS)
@@ -269,6 +344,7 @@ int main(void)
 	CU_pSuite s = CU_add_suite("emu-run", NULL, NULL);
 	if (!s || !CU_add_test(s, "the shadow's edge", test_edge) ||
 	    !CU_add_test(s, "memory anew", test_reset) ||
+	    !CU_add_test(s, "long repeats come back", test_long_repeats) ||
 	    !CU_add_test(s, "edges are seen, however code is run", test_edges) ||
 	    !CU_add_test(s, "observers come and go", test_observing))
 		return 1;

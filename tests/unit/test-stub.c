@@ -668,6 +668,16 @@ static void test_breakpoints(void)
 	}
 	EXPECT("Z0,ffff,1", "E.more than 4096 breakpoints");
 	finish();
+	begin();
+	for (unsigned i = 0; i < SESSION_WATCHES; i++) {
+		char request[32];
+		sprintf(request, "Z2,%x,1", 0x600000 + i);
+		EXPECT(request, "OK");
+	}
+	EXPECT("Z3,700000,1", "E.more than 128 watchpoints");
+	EXPECT("z2,600000,1", "OK");
+	EXPECT("Z3,700000,1", "OK");
+	finish();
 }
 
 static void test_conditions(void)
