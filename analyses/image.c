@@ -9,22 +9,6 @@
 
 #define MAX_HEADERS 64
 
-static const struct replay_mapping *mapping_at(struct replay *r, uint64_t addr)
-{
-	const struct replay_mapping *maps;
-	size_t n = replay_mappings(r, &maps), low = 0;
-
-	while (low < n) {
-		size_t middle = low + (n - low) / 2;
-		if (maps[middle].end <= addr)
-			low = middle + 1;
-		else
-			n = middle;
-	}
-	const struct replay_mapping *m = &maps[low];
-	return low < replay_mappings(r, &maps) && m->start <= addr ? m : NULL;
-}
-
 static const uint8_t *module_bytes(struct replay *r, int32_t module, size_t *size)
 {
 	struct dj_trace *t = replay_trace(r);
@@ -37,7 +21,8 @@ static const uint8_t *module_bytes(struct replay *r, int32_t module, size_t *siz
 
 size_t ana_image_read(struct replay *r, uint64_t addr, void *buf, size_t len)
 {
-	const struct replay_mapping *m = mapping_at(r, addr);
+	struct replay_mapping here;
+	const struct replay_mapping *m = replay_mapping_at(r, addr, &here) ? &here : NULL;
 	size_t size = 0;
 	const uint8_t *bytes =
 		m && !(m->prot & PROT_WRITE) ? module_bytes(r, m->module, &size) : NULL;
@@ -90,7 +75,8 @@ static size_t headers(struct replay *r, const struct ana_image *image, Elf64_Phd
 
 bool ana_image_at(struct replay *r, uint64_t addr, struct ana_image *image)
 {
-	const struct replay_mapping *m = mapping_at(r, addr);
+	struct replay_mapping here;
+	const struct replay_mapping *m = replay_mapping_at(r, addr, &here) ? &here : NULL;
 	Elf64_Phdr ph[MAX_HEADERS];
 
 	if (!m || (m->module < 0 && strcmp(m->name, "[vdso]") != 0))
@@ -117,7 +103,8 @@ bool ana_image_at(struct replay *r, uint64_t addr, struct ana_image *image)
 
 bool ana_image_unwind_table(struct replay *r, uint64_t addr, struct ana_unwind_table *table)
 {
-	const struct replay_mapping *m = mapping_at(r, addr);
+	struct replay_mapping here;
+	const struct replay_mapping *m = replay_mapping_at(r, addr, &here) ? &here : NULL;
 	struct ana_image image;
 	Elf64_Phdr ph[MAX_HEADERS];
 	uint8_t h[12];

@@ -153,7 +153,9 @@ static int print_stack(struct output *o, const struct replay_thread *t)
 		json_string(&o->json, "incomplete", why);
 		json_close(&o->json, '}');
 	} else if (why) {
-		printf("(%s)\n", why);
+		putchar('(');
+		cli_put(why);
+		puts(")");
 	}
 	return CLI_GOOD;
 }

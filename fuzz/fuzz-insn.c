@@ -14,7 +14,8 @@
 
 #define CODE_AT	  0x10000u
 #define STEPS_MAX 64
-#define PARTS_MAX 8 /* of a REP instruction that takes long */
+#define PLACES	  48u /* where decoding begins */
+#define PARTS_MAX 8   /* of a REP instruction that takes long */
 
 static const uint8_t *code;
 static size_t code_len;
@@ -118,7 +119,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 	memcpy(regs.ymm, bytes, len < sizeof(regs.ymm) ? len : sizeof(regs.ymm));
 	code = bytes + 18;
 	code_len = len - 18 < 4096 ? len - 18 : 4096;
-	for (size_t i = 0; i < code_len; i++)
+	for (size_t i = 0; i < code_len && i < PLACES; i++)
 		decode(e->kind, code + i,
 		       code_len - i < INSN_MAX + 3 ? code_len - i : INSN_MAX + 3);
 	emu_forget_code(e, CODE_AT, 8192);

@@ -16,7 +16,8 @@
 #define DONTNEED 4
 
 /* Beyond this nobody looks: what one call writes is cut short, with all its buffers together. */
-#define STALE_MAX (64u << 20)
+#define STALE_MAX  (64u << 20)
+#define IOVEC_COST 4096u
 
 /*
  * How a call writes to where argument `arg` points. Numbers of calls:
@@ -267,7 +268,9 @@ static void stale_iovec(struct rp_memview *mv, uint64_t at, uint64_t count, uint
 {
 	uint64_t base, n;
 
-	for (uint64_t i = 0; i < count && i < 1024 && length; i++) {
+	for (uint64_t i = 0; i < count && i < 1024 && length && mv->stale_left; i++) {
+		/* an entry costs something, too */
+		mv->stale_left -= mv->stale_left < IOVEC_COST ? mv->stale_left : IOVEC_COST;
 		if (!number(mv, at + 16 * i, 8, &base) || !number(mv, at + 16 * i + 8, 8, &n))
 			return;
 		if (n > length)
@@ -348,7 +351,7 @@ static void stale_by(struct rp_memview *mv, const struct writes *w, const uint64
 		stale_msghdr(mv, to, result);
 		return;
 	case MMSGHDR:
-		for (uint64_t i = 0; i < result && i < 1024; i++) {
+		for (uint64_t i = 0; i < result && i < 1024 && mv->stale_left; i++) {
 			stale_msghdr(mv, to + 64 * i, UINT64_MAX);
 			rp_memview_stale(mv, to + 64 * i + 56, 4);
 		}

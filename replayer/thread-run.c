@@ -66,7 +66,8 @@ static void count_order(struct emu *e, const struct dj_record *r)
 {
 	struct insn in;
 
-	if (r->why == DJ_WHY_TSC || insn_decode(&in, r->insn, r->insn_len, e->cpu.rip) <= 0 ||
+	if (r->why == DJ_WHY_TSC ||
+	    insn_decode_as(e->kind, &in, r->insn, r->insn_len, e->cpu.rip) <= 0 ||
 	    !insn_is_ordered(&in))
 		return;
 	e->fences++;

@@ -4,7 +4,7 @@
 usage: tests/cli/hostile-cost.py [--all] [--verbose] [NAME...]   (in the build directory; DEJA names
        the program under test)
 
-Each trace that tests/cli/make-hostile makes goes through info, dump, ps and verify, and a client of the
+Each trace that tests/cli/make-hostile makes goes through info, dump, ps, backtrace and verify, and a client of the
 remote protocol moves about in it. All of it ends within 20 seconds and 600 MB; nothing crashes, no
 assertion fails; what is refused is refused with one line on standard error and an exit status
 other than 0, and nothing that a terminal obeys is shown. Without --all those that take longer than a
@@ -48,7 +48,7 @@ TRACES = {
     "names_flood": ("plain",),
     "maps_flood": ("refused", "more than 1000000 mappings"),
     "maps_named": ("plain",),
-    "maps_huge": ("plain",),
+    "maps_huge": ("refused", "no code known"),
     "maps_beyond": ("refused", "an empty mapping"),
     "maps_negative": ("refused", "an empty mapping"),
     "maps_odd": ("refused", "makes no sense"),
@@ -126,17 +126,19 @@ def run(name, trace, command, interrupt):
     """A command on the trace: its exit status and what it said. Interrupted after a while, if asked."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         started = time.monotonic()
-        child = subprocess.Popen([deja, *command, trace], stdin=subprocess.DEVNULL,
-                                 stdout=out, stderr=errors, preexec_fn=limit_output)
+        words = [deja, *command] if trace in command else [deja, *command, trace]
+        child = subprocess.Popen(words, stdin=subprocess.DEVNULL,
+                                 stdout=out, stderr=errors, preexec_fn=limit_output,
+                                 start_new_session=True)
         poll = select.poll()
         fd = os.pidfd_open(child.pid)
         poll.register(fd, select.POLLIN)
         if not poll.poll(patience * 1000 if interrupt else SECONDS * 1000):
             sent = time.monotonic()
-            child.send_signal(signal.SIGINT)
+            os.killpg(child.pid, signal.SIGINT)  # as the terminal does
             if not poll.poll(2000):
                 fail(name, f"{command[0]} does not end" + (" on ^C" if interrupt else ""))
-                child.kill()
+                os.killpg(child.pid, signal.SIGKILL)
             elif time.monotonic() - sent > 1:
                 fail(name, f"{command[0]} ends late on ^C")
             if not interrupt:
@@ -274,7 +276,7 @@ def try_trace(name, directory):
     if subprocess.run([maker, name, trace]).returncode:
         fail(name, "cannot be made")
         return
-    for command in (["info"], ["info", "--json"], ["ps"], ["dump"]):
+    for command in (["info"], ["info", "--json"], ["ps"], ["dump"], ["backtrace", trace, "begin"]):
         run(name, trace, command, False)
     status, complaint = run(name, trace, ["verify"], expected[0] == "long")
     lines = complaint.splitlines()
@@ -285,6 +287,8 @@ def try_trace(name, directory):
             fail(name, f"verify says {complaint!r}")
     elif expected[0] == "plain" and status:
         fail(name, f"verify: status {status}, {complaint!r}")
+    if expected[0] == "long":
+        run(name, trace, ["backtrace"], True)
     session(name, trace)
     os.unlink(trace)
     if verbose:
