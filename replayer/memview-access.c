@@ -189,6 +189,8 @@ void rp_memview_stale(struct rp_memview *mv, uint64_t addr, uint64_t length)
 	if (length > mv->stale_left)
 		length = mv->stale_left;
 	mv->stale_left -= length;
+	if (mv->look)
+		rp_patience_charge(mv->th->patience, length / 8);
 	for (unsigned done = 0; next_piece(&pc, addr, (unsigned)length, &done);) {
 		struct rp_memview_page *p = rp_page_get(mv, pc.addr >> 12);
 		rp_page_note(mv, p);

@@ -15,8 +15,6 @@
 #include <unistd.h>
 
 #define INTERVAL   10		  /* milliseconds between two looks at all */
-#define EVERY	   16		  /* calls between two looks at the clock, */
-#define LONG	   10000	  /* unless so much was done */
 #define FREE	   (480ULL << 20) /* bytes that any trace may take */
 #define FOR_MAPPED 5 / 2	  /* of each byte mapped: shadow, copy of its own, what is known */
 
@@ -114,8 +112,6 @@ enum rp_patience_end rp_patience_look(struct rp_patience *p, uint64_t work, uint
 			return PATIENCE_INTERRUPTED;
 		p->allowance -= work;
 	}
-	if (work < LONG && ++p->looks % EVERY)
-		return PATIENCE_LASTS;
 	t = now();
 	if (t < p->due)
 		return PATIENCE_LASTS;

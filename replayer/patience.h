@@ -17,7 +17,6 @@ struct rp_patience {
 	bool (*poll)(void *ctx); /* true: stop; may be NULL */
 	void *ctx;
 	uint64_t due;	    /* when to ask again, in milliseconds */
-	unsigned looks;	    /* since the clock was looked at */
 	uint64_t allowance; /* units of work before it is interrupted anyhow; UINT64_MAX: any */
 	uint64_t machine;   /* bytes that this host can spare */
 	bool fixed;	    /* they are the user's own limit */
@@ -34,6 +33,13 @@ void rp_patience_free(struct rp_patience *p);
  * less. `claim`: bytes that the recorded program is known to have mapped.
  */
 enum rp_patience_end rp_patience_look(struct rp_patience *p, uint64_t work, uint64_t claim);
+
+/* So much was done of what is allowed, elsewhere. */
+static inline void rp_patience_charge(struct rp_patience *p, uint64_t work)
+{
+	if (p && p->allowance != UINT64_MAX)
+		p->allowance = p->allowance > work ? p->allowance - work : 0;
+}
 
 /* The most that a replay may take, for a message. */
 uint64_t rp_patience_limit(const struct rp_patience *p, uint64_t claim);
