@@ -336,6 +336,15 @@ static bool allowed(struct rec_thread *t)
 	return true;
 }
 
+/* Memory that is mapped over a reservation does not count anew, so the kernel would only refuse the
+ * program's own. */
+static enum rec_state area_room(struct rec_thread *t, int64_t result)
+{
+	(void)result;
+	return rec_limits_suffice(t) ? make_file(t, 0)
+				     : area_failed(t, "have room for deja's memory in", -ENOMEM);
+}
+
 enum rec_state rec_area_begin(struct rec_thread *t)
 {
 	t->area.fd = t->area.link = -1;
@@ -349,7 +358,7 @@ enum rec_state rec_area_begin(struct rec_thread *t)
 	if (rec_read(t->proc, t->area.text, t->area.saved, sizeof(t->area.saved)) !=
 	    sizeof(t->area.saved))
 		return rec_no_image(t, "cannot write to the stack of %s", rec_program_name(t));
-	return rec_limits_begin(t, make_file);
+	return rec_limits_begin(t, area_room);
 }
 
 /* ---- arenas ---- */

@@ -43,6 +43,8 @@ void rec_filters_free(struct rec_process *proc);
 /* Make room for deja's memory: a new image; another arena. */
 enum rec_state rec_limits_begin(struct rec_thread *t, rec_then *then);
 enum rec_state rec_limits_raise(struct rec_thread *t, rec_then *then);
+/* Whether there is room now, for deja's memory and some of the program's. */
+bool rec_limits_suffice(const struct rec_thread *t);
 /* Give a process the limits that the program `of` has. */
 void rec_limits_own(struct rec_process *proc, const struct rec_process *of);
 

@@ -179,7 +179,8 @@ static void record_image(struct rec_thread *t)
 enum rec_state rec_image_ready(struct rec_thread *t)
 {
 	struct rec_process *proc = t->proc;
-	rec_ring_start(t);
+	if (!rec_ring_start(t))
+		return REC_KILLED;
 	*rec_tcb(t, T_STEPS) = t->steps;
 	*rec_tcb(t, T_FSBASE) = t->regs.fs_base;
 	*rec_tcb(t, T_GSBASE) = 0;

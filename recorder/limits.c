@@ -120,6 +120,19 @@ enum rec_state rec_limits_raise(struct rec_thread *t, rec_then *then)
 	return raise_next(t);
 }
 
+bool rec_limits_suffice(const struct rec_thread *t)
+{
+	const uint64_t some = 1UL << 30;
+	for (int i = 0; i < REC_LIMITS; i++) {
+		uint64_t own = t->proc->limits[i].rlim_cur;
+		uint64_t ours = rec_area_size(t->proc, resources[i]);
+		uint64_t least = ours + (own < some ? own : some);
+		if (ours && t->proc->kernel_limits[i].rlim_cur < least)
+			return false;
+	}
+	return true;
+}
+
 enum rec_state rec_limits_begin(struct rec_thread *t, rec_then *then)
 {
 	struct rec_process *proc = t->proc;

@@ -446,7 +446,7 @@ void rec_code_forget(struct rec_process *proc, uint64_t start, uint64_t end);
 void rec_code_free(struct rec_process *proc);
 
 /* ---- ring.c ---- */
-void rec_ring_start(struct rec_thread *t);
+bool rec_ring_start(struct rec_thread *t);
 /* The area has been moved. */
 void rec_ring_moved(struct rec_thread *t);
 /* The thread is stopped: hand what it wrote to the writing thread. */

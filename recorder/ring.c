@@ -227,8 +227,11 @@ static struct rec_ring *new_ring(struct rec_thread *t)
 	pthread_cond_init(&g->work, NULL);
 	pthread_cond_init(&g->done, NULL);
 	int rc = pthread_create(&g->thread, NULL, writer_main, g);
-	DJ_ASSERT(rc == 0, "cannot start the writing thread: %s", strerror(rc));
-	return g;
+	if (!rc)
+		return g;
+	free(g);
+	rec_fatal(t->rec, "cannot start a thread that writes the trace: %s", strerror(rc));
+	return NULL;
 }
 
 static void wait_until_written(struct rec_ring *g)
@@ -240,11 +243,13 @@ static void wait_until_written(struct rec_ring *g)
 }
 
 /* A new image has new memory, and the old one's records are all written. */
-void rec_ring_start(struct rec_thread *t)
+bool rec_ring_start(struct rec_thread *t)
 {
 	if (!t->ring)
 		t->ring = new_ring(t);
 	struct rec_ring *g = t->ring;
+	if (!g)
+		return false;
 	wait_until_written(g);
 	for (unsigned i = 0; i < 2; i++) {
 		g->half[i].ours = t->own + i * AREA_HALF;
@@ -252,6 +257,7 @@ void rec_ring_start(struct rec_thread *t)
 	}
 	use_half(g, g->current);
 	rec_log_start(t);
+	return true;
 }
 
 /* How much of the current half has been written to. */

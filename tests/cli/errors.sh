@@ -407,6 +407,7 @@ part_core() {
 # ---- the trace file and the terminal -----------------------------------------------------------
 
 part_output() {
+	local limit
 	rm -f t.deja
 	get "$deja" record -o t.deja ./tiny
 	[ "$(stat -c %a t.deja)" = 600 ] || fail "the mode of a trace: $(stat -c %a t.deja)"
@@ -432,6 +433,20 @@ part_output() {
 	want "a FIFO with a reader" 3
 	wait $!
 	replays "a FIFO with a reader" copy
+	# hard limits that leave no room, unless they may be raised
+	for limit in "-v 3000000" "-d 100000" "-n 5" "-f 1000"; do
+		(ulimit -S $limit; ulimit -H $limit; timeout 60 "$deja" record -o t.deja ./victim exit >out 2>err; echo $? >status)
+		status=$(cat status)
+		[ "$status" = 42 ] && continue
+		want "ulimit $limit" 1
+		one_line "ulimit $limit"
+	done
+	if [ "$(id -u)" = 0 ] && setpriv --reuid 65534 --clear-groups true 2>/dev/null; then
+		chmod 777 .
+		get setpriv --reuid 65534 --clear-groups bash -c "ulimit -u 2; exec '$deja' record -o /dev/null ./tiny"
+		[ "$status" = 3 ] || { want "ulimit -u 2" 1; one_line "ulimit -u 2"; }
+		! grep -q internal err || fail "ulimit -u 2: $(cat err)"
+	fi
 	# soft limits are the program's
 	(ulimit -S -f 4 -S -v 900000; timeout 60 "$deja" record -o t.deja bash -c 'ulimit -f; ulimit -v' >out 2>err)
 	[ "$(tr -dc '0-9 \n' <out | xargs)" = "4 900000" ] || fail "soft limits: $(cat out err)"
