@@ -18,7 +18,7 @@
 #include <string.h>
 
 enum { AUX_PHDR = 3, AUX_PHENT = 4, AUX_PHNUM = 5, AUX_BASE = 7 };
-enum { PHDR_DYNAMIC = 2, PHDR_PHDR = 6, TAG_DEBUG = 21 };
+enum { PHDR_DYNAMIC = 2, PHDR_INTERP = 3, PHDR_PHDR = 6, TAG_DEBUG = 21 };
 
 #define MAX_LIBRARIES  4096
 #define MAX_NAMESPACES 32
@@ -160,12 +160,12 @@ const char *stub_session_exe(struct stub_session *s)
 /* ---- libraries --------------------------------------------------------------------------------
  */
 
-/* The address of struct r_debug, or 0. */
-static uint64_t find_r_debug(struct stub_session *s)
+/* Where the program has what its header of this type is for; 0 if it has none. */
+static uint64_t program_part(struct stub_session *s, uint32_t type)
 {
 	const struct stub_session_image *image = stub_session_image(s);
 	uint64_t phdr = aux_value(image, AUX_PHDR), phnum = aux_value(image, AUX_PHNUM);
-	uint64_t bias = 0, dynamic = 0;
+	uint64_t bias = 0, at = 0;
 	uint64_t ph[7]; /* Elf64_Phdr: type+flags, offset, vaddr, paddr, filesz, memsz, align */
 	if (!phdr || phnum > 256 || aux_value(image, AUX_PHENT) != sizeof(ph))
 		return 0;
@@ -174,14 +174,21 @@ static uint64_t find_r_debug(struct stub_session *s)
 			return 0;
 		if ((uint32_t)ph[0] == PHDR_PHDR)
 			bias = phdr - ph[2];
-		if ((uint32_t)ph[0] == PHDR_DYNAMIC)
-			dynamic = ph[2];
+		if ((uint32_t)ph[0] == type)
+			at = ph[2];
 	}
+	return at ? at + bias : 0;
+}
+
+/* The address of struct r_debug, or 0. */
+static uint64_t find_r_debug(struct stub_session *s)
+{
+	uint64_t dynamic = program_part(s, PHDR_DYNAMIC);
 	if (!dynamic)
 		return 0;
 	uint64_t pair[2];
 	for (unsigned i = 0; i < MAX_DYNAMIC; i++) {
-		if (!read_words(s, dynamic + bias + 16 * i, pair, 2) || pair[0] == 0)
+		if (!read_words(s, dynamic + 16 * i, pair, 2) || pair[0] == 0)
 			return 0;
 		if (pair[0] == TAG_DEBUG)
 			return pair[1];
@@ -208,15 +215,17 @@ static void put_library(struct stub_session *s, struct stub_textbuf *b, const ui
 		(unsigned long long)space);
 }
 
-/* Before the dynamic linker has made its list: the linker alone, where the kernel put it. gdb finds
+/* The dynamic linker, where the kernel put it, while it has not put itself into its list. gdb finds
  * it by itself when a program starts, but not when it comes back there. */
 static void put_linker(struct stub_session *s, struct stub_textbuf *b)
 {
 	uint64_t base = aux_value(stub_session_image(s), AUX_BASE);
-	const char *path = base ? module_path(s, base) : NULL;
 	uint64_t phoff, count, ph[7], dynamic = 0;
+	uint64_t interp = program_part(s, PHDR_INTERP); /* the name by which gdb knows it */
+	char path[1024];
 	/* e_phoff and, in the word at 56, e_phnum of the ELF header */
-	if (!path || !read_words(s, base + 32, &phoff, 1) || !read_words(s, base + 56, &count, 1))
+	if (!base || !interp || !read_string(s, interp, path, sizeof(path)) || !*path ||
+	    !read_words(s, base + 32, &phoff, 1) || !read_words(s, base + 56, &count, 1))
 		return;
 	for (uint64_t i = 0; i < (count & 0xff); i++)
 		if (read_words(s, base + phoff + i * sizeof(ph), ph, 7) &&
@@ -232,7 +241,9 @@ void stub_put_library_list(struct stub_session *s, struct stub_textbuf *b)
 {
 	struct stub_textbuf list = { 0 };
 	uint64_t debug = find_r_debug(s), main_lm = 0;
+	uint64_t base = aux_value(stub_session_image(s), AUX_BASE);
 	unsigned left = MAX_LIBRARIES;
+	bool linker = false; /* is in it */
 	for (unsigned space = 0; debug && space < MAX_NAMESPACES; space++) {
 		uint64_t d[6];	/* version, map, brk, state, ldbase; from version 2 on: next */
 		uint64_t lm[4]; /* addr, name, ld, next */
@@ -244,13 +255,14 @@ void stub_put_library_list(struct stub_session *s, struct stub_textbuf *b)
 				main_lm = addr;
 			else
 				put_library(s, &list, lm, addr, debug);
+			linker |= lm[0] == base;
 			first = false;
 			addr = lm[3];
 		}
 		if ((uint32_t)d[0] < 2 || !read_words(s, debug + 40, &debug, 1))
 			break;
 	}
-	if (!main_lm)
+	if (!linker)
 		put_linker(s, &list);
 	stub_textbuf_str(b, "<library-list-svr4 version=\"1.0\"");
 	if (main_lm)
