@@ -73,6 +73,7 @@ static void new_child(struct rec_thread *t, pid_t pid, uint64_t flags)
 	c->regs.orig_rax = (unsigned long long)-1;
 	/* a forced signal would reset what it inherits (sigtrap.c) */
 	c->quiet = t->proc->trap.action.handler;
+	c->child.trap = proc->vdso_syscall && rec_trap_inherited(t);
 	if (own_space && proc->vdso_syscall) {
 		uint64_t at = 0, size;
 		unsigned n = 0;
@@ -118,7 +119,7 @@ static enum rec_state let_go(struct rec_thread *c, int64_t result)
 {
 	struct rec_tracer *tracer = c->rec->tracer;
 	(void)result;
-	if (c->child.unmap || c->proc->raised)
+	if (c->child.unmap || c->proc->raised || c->child.trap)
 		tracer->set_sigmask(tracer, c->tid, c->child.mask);
 	if (rec_set_regs(c, &c->regs))
 		return REC_KILLED;
@@ -146,10 +147,13 @@ enum rec_state rec_on_child(struct rec_thread *c, const struct rec_stop *stop)
 		return REC_KILLED;
 	c->regs.rsp = now.rsp;	       /* clone may have given it a stack */
 	c->regs.fs_base = now.fs_base; /* and a thread-local block */
-	if (!c->child.unmap && !c->proc->raised)
+	if (!c->child.unmap && !c->proc->raised && !c->child.trap)
 		return let_go(c, 0);
 	if (tracer->get_sigmask(tracer, c->tid, &c->child.mask) ||
 	    tracer->set_sigmask(tracer, c->tid, ~trap))
 		return REC_KILLED;
+	if (c->child.trap)
+		return rec_call(c, unmap_next, SYS_rt_sigaction, SIGTRAP,
+				c->s + (uint64_t)T_INHERITED, 0, sizeof(uint64_t), 0, 0);
 	return unmap_next(c, 0);
 }

@@ -136,7 +136,7 @@ enum rec_state rec_go_on(struct rec_thread *t)
 	}
 	rec_modules_check(t->rec);
 	if (rec_trap_to_restore(t))
-		return rec_trap_restore(t, NULL);
+		return rec_trap_restore(t);
 	if (t->n_pending)
 		return rec_deliver_pending(t);
 	if (rec_digest_is_due(t, t->steps))

@@ -209,8 +209,7 @@ struct rec_thread {
 		bool again; /* `info` has been taken from the kernel, which is to have it back */
 		siginfo_t info;
 		struct rec_action action; /* the argument of rt_sigaction */
-		enum rec_state (*then)(struct rec_thread *t, int64_t result);
-	} trap;	    /* SIGTRAP (sigtrap.c) */
+	} trap;				  /* SIGTRAP (sigtrap.c) */
 	bool quiet; /* calls made for us stop at their entry and exit, where no signal is forced */
 	bool held;  /* all others are blocked meanwhile... */
 	uint64_t mask;	  /* ... and this is what the program blocks */
@@ -290,6 +289,7 @@ struct rec_thread {
 	} limits;
 	struct {
 		uint64_t mask;
+		bool trap; /* it is to have what T_INHERITED says */
 		struct {
 			uint64_t at, size;
 		} * unmap;
@@ -531,12 +531,15 @@ void rec_trap_masked(struct rec_thread *t, bool blocked);
 void rec_trap_entered(struct rec_thread *t, int sig);
 void rec_trap_forced(struct rec_thread *t);
 enum rec_disposition rec_trap_disposition(const struct rec_thread *t);
+/* A child is made: whether it inherits from the kernel what is not the program's. If so,
+ * T_INHERITED has that. */
+bool rec_trap_inherited(struct rec_thread *t);
 /* Before the thread goes on: whether the kernel must first get back what it has lost. */
 /* Whether a trap of ours would destroy something. */
 bool rec_trap_matters(const struct rec_thread *t);
 bool rec_trap_lost(const struct rec_thread *t);
 bool rec_trap_to_restore(const struct rec_thread *t);
-enum rec_state rec_trap_restore(struct rec_thread *t, rec_then *then);
+enum rec_state rec_trap_restore(struct rec_thread *t);
 
 /* ---- forward.c ---- */
 /* Deja's own signals, while it records and afterwards. */

@@ -18,11 +18,13 @@
  * back (rec_trap_restore) where somebody could find out:
  *
  *  - when SIGTRAP is not blocked any more, before the thread goes on;
- *  - before fork, vfork, clone and exec, for those who inherit it;
+ *  - in a new child, before it is let go (child.c);
  *  - before a system call that exchanges the mask while it waits, which could let a SIGTRAP in;
  *  - to rt_sigaction we give our own copy.
  *
- * If it is ignored nothing needs to be put back: a SIGTRAP that comes is thrown away by us.
+ * If it is ignored nothing needs to be put back: a SIGTRAP that comes is thrown away by us. It must
+ * not be, either, because ignoring a signal discards it where it is pending. An exec does not
+ * change that it is ignored.
  *
  * rt_sigaction, rt_sigprocmask and rt_sigreturn themselves are made without a trap if there is
  * anything to lose (rec_trap_matters), so that what they let in comes out of the kernel's queues in
@@ -148,10 +150,12 @@ void rec_trap_exec(struct rec_thread *t)
 {
 	struct rec_process *proc = t->proc;
 	t->trap_flag = false;
-	bool ignored = proc->trap.action.handler == IGNORE;
+	bool ignored = proc->trap.action.handler == IGNORE, lost = proc->trap.lost;
 	memset(&proc->trap, 0, sizeof(proc->trap));
-	if (ignored)
+	if (ignored) {
 		proc->trap.action.handler = IGNORE;
+		proc->trap.lost = lost;
+	}
 }
 
 static void now_blocked(struct rec_thread *t, bool blocked)
@@ -246,6 +250,13 @@ void rec_after_sigprocmask(struct rec_thread *t, const struct user_regs_struct *
 	rec_trap_masked(t, blocked);
 }
 
+bool rec_trap_inherited(struct rec_thread *t)
+{
+	if (t->proc->trap.lost)
+		*(struct rec_action *)rec_tcb(t, T_INHERITED) = t->proc->trap.action;
+	return t->proc->trap.lost;
+}
+
 /* ---- putting it back --------------------------------------------------------------------- */
 
 bool rec_trap_to_restore(const struct rec_thread *t)
@@ -264,10 +275,10 @@ static enum rec_state restored(struct rec_thread *t, int64_t result)
 	else
 		rec_release(t);
 	rec_trap_classes(t);
-	return t->trap.then ? t->trap.then(t, 0) : REC_IN_HAND;
+	return REC_IN_HAND;
 }
 
-enum rec_state rec_trap_restore(struct rec_thread *t, rec_then *then)
+enum rec_state rec_trap_restore(struct rec_thread *t)
 {
 	if (t->trap.again && !t->can_inject) { /* no queue for this one */
 		t->trap.again = false;
@@ -275,7 +286,6 @@ enum rec_state rec_trap_restore(struct rec_thread *t, rec_then *then)
 	}
 	rec_hold(t, true);
 	*(struct rec_action *)rec_tcb(t, T_ARGS) = t->proc->trap.action;
-	t->trap.then = then;
 	t->quiet = true;
 	return rec_call(t, restored, SYS_rt_sigaction, SIGTRAP, t->s + (uint64_t)T_ARGS, 0,
 			sizeof(uint64_t), 0, 0);

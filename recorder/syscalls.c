@@ -103,16 +103,10 @@ static enum rec_state begin_sigaction(struct rec_thread *t)
 	return rec_make_call(t);
 }
 
-static enum rec_state begin_again(struct rec_thread *t, int64_t result)
-{
-	(void)result;
-	return rec_syscall(t);
-}
-
 /* A call that is made here only for the sake of what SIGTRAP does, which is lost. */
 static enum rec_state back_to_cache(struct rec_thread *t)
 {
-	return rec_trap_lost(t) ? rec_trap_restore(t, NULL) : rec_make_call(t);
+	return rec_trap_lost(t) ? rec_trap_restore(t) : rec_make_call(t);
 }
 
 /* ---- registers ----------------------------------------------------------------------------- */
@@ -233,7 +227,6 @@ static const struct row {
 	enum rec_state (*begin)(struct rec_thread *t);
 	rec_effect *effect; /* what it changed; not called if it failed */
 	bool effect_if_failed;
-	bool inherits; /* another process or image gets the signals' dispositions */
 	bool checked; /* may be made in the cache, by its arguments */
 	bool classified; /* sigtrap.c or behind.c says when it is left to us */
 } table[] = {
@@ -263,12 +256,12 @@ static const struct row {
 	ROW(getrlimit,        "memory",    rec_begin_getrlimit, NULL, false),
 	ROW(setrlimit,        "memory",    rec_begin_setrlimit, NULL, false),
 	ROW(prlimit64,        "memory",    rec_begin_prlimit, NULL, false),
-	ROW(clone,            "process",   rec_make_call, NULL, false, .inherits = true),
-	ROW(clone3,           "process",   rec_make_call, NULL, false, .inherits = true),
-	ROW(fork,             "process",   rec_make_call, NULL, false, .inherits = true),
-	ROW(vfork,            "process",   rec_make_call, NULL, false, .inherits = true),
-	ROW(execve,           "image",     make_last_call, NULL, false, .inherits = true),
-	ROW(execveat,         "image",     make_last_call, NULL, false, .inherits = true),
+	ROW(clone,            "process",   rec_make_call, NULL, false),
+	ROW(clone3,           "process",   rec_make_call, NULL, false),
+	ROW(fork,             "process",   rec_make_call, NULL, false),
+	ROW(vfork,            "process",   rec_make_call, NULL, false),
+	ROW(execve,           "image",     make_last_call, NULL, false),
+	ROW(execveat,         "image",     make_last_call, NULL, false),
 	ROW(exit,             "end",       make_last_call, NULL, false),
 	ROW(exit_group,       "end",       make_last_call, NULL, false),
 	ROW(rt_sigreturn,     "registers", begin_sigreturn, NULL, false),
@@ -310,8 +303,6 @@ void rec_syscalls_init(struct rec_thread *t)
 enum rec_state rec_syscall(struct rec_thread *t)
 {
 	const struct row *row = row_of(t->regs.rax);
-	if (row && row->inherits && t->proc->trap.lost)
-		return rec_trap_restore(t, begin_again);
 	return row ? row->begin(t) : rec_make_call(t); /* the map may have been overwritten */
 }
 
