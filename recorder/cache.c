@@ -2,7 +2,9 @@
  * anywhere in the cache to a place where the thread can be taken in hand. */
 #include "recorder/recorder.h"
 
+#include <errno.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 
 /* Address bits 48 and up are a copy of bit 47, else a branch there is refused (SDM vol.
  * 1, 3.3.7.1). With 57-bit addresses more is allowed: trying natively finds out. */
@@ -102,12 +104,37 @@ enum rec_state rec_trap(struct rec_thread *t, struct user_regs_struct *r)
 	return REC_IN_HAND;
 }
 
+/* The clock has asked the thread to stop when it was in no system call; meanwhile it has begun one,
+ * which now returns EINTR although there was no signal. (Calls that return one of the kernel's
+ * restart codes are made again by the kernel.) Make it again. Two cannot be: what close closes is
+ * closed, what connect connects is on its way. */
+static bool make_again(struct rec_thread *t)
+{
+	struct user_regs_struct r;
+	struct tr_where w;
+	if (!t->asked || rec_get_regs(t, &r) || (int64_t)r.rax != -EINTR ||
+	    (int64_t)r.orig_rax < 0 || r.orig_rax == SYS_close || r.orig_rax == SYS_connect ||
+	    !tr_locate(t->proc->tr, r.rip, *rec_tcb(t, T_RT_RET), &w) || !w.after_syscall ||
+	    rec_signal_waits(t))
+		return false;
+	r.rip -= 2;
+	r.rax = r.orig_rax;
+	r.orig_rax = (unsigned long long)-1;
+	return !rec_set_regs(t, &r);
+}
+
 /* The clock interrupted a thread that computes (clock.c), or the process was continued. */
 static enum rec_state interrupted(struct rec_thread *t)
 {
 	struct user_regs_struct r;
+	bool again = make_again(t);
+	t->asked = false;
 	t->stops++;
 	rec_count(t, REC_COUNT_CLOCK);
+	if (again) {
+		rec_run(t, REC_CONT, 0);
+		return REC_CACHE;
+	}
 	if (rec_digest_is_due(t, *rec_tcb(t, T_STEPS)) && !rec_get_regs(t, &r) &&
 	    tr_in_cache(t->proc->tr, r.rip) && !*rec_tcb(t, T_IN_SYSCALL)) {
 		t->hand_over = true;

@@ -4,7 +4,7 @@
  *
  * A thread is first asked to come by when it next writes to the ring; one that has not stopped
  * at all since the last tick is interrupted. One in a system call is left alone: some calls show
- * that they were interrupted.
+ * that they were interrupted. If it begins one at that moment, the call is made again (cache.c).
  */
 #include "recorder/recorder.h"
 
@@ -44,7 +44,7 @@ void rec_clock_tick(struct rec_recording *rec)
 			continue;
 		*rec_tcb(t, T_LIMIT) = 0; /* the next ring record stops */
 		if (t->stops == t->stops_at_tick)
-			rec->tracer->interrupt(rec->tracer, t->tid);
+			t->asked = !rec->tracer->interrupt(rec->tracer, t->tid);
 		t->stops_at_tick = t->stops;
 	}
 }

@@ -217,6 +217,7 @@ struct rec_thread {
 	bool in_rep;	  /* in hand between iterations of a string instruction */
 	bool in_hand;	  /* regs and steps are valid */
 	bool overwritten; /* T_STEPS is not to be believed */
+	bool asked;	  /* to stop, by the clock */
 	bool hand_over;	  /* the ring, when next in hand */
 	uint64_t stops, natives;
 	uint64_t stops_at_tick;
@@ -498,6 +499,8 @@ enum rec_disposition rec_disposition(struct rec_thread *t, int sig);
 /* ... as the kernel has it. */
 enum rec_disposition rec_disposition_asked(struct rec_thread *t, int sig);
 bool rec_synchronous(int sig, const siginfo_t *info);
+/* Whether a signal is pending that the thread does not block. */
+bool rec_signal_waits(struct rec_thread *t);
 /* A signal-delivery stop in the cache that is not ours. */
 enum rec_state rec_signal_stop(struct rec_thread *t, const struct rec_stop *stop);
 void rec_put_aside(struct rec_thread *t, const siginfo_t *info);

@@ -61,11 +61,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool in_mask(const char *status, const char *field, int sig)
+static uint64_t mask_in(const char *status, const char *field)
 {
 	const char *p = strstr(status, field);
 	unsigned long long m = 0;
-	return p && sscanf(p + strlen(field), "%llx", &m) == 1 && (m >> (sig - 1) & 1);
+	return p && sscanf(p + strlen(field), "%llx", &m) == 1 ? m : 0;
+}
+
+static bool in_mask(const char *status, const char *field, int sig)
+{
+	return mask_in(status, field) >> (sig - 1) & 1;
+}
+
+static void read_status(struct rec_thread *t, char *text, size_t size)
+{
+	FILE *f = t->rec->tracer->open_proc(t->rec->tracer, t->tid, "status");
+	size_t n = f ? fread(text, 1, size - 1, f) : 0;
+	if (f)
+		fclose(f);
+	text[n] = 0;
+}
+
+bool rec_signal_waits(struct rec_thread *t)
+{
+	char text[4096];
+	read_status(t, text, sizeof(text));
+	return (mask_in(text, "SigPnd:") | mask_in(text, "ShdPnd:")) & ~mask_in(text, "SigBlk:");
 }
 
 enum rec_disposition rec_disposition(struct rec_thread *t, int sig)
@@ -76,11 +97,7 @@ enum rec_disposition rec_disposition(struct rec_thread *t, int sig)
 enum rec_disposition rec_disposition_asked(struct rec_thread *t, int sig)
 {
 	char text[4096];
-	FILE *f = t->rec->tracer->open_proc(t->rec->tracer, t->tid, "status");
-	size_t n = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
-	if (f)
-		fclose(f);
-	text[n] = 0;
+	read_status(t, text, sizeof(text));
 	if (sig == SIGKILL)
 		return REC_FATAL;
 	if (sig == SIGSTOP)

@@ -50,7 +50,7 @@
 #define T_X87_AFTER (T_BASE + 0x140) /* ... and after it */
 #define T_ARGS	    (T_BASE + 0x150) /* arguments of calls that the supervisor makes */
 #define T_ARGS_SIZE 0x90
-#define T_INHERITED (T_BASE + 0x1e0) /* what SIGTRAP does in a new child, as rt_sigaction has it */
+#define T_INHERITED (T_BASE + 0x1e0) /* what SIGTRAP does in a new child */
 #define T_UNIT	    (T_BASE + 0x200) /* a byte that may be read to learn DF */
 /* Masked and gathered loads */
 #define T_MASK		 (T_BASE + 0x240) /* import under a mask: a bit for each element */
