@@ -31,7 +31,7 @@
 
 /* Of some types less: what a writer makes is a part of it, and more is not believed. */
 #define STREAM_RAW_MAX	 (2u << 20)   /* a STREAM chunk, */
-#define STREAM_HEADS_MAX (512u << 10) /* its heads area: and a record has a byte there at least */
+#define STREAM_HEADS_MAX (256u << 10) /* its heads area: and a record has a byte there at least */
 #define SNAPSHOT_RAW_MAX (1u << 20)
 #define STEPS_MAX	 (1ull << 60) /* instructions of a thread: decades */
 #define PATHS_FREE	 (4u << 20) /* bytes of modules' paths, and one more for each of the file */

@@ -14,7 +14,7 @@ void stub_put_mappings(struct stub_session *s, struct stub_textbuf *out)
 {
 	const struct replay_mapping *maps;
 	size_t n = replay_mappings(s->r, &maps);
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < n && !out->failed; i++) {
 		const struct replay_mapping *m = &maps[i];
 		const char *name = m->name ? m->name : "";
 		stub_textbuf_printf(

@@ -9,7 +9,7 @@
 
 /* What can be asked for grows with the trace: lists of mappings, of threads. No debugger reads one
  * that is larger. */
-#define TEXTBUF_MAX ((size_t)64 << 20)
+#define TEXTBUF_MAX ((size_t)32 << 20)
 
 static const char hex_chars[] = "0123456789abcdef";
 
@@ -109,7 +109,7 @@ size_t stub_textbuf_binary(struct stub_textbuf *b, const void *p, size_t n, size
 
 void stub_textbuf_name(struct stub_textbuf *b, const char *s)
 {
-	while (*s) {
+	while (*s && !b->failed) {
 		size_t n = dj_text_letter(s);
 
 		if (n)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define NAMES_BYTES_MAX (32u << 20)
+#define LOOKED_FOR	64u
 
 /* FNV-1a (Fowler, Noll, Vo). */
 static size_t hash_of(const char *text)
@@ -58,11 +59,15 @@ const char *rp_space_intern(struct rp_space_names *names, const char *text)
 
 	if (!text || !*text || !reserve(names))
 		return "";
+	/* when there is no more room, only names that say what a mapping is are looked for */
+	if (names->full && strnlen(text, LOOKED_FOR) == LOOKED_FOR)
+		return "";
 	place = place_of(names->text, names->cap, text);
 	if (*place)
 		return *place;
 	len = strlen(text) + 1;
-	if (names->bytes + len > NAMES_BYTES_MAX || !(*place = strdup(text)))
+	names->full = names->bytes + len > NAMES_BYTES_MAX;
+	if (names->full || !(*place = strdup(text)))
 		return "";
 	names->bytes += len;
 	names->n++;

@@ -40,6 +40,7 @@ struct rp_space_names {
 	size_t n, cap;
 	char **text; /* a hash table with `cap` places */
 	uint64_t bytes;
+	bool full;
 };
 /* The text in there; "" if that would be too much. */
 const char *rp_space_intern(struct rp_space_names *names, const char *text);

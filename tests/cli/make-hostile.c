@@ -590,8 +590,8 @@ static void to_pass_over(void)
 	good(!dj_stream_flush(thread, 2, DJ_SEQ_UNKNOWN, &err), "flush");
 	dj_put32(p, STREAM_HEADS_MAX);
 	for (size_t i = 0; i + 3 <= STREAM_HEADS_MAX; i += 3)
-		p[4 + i] = 0x98; /* of kind 24, with nothing in it */
-	for (uint32_t i = 0; i < 1000; i++)
+		p[4 + i] = 0x9f; /* of kind 31, with nothing in it */
+	for (uint32_t i = 0; i < 300; i++)
 		raw((struct dj_chunk_header){ .type = CHUNK_STREAM,
 					      .stream = dj_stream_number(thread),
 					      .number = 2 + i,
