@@ -57,6 +57,7 @@ part_single() {
 		[[ $a = *nofile ]] || same ./world $a ./world none report
 	done
 	same ./world chroot /static none report
+	same ./world timer,nobody ./static timer,softas ./static none report
 }
 
 # The limits that a program sets itself, without exec.
@@ -158,7 +159,7 @@ part_collide() {
 # Two, three or four at once, at random. Privileges go last, or nothing can go after them.
 part_combine() {
 	local i actions a before=$failures
-	local first=(nofile as softas data fsize memlock core noproc ipc fsuid stdin none)
+	local first=(nofile as softas data fsize memlock core noproc ipc fsuid stdin timer none)
 	local last=(nobody undumpable none userns errno trap kill chroot)
 	RANDOM=$seed
 	for i in $(seq 14); do
