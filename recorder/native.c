@@ -340,10 +340,13 @@ enum rec_state rec_on_native(struct rec_thread *t, const struct rec_stop *stop)
 		info.si_addr = (void *)(uintptr_t)t->native.pc;
 		return rec_deliver(t, &info, 0);
 	}
-	if ((stop->sig == SIGTRAP && r.rip != t->native.pc) ||
+	bool part = r.rip == t->native.pc && t->native.known && (t->native.in.attr & INSN_A_REP) &&
+		    r.rcx != t->native.before.gpr[DJ_RCX];
+	if ((stop->sig == SIGTRAP && r.rip != t->native.pc) || part ||
 	    (t->native.known && r.rip == t->native.pc + t->native.in.len)) {
 		/* int3 or int 4, a trap: the instruction is done. Or what was stepped behind a load
-		 * of ss has faulted. */
+		 * of ss has faulted. Or a string instruction, after some iterations: these are a
+		 * step of their own. */
 		struct dj_regs after;
 		rec_full_regs(t, &after);
 		effects(t, &after, DJ_WHY_FAULTING);
