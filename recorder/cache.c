@@ -127,6 +127,8 @@ static bool make_again(struct rec_thread *t)
 static enum rec_state interrupted(struct rec_thread *t)
 {
 	struct user_regs_struct r;
+	if (t->helper.by && !rec_get_regs(t, &r) && rec_helper_holds(t, &r))
+		return REC_CACHE;
 	bool again = make_again(t);
 	t->asked = false;
 	t->stops++;

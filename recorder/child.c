@@ -63,6 +63,7 @@ static void new_child(struct rec_thread *t, pid_t pid, uint64_t flags)
 	proc->raised = t->proc->raised;
 	rec_filters_copy(proc, t->proc);
 	c->s = t->s;
+	c->helper.shares = (flags & CLONE_VM) && !(flags & CLONE_VFORK);
 	c->regs = t->regs;
 	c->regs.rip = t->regs.rip + 2;
 	c->regs.rax = 0;
@@ -121,6 +122,8 @@ static enum rec_state let_go(struct rec_thread *c, int64_t result)
 	(void)result;
 	if (c->child.unmap || c->proc->raised || c->child.trap)
 		tracer->set_sigmask(tracer, c->tid, c->child.mask);
+	if (c->helper.shares)
+		return rec_helper_begin(c);
 	if (rec_set_regs(c, &c->regs))
 		return REC_KILLED;
 	rec_run(c, REC_DETACH, 0);

@@ -101,6 +101,8 @@ static enum rec_state enter(struct rec_thread *t, const struct tr_frag *f)
 	if (rec_set_regs(t, &r))
 		return REC_KILLED;
 	rec_run(t, REC_CONT, 0);
+	if (t->helper.by) /* which did not get it in the midst of something else */
+		t->rec->tracer->interrupt(t->rec->tracer, t->tid);
 	return REC_CACHE;
 }
 

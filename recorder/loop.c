@@ -72,6 +72,7 @@ static const struct {
 	[REC_HANDLER]      = { "handler", "a signal handler's first instruction", rec_on_handler, true },
 	[REC_FATAL_SIGNAL] = { "fatal signal", "the end, by a signal", rec_on_fatal_signal, false },
 	[REC_CHILD]        = { "child", "a new child's first stop", rec_on_child, false },
+	[REC_HELPER]       = { "helper", "a system call of a process that shares memory", rec_on_helper, false },
 	[REC_FREE]         = { "free", "the end, untraced", NULL, false },
 	[REC_KILLED]       = { "killed", "the end", NULL, false },
 	[REC_GONE]         = { "gone", "nothing any more", NULL, false },
@@ -128,7 +129,7 @@ static struct rec_thread *find(const struct rec_recording *rec, pid_t tid)
 static bool any_left(const struct rec_recording *rec)
 {
 	for (const struct rec_thread *t = rec->threads; t; t = t->next)
-		if (t->state != REC_GONE)
+		if (t->state != REC_GONE && t->state != REC_HELPER)
 			return true;
 	return false;
 }
@@ -259,6 +260,8 @@ static void handle(struct rec_thread *t, int status)
 	struct rec_recording *rec = t->rec;
 	struct rec_stop stop;
 	if (!WIFSTOPPED(status)) {
+		if (t->state == REC_HELPER)
+			rec_helper_ended(t);
 		rec_ended(t, status);
 		return;
 	}

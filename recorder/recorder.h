@@ -160,6 +160,7 @@ enum rec_state {
 	REC_HANDLER,
 	REC_FATAL_SIGNAL,
 	REC_CHILD,
+	REC_HELPER,
 	REC_KILLED,
 	REC_FREE,
 	REC_GONE,
@@ -288,6 +289,18 @@ struct rec_thread {
 		bool older;
 		int64_t result;
 	} limits;
+	struct { /* helper.c; of a thread that is looked at: */
+		struct rec_thread *by;
+		bool held;
+		struct user_regs_struct regs;
+		/* of the helper: */
+		struct rec_thread *of;
+		bool shares; /* the program's memory */
+		bool entry, answered, waits, told;
+		unsigned calls;
+		uint64_t status; /* where wait4 wants it */
+		int64_t result;
+	} helper;
 	struct {
 		uint64_t mask;
 		bool trap; /* it is to have what T_INHERITED says */
@@ -329,6 +342,7 @@ rec_handler rec_on_trap;	 /* deliver.c */
 rec_handler rec_on_handler;	 /* deliver.c */
 rec_handler rec_on_fatal_signal; /* deliver.c */
 rec_handler rec_on_child;	 /* child.c */
+rec_handler rec_on_helper;	 /* helper.c */
 
 /* ---- regs.c ---- */
 int rec_get_regs(struct rec_thread *t, struct user_regs_struct *r);
@@ -395,6 +409,13 @@ enum rec_state rec_no_image(struct rec_thread *t, const char *fmt, ...)
 void rec_child_traced(struct rec_thread *t, struct user_regs_struct *r);
 /* A system call of the program's has made a process or a thread. */
 enum rec_state rec_child_event(struct rec_thread *t);
+
+/* ---- helper.c ---- */
+enum rec_state rec_helper_begin(struct rec_thread *c);
+void rec_helper_ended(struct rec_thread *c);
+/* A thread is stopped in the cache, with these registers: whether a helper wants it to stay there.
+ */
+bool rec_helper_holds(struct rec_thread *t, const struct user_regs_struct *r);
 
 /* ---- maps.c ---- */
 int rec_maps_read(struct rec_process *proc);
@@ -493,66 +514,6 @@ void rec_complete_call(struct rec_thread *t, uint64_t result);
  * undone. */
 bool rec_call_not_begun(struct rec_thread *t);
 
-/* ---- signals.c ---- */
-enum rec_disposition { REC_IGNORED, REC_CAUGHT, REC_FATAL, REC_JOB_CONTROL };
-enum rec_disposition rec_disposition(struct rec_thread *t, int sig);
-/* ... as the kernel has it. */
-enum rec_disposition rec_disposition_asked(struct rec_thread *t, int sig);
-bool rec_synchronous(int sig, const siginfo_t *info);
-/* Whether a signal is pending that the thread does not block. */
-bool rec_signal_waits(struct rec_thread *t);
-/* A signal-delivery stop in the cache that is not ours. */
-enum rec_state rec_signal_stop(struct rec_thread *t, const struct rec_stop *stop);
-void rec_put_aside(struct rec_thread *t, const siginfo_t *info);
-/* Block all other signals, but those of faults only if `all`. The program's signal mask again. */
-void rec_hold(struct rec_thread *t, bool all);
-void rec_release(struct rec_thread *t);
-/* Whether the thread, being where `r` says, can be taken in hand there. */
-bool rec_takeable(struct rec_thread *t, const struct user_regs_struct *r, struct tr_where *w);
-
-/* ---- deliver.c ---- */
-/* In hand at a signal-delivery stop. `after` is the address behind the system call that was
- * interrupted, or 0. */
-enum rec_state rec_deliver(struct rec_thread *t, const siginfo_t *info, uint64_t after);
-/* In hand: let the thread run into a trap of the runtime's, with `sig` if that is not 0. */
-enum rec_state rec_into_trap(struct rec_thread *t, int sig);
-/* In hand: deliver the first of those that were put aside. */
-enum rec_state rec_deliver_pending(struct rec_thread *t);
-
-/* ---- sigtrap.c ---- */
-/* SIGTRAP as the program starts with it; across exec; in a new image. */
-void rec_trap_begin(struct rec_thread *t);
-void rec_trap_exec(struct rec_thread *t);
-void rec_trap_classes(struct rec_thread *t);
-/* At every signal-delivery stop: if it is a trap of ours, undo what it did to the program. */
-void rec_trap_stop(struct rec_thread *t, struct rec_stop *stop);
-/* SIGTRAP, if the next request is to give one back to the kernel, else 0. */
-int rec_trap_again(struct rec_thread *t);
-/* A call has changed the program's mask; a handler has been entered; a trap of the program's own.
- */
-void rec_trap_masked(struct rec_thread *t, bool blocked);
-void rec_trap_entered(struct rec_thread *t, int sig);
-void rec_trap_forced(struct rec_thread *t);
-enum rec_disposition rec_trap_disposition(const struct rec_thread *t);
-/* A child is made: whether it inherits from the kernel what is not the program's. If so,
- * T_INHERITED has that. */
-bool rec_trap_inherited(struct rec_thread *t);
-/* Before the thread goes on: whether the kernel must first get back what it has lost. */
-/* Whether a trap of ours would destroy something. */
-bool rec_trap_matters(const struct rec_thread *t);
-bool rec_trap_lost(const struct rec_thread *t);
-bool rec_trap_to_restore(const struct rec_thread *t);
-enum rec_state rec_trap_restore(struct rec_thread *t);
-
-/* ---- forward.c ---- */
-/* Deja's own signals, while it records and afterwards. */
-void rec_signals_take(void);
-void rec_signals_give_back(void);
-/* The program is stopped for this one. */
-void rec_signals_seen(const siginfo_t *info);
-/* Give the program what was sent to deja alone. */
-void rec_signals_pass_on(struct rec_recording *rec);
-
 /* ---- start.c ---- */
 struct rec_recording *rec_new(const struct rec_options *opt, struct rec_tracer *tracer,
 			      char *const argv[], char *const envp[], struct dj_error *err);
@@ -587,5 +548,7 @@ void rec_finish_trace(struct rec_thread *t);
 void rec_thread_free(struct rec_thread *t);
 void rec_process_free(struct rec_process *proc);
 void rec_free(struct rec_recording *rec);
+
+#include "recorder/signals.h"
 
 #endif

@@ -46,6 +46,12 @@ static int pt_kill(struct rec_tracer *tr, pid_t pid)
 	return kill(pid, SIGKILL);
 }
 
+static int pt_loosen(struct rec_tracer *tr, pid_t tid)
+{
+	(void)tr;
+	return (int)ptrace(PTRACE_SETOPTIONS, tid, NULL, NULL);
+}
+
 static int pt_get_regs(struct rec_tracer *tr, pid_t tid, struct user_regs_struct *r)
 {
 	(void)tr;
@@ -180,6 +186,7 @@ struct rec_tracer rec_tracer_ptrace = {
 	.resume = pt_resume,
 	.interrupt = pt_interrupt,
 	.kill = pt_kill,
+	.loosen = pt_loosen,
 	.get_regs = pt_get_regs,
 	.set_regs = pt_set_regs,
 	.get_fpregs = pt_get_fpregs,

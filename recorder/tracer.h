@@ -35,6 +35,8 @@ struct rec_tracer {
 	/* Make a running thread stop with an event. */
 	int (*interrupt)(struct rec_tracer *tr, pid_t tid);
 	int (*kill)(struct rec_tracer *tr, pid_t pid);
+	/* The thread is not to die with us, and its children are not to be traced. */
+	int (*loosen)(struct rec_tracer *tr, pid_t tid);
 
 	int (*get_regs)(struct rec_tracer *tr, pid_t tid, struct user_regs_struct *r);
 	int (*set_regs)(struct rec_tracer *tr, pid_t tid, const struct user_regs_struct *r);

@@ -1,0 +1,68 @@
+/*
+ * Signals: what they mean, where and how they are delivered, the one that deja uses itself, and
+ * those that deja gets. Part of recorder/recorder.h, which includes it.
+ */
+#ifndef DEJA_RECORDER_SIGNALS_H
+#define DEJA_RECORDER_SIGNALS_H
+
+/* ---- signals.c ---- */
+enum rec_disposition { REC_IGNORED, REC_CAUGHT, REC_FATAL, REC_JOB_CONTROL };
+enum rec_disposition rec_disposition(struct rec_thread *t, int sig);
+/* ... as the kernel has it. */
+enum rec_disposition rec_disposition_asked(struct rec_thread *t, int sig);
+bool rec_synchronous(int sig, const siginfo_t *info);
+/* Whether a signal is pending that the thread does not block. */
+bool rec_signal_waits(struct rec_thread *t);
+/* A signal-delivery stop in the cache that is not ours. */
+enum rec_state rec_signal_stop(struct rec_thread *t, const struct rec_stop *stop);
+void rec_put_aside(struct rec_thread *t, const siginfo_t *info);
+/* Block all other signals, but those of faults only if `all`. The program's signal mask again. */
+void rec_hold(struct rec_thread *t, bool all);
+void rec_release(struct rec_thread *t);
+/* Whether the thread, being where `r` says, can be taken in hand there. */
+bool rec_takeable(struct rec_thread *t, const struct user_regs_struct *r, struct tr_where *w);
+
+/* ---- deliver.c ---- */
+/* In hand at a signal-delivery stop. `after` is the address behind the system call that was
+ * interrupted, or 0. */
+enum rec_state rec_deliver(struct rec_thread *t, const siginfo_t *info, uint64_t after);
+/* In hand: let the thread run into a trap of the runtime's, with `sig` if that is not 0. */
+enum rec_state rec_into_trap(struct rec_thread *t, int sig);
+/* In hand: deliver the first of those that were put aside. */
+enum rec_state rec_deliver_pending(struct rec_thread *t);
+
+/* ---- sigtrap.c ---- */
+/* SIGTRAP as the program starts with it; across exec; in a new image. */
+void rec_trap_begin(struct rec_thread *t);
+void rec_trap_exec(struct rec_thread *t);
+void rec_trap_classes(struct rec_thread *t);
+/* At every signal-delivery stop: if it is a trap of ours, undo what it did to the program. */
+void rec_trap_stop(struct rec_thread *t, struct rec_stop *stop);
+/* SIGTRAP, if the next request is to give one back to the kernel, else 0. */
+int rec_trap_again(struct rec_thread *t);
+/* A call has changed the program's mask; a handler has been entered; a trap of the program's own.
+ */
+void rec_trap_masked(struct rec_thread *t, bool blocked);
+void rec_trap_entered(struct rec_thread *t, int sig);
+void rec_trap_forced(struct rec_thread *t);
+enum rec_disposition rec_trap_disposition(const struct rec_thread *t);
+/* A child is made: whether it inherits from the kernel what is not the program's. If so,
+ * T_INHERITED has that. */
+bool rec_trap_inherited(struct rec_thread *t);
+/* Before the thread goes on: whether the kernel must first get back what it has lost. */
+/* Whether a trap of ours would destroy something. */
+bool rec_trap_matters(const struct rec_thread *t);
+bool rec_trap_lost(const struct rec_thread *t);
+bool rec_trap_to_restore(const struct rec_thread *t);
+enum rec_state rec_trap_restore(struct rec_thread *t);
+
+/* ---- forward.c ---- */
+/* Deja's own signals, while it records and afterwards. */
+void rec_signals_take(void);
+void rec_signals_give_back(void);
+/* The program is stopped for this one. */
+void rec_signals_seen(const siginfo_t *info);
+/* Give the program what was sent to deja alone. */
+void rec_signals_pass_on(struct rec_recording *rec);
+
+#endif
