@@ -313,7 +313,8 @@ static int create(const char *path, struct dj_error *err)
 		return dj_fail(err, 1, "cannot create %s: nobody reads from it", path);
 	if (fd < 0)
 		return dj_fail_errno(err, 1, "cannot create %s", path);
-	if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
+	bool device = !fstat(fd, &st) && S_ISCHR(st.st_mode); /* /dev/null has room for all */
+	if (!device && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
 		close(fd);
 		return dj_fail(err, 1, "cannot create %s: another recording is being written to it",
 			       path);
