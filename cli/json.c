@@ -5,42 +5,6 @@
 
 #include <stddef.h>
 
-static void start(struct json *j, const char *key)
-{
-	if (j->more)
-		putc(',', j->f);
-	if (j->depth) {
-		putc('\n', j->f);
-		for (unsigned i = 0; i < j->depth; i++)
-			fputs("  ", j->f);
-	}
-	if (key)
-		fprintf(j->f, "\"%s\": ", key);
-	j->more = true;
-}
-
-void json_open(struct json *j, const char *key, char bracket)
-{
-	start(j, key);
-	putc(bracket, j->f);
-	j->depth++;
-	j->more = false;
-}
-
-void json_close(struct json *j, char bracket)
-{
-	j->depth--;
-	if (j->more) {
-		putc('\n', j->f);
-		for (unsigned i = 0; i < j->depth; i++)
-			fputs("  ", j->f);
-	}
-	putc(bracket, j->f);
-	j->more = true;
-	if (!j->depth)
-		putc('\n', j->f);
-}
-
 /* Length of the valid UTF-8 sequence at s (RFC 3629), or 0. */
 static int utf8_length(const unsigned char *s)
 {
@@ -71,6 +35,72 @@ static int utf8_length(const unsigned char *s)
 	return 0;
 }
 
+/* A string in quotes. What a terminal obeys is escaped. */
+static void put_text(FILE *f, const char *value)
+{
+	putc('"', f);
+	for (const unsigned char *s = (const unsigned char *)value; *s;) {
+		int n = utf8_length(s);
+
+		if (*s == '"' || *s == '\\') {
+			fprintf(f, "\\%c", *s++);
+		} else if (*s < ' ' || *s == 0x7f) {
+			fprintf(f, "\\u%04x", *s++);
+		} else if (n && !dj_text_letter((const char *)s)) {
+			/* a terminal obeys these; they have two or three bytes */
+			fprintf(f, "\\u%04x",
+				n == 2 ? (*s & 0x1fu) << 6 | (s[1] & 0x3fu)
+				       : (*s & 0xfu) << 12 | (s[1] & 0x3fu) << 6 | (s[2] & 0x3fu));
+			s += n;
+		} else if (n) {
+			fwrite(s, 1, (size_t)n, f);
+			s += n;
+		} else { /* a file name need not be text */
+			fputs("\\ufffd", f);
+			s++;
+		}
+	}
+	putc('"', f);
+}
+
+static void start(struct json *j, const char *key)
+{
+	if (j->more)
+		putc(',', j->f);
+	if (j->depth) {
+		putc('\n', j->f);
+		for (unsigned i = 0; i < j->depth; i++)
+			fputs("  ", j->f);
+	}
+	if (key) {
+		put_text(j->f, key);
+		fputs(": ", j->f);
+	}
+	j->more = true;
+}
+
+void json_open(struct json *j, const char *key, char bracket)
+{
+	start(j, key);
+	putc(bracket, j->f);
+	j->depth++;
+	j->more = false;
+}
+
+void json_close(struct json *j, char bracket)
+{
+	j->depth--;
+	if (j->more) {
+		putc('\n', j->f);
+		for (unsigned i = 0; i < j->depth; i++)
+			fputs("  ", j->f);
+	}
+	putc(bracket, j->f);
+	j->more = true;
+	if (!j->depth)
+		putc('\n', j->f);
+}
+
 void json_string(struct json *j, const char *key, const char *value)
 {
 	start(j, key);
@@ -78,29 +108,7 @@ void json_string(struct json *j, const char *key, const char *value)
 		fputs("null", j->f);
 		return;
 	}
-	putc('"', j->f);
-	for (const unsigned char *s = (const unsigned char *)value; *s;) {
-		int n = utf8_length(s);
-
-		if (*s == '"' || *s == '\\') {
-			fprintf(j->f, "\\%c", *s++);
-		} else if (*s < ' ' || *s == 0x7f) {
-			fprintf(j->f, "\\u%04x", *s++);
-		} else if (n && !dj_text_letter((const char *)s)) {
-			/* a terminal obeys these; they have two or three bytes */
-			fprintf(j->f, "\\u%04x",
-				n == 2 ? (*s & 0x1fu) << 6 | (s[1] & 0x3fu)
-				       : (*s & 0xfu) << 12 | (s[1] & 0x3fu) << 6 | (s[2] & 0x3fu));
-			s += n;
-		} else if (n) {
-			fwrite(s, 1, (size_t)n, j->f);
-			s += n;
-		} else { /* a file name need not be text */
-			fputs("\\ufffd", j->f);
-			s++;
-		}
-	}
-	putc('"', j->f);
+	put_text(j->f, value);
 }
 
 void json_u64(struct json *j, const char *key, uint64_t value)

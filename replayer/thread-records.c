@@ -209,6 +209,7 @@ static enum rp_thread_stop rec_check(struct rp_thread *th, const struct dj_recor
 
 	if (!dj_check_unpack(&c, r->bytes, r->length))
 		return rp_thread_damaged(th, "malformed check at %" PRIu64, r->steps);
+	th->here += c.n; /* as many: each takes its time */
 	enum rp_thread_stop res = check_flags(th, &c);
 	for (unsigned i = 0; i < c.n && res == THREAD_LIMIT; i++) {
 		const struct dj_check_piece *p = &c.piece[i];

@@ -9,6 +9,20 @@
 
 #define FETCH_WORK 10
 
+/* Whether the stack reaches further below its mapping than was known: what the kernel maps there by
+ * and by no record tells. */
+static bool stack_grew(struct rp_thread *th)
+{
+	uint64_t sp = th->e->cpu.gpr[DJ_RSP];
+	const struct dj_mapping *m = dj_mappings_after(&th->space->maps, sp, 0);
+
+	if (!m || strcmp(m->name, "[stack]") != 0 || m->start <= sp || m->start - sp <= th->grown)
+		return false;
+	th->mapped += m->start - sp - th->grown;
+	th->grown = m->start - sp;
+	return true;
+}
+
 enum rp_thread_stop rp_thread_pulse(struct rp_thread *th, uint64_t work)
 {
 	uint64_t claim;
@@ -30,6 +44,8 @@ enum rp_thread_stop rp_thread_pulse(struct rp_thread *th, uint64_t work)
 	case PATIENCE_INTERRUPTED:
 		return THREAD_INTERRUPTED;
 	default:
+		if (stack_grew(th))
+			return THREAD_LIMIT;
 		dj_fail(&th->err, 1,
 			"replaying this takes more than %llu MB of memory, far more than the "
 			"program had mapped (DEJA_MEMORY=... allows more)",
@@ -262,7 +278,7 @@ enum rp_thread_stop rp_thread_restart(struct rp_thread *th)
 	th->events = 0;
 	th->signals = 0;
 	th->signals_total = 0;
-	th->mapped = 0;
+	th->mapped = th->grown = 0;
 	th->last_sysno = UINT64_MAX;
 	th->exited = th->damaged = false;
 	th->div.found = false;

@@ -73,7 +73,7 @@ struct rp_thread {
 	uint64_t here_steps, here; /* records read with their place at here_steps */
 
 	struct rp_patience *patience; /* NULL: it has no end */
-	uint64_t mapped;	      /* bytes, all mappings ever made */
+	uint64_t mapped, grown;	      /* bytes: all mappings ever made; the stack below its own */
 	enum rp_thread_stop halted;   /* what a callback found that the emulator is to stop for */
 	bool unsettled; /* interrupted before all records of the position were applied */
 

@@ -690,6 +690,21 @@ static void escapes(void)
 	WORLD(0x90, 0x90);
 	good(dj_writer_module(w, "/lib/" EVIL, "\177ELF" EVIL, 20, &err) >= 0, "module");
 	name_record(DJ_REC_THREAD, EVIL);
+	put((struct dj_record){ .kind = DJ_REC_MAP,
+				.addr = CODE_AT,
+				.length = 0x1000,
+				.prot = 7,
+				.flags = 0x22,
+				.name = EVIL });
+	code(CODE_AT, "\x90\x90", 2);
+	regs.rip = CODE_AT + 1;
+	put((struct dj_record){ .kind = DJ_REC_EFFECTS,
+				.mask = DJ_REG_RIP,
+				.regs = regs,
+				.insn = { 0x90 },
+				.insn_len = 1 });
+	struct dj_trace_count count = { .name = "\x1b[2J\xc2\x9bm", .value = 1 };
+	good(!dj_writer_counts(w, &count, 1, &err), "counts");
 	at = 1;
 	name_record(DJ_REC_MARK, EVIL);
 	name_record(DJ_REC_GAP, EVIL);
