@@ -25,6 +25,8 @@
  *    in the state SYSCALL like any other call; the child's stops are handled meanwhile, and
  *    if the child needs another thread or process to get on, that one's stops are, too.
  *  - Which of two ends is reported first does not matter: the loop ends with the last thread.
+ *  - A process that shares the program's memory may stay traced for a while (HELPER: helper.c). The
+ *    loop does not wait for its end, and it does not die with us.
  *
  * Three things may happen to a thread in the middle of an operation that are none of the
  * operation's business. The loop deals with them for all states alike, and then repeats the request

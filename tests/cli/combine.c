@@ -877,13 +877,32 @@ static void (*const operations[])(void) = {
 };
 #define OPERATIONS (sizeof(operations) / sizeof(*operations))
 
+/* A filter's end: of one of two calls, one in the cache, one not. */
+static void filtered_end(void)
+{
+	static const unsigned ways[] = { SECCOMP_RET_KILL_THREAD, SECCOMP_RET_KILL_PROCESS,
+					 SECCOMP_RET_TRAP };
+	unsigned nr = rnd(2) ? SYS_getpgrp : SYS_remap_file_pages;
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, nr, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, ways[rnd(3)]),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = { sizeof(code) / sizeof(*code), code };
+
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog);
+	syscall(nr, 0, 0, 0, 0, 0);
+}
+
 /* The last thing a run does: one of the ways to end. */
 static void end(void)
 {
 	sigset_t set;
 
 	random_set(&set, 100);
-	switch (rnd(6)) {
+	switch (rnd(7)) {
 	case 0: /* two fatal ones at once, and handlers in between */
 		sigprocmask(SIG_BLOCK, &set, NULL);
 		signal(SIGUSR1, SIG_DFL);
@@ -904,6 +923,12 @@ static void end(void)
 		sigprocmask(SIG_SETMASK, &set, NULL);
 		flush_log();
 		kill(getpid(), SIGTERM);
+		break;
+	case 3:
+	case 4: /* SIGSYS is blocked, which does not help */
+		sigprocmask(SIG_BLOCK, &set, NULL);
+		flush_log();
+		filtered_end();
 		break;
 	default:
 		break;
