@@ -382,6 +382,7 @@ void stub_session_free(struct stub_session *s)
 		free(s->points[i].conditions);
 	free(s->points);
 	free(s->images);
+	free(s->kept_library);
 }
 
 int gdbstub_serve(struct replay *r, int in, int out, struct dj_error *err)

@@ -73,6 +73,8 @@ struct stub_session {
 
 	struct stub_session_image *images; /* by steps, at least one */
 	size_t n_images;
+	char *kept_library;  /* an entry of the list of libraries, for gdb's sake: see solib.c... */
+	uint64_t kept_image; /* ... in the image that began there */
 
 	uint64_t tls_modid_at; /* address of glibc's word on link maps, or 0: see tls.c */
 

@@ -196,7 +196,31 @@ static uint64_t find_r_debug(struct stub_session *s)
 	return 0;
 }
 
-static void put_library(struct stub_session *s, struct stub_textbuf *b, const uint64_t *lm,
+/*
+ * gdb (13, for one) dies when the library goes away that a `catch throw` is in. Its location keeps
+ * a pointer to a probe, which is freed with the library's symbols, and unlike those of breakpoints
+ * it is not taken out first (disable_breakpoints_in_unloaded_shlib in gdb/breakpoint.c). With
+ * history running backwards libraries go away all the time. So this one, once gdb has heard of it,
+ * stays in the list of its image.
+ */
+static bool must_stay(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return strncmp(slash ? slash + 1 : path, "libstdc++.so", strlen("libstdc++.so")) == 0;
+}
+
+static void keep(struct stub_session *s, const char *entry, size_t len)
+{
+	char *copy = strndup(entry, len);
+	if (!copy)
+		return;
+	free(s->kept_library);
+	s->kept_library = copy;
+	s->kept_image = stub_session_image(s)->steps;
+}
+
+/* Whether it is one that must stay. */
+static bool put_library(struct stub_session *s, struct stub_textbuf *b, const uint64_t *lm,
 			uint64_t addr, uint64_t space)
 {
 	char name[1024];
@@ -204,15 +228,20 @@ static void put_library(struct stub_session *s, struct stub_textbuf *b, const ui
 	/* the dynamic linker keeps the program's name for it, by which gdb knows it already */
 	if (!path || lm[0] == aux_value(stub_session_image(s), AUX_BASE)) {
 		if (!read_string(s, lm[1], name, sizeof(name)) || !*name)
-			return;
+			return false;
 		path = name;
 	}
+	size_t before = b->len;
 	stub_textbuf_str(b, "<library name=\"");
 	stub_textbuf_xml(b, path);
 	stub_textbuf_printf(
 		b, "\" lm=\"0x%llx\" l_addr=\"0x%llx\" l_ld=\"0x%llx\" lmid=\"0x%llx\"/>\n",
 		(unsigned long long)addr, (unsigned long long)lm[0], (unsigned long long)lm[2],
 		(unsigned long long)space);
+	if (!must_stay(path) || b->failed)
+		return false;
+	keep(s, b->p + before, b->len - before);
+	return true;
 }
 
 /* The dynamic linker, where the kernel put it, while it has not put itself into its list. gdb finds
@@ -244,6 +273,7 @@ void stub_put_library_list(struct stub_session *s, struct stub_textbuf *b)
 	uint64_t base = aux_value(stub_session_image(s), AUX_BASE);
 	unsigned left = MAX_LIBRARIES;
 	bool linker = false; /* is in it */
+	bool kept_there = false;
 	for (unsigned space = 0; debug && space < MAX_NAMESPACES; space++) {
 		uint64_t d[6];	/* version, map, brk, state, ldbase; from version 2 on: next */
 		uint64_t lm[4]; /* addr, name, ld, next */
@@ -254,7 +284,7 @@ void stub_put_library_list(struct stub_session *s, struct stub_textbuf *b)
 			if (first) /* the program itself */
 				main_lm = addr;
 			else
-				put_library(s, &list, lm, addr, debug);
+				kept_there |= put_library(s, &list, lm, addr, debug);
 			linker |= lm[0] == base;
 			first = false;
 			addr = lm[3];
@@ -264,6 +294,8 @@ void stub_put_library_list(struct stub_session *s, struct stub_textbuf *b)
 	}
 	if (!linker)
 		put_linker(s, &list);
+	if (!kept_there && s->kept_library && s->kept_image == stub_session_image(s)->steps)
+		stub_textbuf_str(&list, s->kept_library);
 	stub_textbuf_str(b, "<library-list-svr4 version=\"1.0\"");
 	if (main_lm)
 		stub_textbuf_printf(b, " main-lm=\"0x%llx\"", (unsigned long long)main_lm);
