@@ -7,7 +7,8 @@
 
 #include <xxhash.h>
 
-_Static_assert((2 + 1 + 2 * DJ_CHECK_PIECES) * DJ_VARINT_MAX + 4 * DJ_CHECK_PIECES <= DJ_CODE_MAX,
+_Static_assert((2 + 1 + 2 * DJ_CHECK_PIECES + 2) * DJ_VARINT_MAX + 4 * DJ_CHECK_PIECES <=
+		       DJ_CODE_MAX,
 	       "a CHECK record has room for all its pieces");
 
 uint32_t dj_check_sum(const void *bytes, size_t len)
@@ -31,6 +32,8 @@ size_t dj_check_pack(const struct dj_check *c, uint8_t *out)
 		p = dj_put32(p, piece->sum);
 		at = piece->addr;
 	}
+	p = dj_put_varint(p, c->same_addr);
+	p = dj_put_varint(p, c->same_length);
 	return (size_t)(p - out);
 }
 
@@ -54,5 +57,10 @@ bool dj_check_unpack(struct dj_check *c, const uint8_t *bytes, size_t len)
 			return false;
 		c->piece[i] = (struct dj_check_piece){ at, (uint32_t)length, sum };
 	}
-	return in.p == in.end;
+	c->same_addr = dj_in_varint(&in);
+	uint64_t same = dj_in_varint(&in);
+	if (same > DJ_CHECK_SAME || c->same_addr > UINT64_MAX - same)
+		return false;
+	c->same_length = (uint32_t)same;
+	return !in.bad && in.p == in.end;
 }

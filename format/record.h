@@ -45,10 +45,10 @@
  *            `name` says why. A KEYFRAME follows.
  *   MARK     Something for people: `what` it is, at the time `result` (nanoseconds since 1970, or
  *            0), with a text `name` or without. No step.
- *   CHECK    What else is compared here, in the `length` `bytes`, which dj_check_unpack() reads:
- * those flags that are known, and checksums of pieces of the shadow. No step. A reader may pass
- * over it. SYSDATA  The system call that returned just before this wrote the `length` `bytes` at
- * `addr`. Memory for people to look at.
+ *   CHECK    What else is compared here. The `length` `bytes` have (dj_check_unpack) those flags
+ * that are known, checksums of pieces of the shadow, and where memory is as the shadow has it. No
+ * step. A reader may pass over it. SYSDATA  Memory here has the `length` `bytes` at `addr`: a
+ * system call wrote some of them, of which the shadow does not know. Memory for people to look at.
  *
  * The facts of an address space lie in the stream of its process, since all its threads need them.
  * `thread` (an index, as everywhere outside of the file) caused the fact, at `steps` of its own,
@@ -174,6 +174,7 @@ struct dj_record {
  */
 #define DJ_CHECK_PIECES 128
 #define DJ_CHECK_PAGE	4096u
+#define DJ_CHECK_SAME	0x100000u
 struct dj_check {
 	uint64_t flags_known, flags; /* RFLAGS, of which these bits are known; the others are 0 */
 	unsigned n;
@@ -182,6 +183,10 @@ struct dj_check {
 		uint32_t length;
 		uint32_t sum; /* dj_check_sum() of the thread's shadow there */
 	} piece[DJ_CHECK_PIECES];
+	/* Memory here is as the shadow has it, but for what SYSDATA records at this position say:
+	 * for people to look at. */
+	uint64_t same_addr;
+	uint32_t same_length; /* at most DJ_CHECK_SAME */
 };
 uint32_t dj_check_sum(const void *bytes, size_t len);
 /* Returns the number of bytes, at most DJ_CODE_MAX. */

@@ -123,7 +123,7 @@ static void check_pages(struct rec_thread *t, struct dj_check *c)
 
 /* ---- records -------------------------------------------------------------------------------- */
 
-static void record_check(struct rec_thread *t, const struct dj_check *c)
+void rec_check_record(struct rec_thread *t, const struct dj_check *c)
 {
 	uint8_t bytes[DJ_CODE_MAX];
 	struct dj_record r = { .kind = DJ_REC_CHECK,
@@ -171,7 +171,8 @@ void rec_digest(struct rec_thread *t, bool whole)
 		check_lines(t, &c, &regs);
 		check_pages(t, &c);
 	}
-	record_check(t, &c);
+	rec_check_record(t, &c);
+	rec_written(t, true);
 	if (whole)
 		next_gap(t);
 }
@@ -179,6 +180,7 @@ void rec_digest(struct rec_thread *t, bool whole)
 void rec_digest_start(struct rec_thread *t)
 {
 	t->digest_gap = 0;
+	t->image_at = t->written_at = t->steps;
 	next_gap(t);
 }
 
@@ -187,7 +189,7 @@ void rec_digest_in_call(struct rec_thread *t)
 	struct dj_check c = { 0 };
 	rec_full_regs(t, &t->signal.full);
 	check_stack(t, &c);
-	record_check(t, &c);
+	rec_check_record(t, &c);
 }
 
 void rec_digest_after_call(struct rec_thread *t, uint64_t result)

@@ -143,6 +143,7 @@ enum rec_state rec_go_on(struct rec_thread *t)
 		return rec_deliver_pending(t);
 	if (rec_digest_is_due(t, t->steps))
 		rec_digest(t, true);
+	rec_written(t, false);
 	t->in_rep = false;
 	if (t->trap_flag)
 		return rec_native_begin(t);

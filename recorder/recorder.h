@@ -18,6 +18,7 @@
  * executed natively; cpuid.c signals.c    what signals mean and where they are delivered (its essay
  * first); deliver.c how; sigtrap.c: the one that deja uses itself maps.c       mappings; maplog.c:
  * changed without a stop; modules.c; code.c       the program's code as the translator reads it
+ *   written.c    what the kernel wrote to the stack, for a debugger
  *   check.c      digests: what a replay is compared with
  *   ring.c       the ring buffer and the thread that writes it out
  *   start.c      start; forward.c: deja's own signals; meta.c: what the trace says of machine and
@@ -202,8 +203,9 @@ struct rec_thread {
 	uint64_t seq;			  /* ordered events passed */
 	uint64_t epoch;			  /* of the translator, when it entered the cache */
 	uint64_t last_digest, digest_gap; /* where it was; so many instructions to the next */
-	uint64_t checked;		  /* mappings up to here, by the latest digest */
-	siginfo_t *pending;		  /* signals put aside */
+	uint64_t image_at, written_at; /* where it began; the stack was last compared (written.c) */
+	uint64_t checked;	       /* mappings up to here, by the latest digest */
+	siginfo_t *pending;	       /* signals put aside */
 	unsigned n_pending, cap_pending;
 	struct {
 		bool blocked;
@@ -370,12 +372,18 @@ enum rec_state rec_step(struct rec_thread *t, const struct user_regs_struct *r,
  * get the lines of memory at [addr, addr+size) as they are; what cannot be read is left out. */
 void rec_import(struct rec_thread *t, uint64_t addr, unsigned size);
 
+/* ---- written.c ---- */
+/* In hand: put into the trace what the kernel wrote to the stack; if not `now`, then if it is time.
+ */
+void rec_written(struct rec_thread *t, bool now);
+
 /* ---- check.c ---- */
 /* A new image: digests begin afresh. */
 void rec_digest_start(struct rec_thread *t);
 bool rec_digest_is_due(const struct rec_thread *t, uint64_t steps);
 /* In hand: what a replay is to be compared with; of memory the stack only, unless `whole`. */
 void rec_digest(struct rec_thread *t, bool whole);
+void rec_check_record(struct rec_thread *t, const struct dj_check *c);
 /* In hand behind a system call that a signal interrupts: the same as far as it is known there, and
  * the rest when the call turns out to have this result. */
 void rec_digest_in_call(struct rec_thread *t);

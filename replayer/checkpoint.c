@@ -183,6 +183,7 @@ int rp_checkpoint_back(struct rp_checkpoints *cs, const struct rp_thread_pos *po
 	e->rep_iter = c->rep_iter;
 	e->stop_requested = false;
 	th->signals = c->pos.signals;
+	rp_memview_back(cs->mem);
 	th->events = c->events;
 	th->event_steps = c->event_steps;
 	th->numbers = c->numbers;

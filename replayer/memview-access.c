@@ -168,14 +168,22 @@ static void each_page(struct rp_memview *mv, uint64_t first, uint64_t last,
 	}
 }
 
+static struct rp_told_pos told_pos(const struct rp_memview *mv)
+{
+	return (struct rp_told_pos){ mv->th->e->steps, mv->th->signals };
+}
+
 void rp_memview_forget(struct rp_memview *mv, uint64_t addr, uint64_t length)
 {
+	if (length)
+		rp_told_spoil_pages(&mv->told, told_pos(mv), addr >> 12, (addr + length - 1) >> 12);
 	if (length && mv->npages)
 		each_page(mv, addr >> 12, (addr + length - 1) >> 12, forget_page);
 }
 
 void rp_memview_forget_all(struct rp_memview *mv)
 {
+	rp_told_spoil_pages(&mv->told, told_pos(mv), 0, UINT64_MAX);
 	each_page(mv, 0, UINT64_MAX, forget_page);
 	for (uint64_t i = 0; i < SHADOW_PAGES; i++)
 		if (mv->shadow_epoch[i])
@@ -205,7 +213,52 @@ void rp_memview_stale(struct rp_memview *mv, uint64_t addr, uint64_t length)
 			rp_lookahead_meet(mv->look, pc.addr & ~63ULL, pc.mask, NULL);
 		p->known[pc.line] &= ~pc.mask;
 		p->stale[pc.line] |= pc.mask;
+		rp_told_spoil(&mv->told, told_pos(mv), pc.addr & ~63ULL, pc.mask, false);
 	}
+}
+
+void rp_memview_tell(struct rp_memview *mv, uint64_t addr, const uint8_t *bytes, uint64_t length)
+{
+	struct piece pc;
+
+	for (unsigned done = 0; next_piece(&pc, addr, (unsigned)length, &done);) {
+		struct rp_memview_page *p = rp_memview_page(mv, pc.addr >> 12);
+		uint8_t line[64] = { 0 };
+		unsigned off = pc.addr % UNDO_PAGE;
+		memcpy(line + (pc.addr & 63), bytes + (pc.addr - addr), pc.size);
+		/* what a system call wrote of which the view does not know that */
+		for (unsigned i = 0; p && i < pc.size; i++)
+			if (rp_memview_state(p, off + i) == VIEW_KNOWN &&
+			    rp_memview_data(mv, p)[off + i] != line[(off + i) & 63])
+				rp_memview_stale(mv, pc.addr + i, 1);
+		uint64_t known = p ? p->known[pc.line] : 0;
+		if (mv->look)
+			rp_lookahead_meet(mv->look, pc.addr & ~63ULL, pc.mask & ~known, line);
+		rp_told_add(&mv->told, told_pos(mv), pc.addr & ~63ULL, pc.mask, line);
+	}
+}
+
+void rp_memview_tell_same(struct rp_memview *mv, uint64_t addr, uint64_t length)
+{
+	struct piece pc;
+
+	for (unsigned done = 0; next_piece(&pc, addr, (unsigned)length, &done);) {
+		const struct rp_memview_page *p = rp_memview_page(mv, pc.addr >> 12);
+		const uint8_t *now = mv->th->e->shadow + (pc.index & ~63U);
+		uint64_t mask =
+			p && p->stale ? p->stale[pc.line] & ~p->known[pc.line] & pc.mask : 0;
+		mask &= ~rp_told_at(&mv->told, told_pos(mv), pc.addr & ~63ULL);
+		if (!mask)
+			continue;
+		if (mv->look)
+			rp_lookahead_meet(mv->look, pc.addr & ~63ULL, mask, now);
+		rp_told_add(&mv->told, told_pos(mv), pc.addr & ~63ULL, mask, now);
+	}
+}
+
+void rp_memview_back(struct rp_memview *mv)
+{
+	rp_told_back(&mv->told, told_pos(mv));
 }
 
 void rp_memview_learn(struct rp_memview *mv, uint64_t addr, const uint8_t *bytes, uint64_t length)

@@ -57,6 +57,7 @@ void rp_memview_free(struct rp_memview *mv)
 	if (mv->hash)
 		free_pages(mv);
 	rp_watch_free(mv);
+	rp_told_free(&mv->told);
 	free(mv->spare.stale);
 	free(mv->hash);
 	free(mv->shadow_epoch);
@@ -67,6 +68,7 @@ void rp_memview_free(struct rp_memview *mv)
 void rp_memview_reset(struct rp_memview *mv)
 {
 	free_pages(mv);
+	rp_told_free(&mv->told);
 	memset(mv->tlb, 0, sizeof(mv->tlb));
 	for (size_t i = 0; i < SHADOW_PAGES; i++) {
 		if (mv->owner[i])
@@ -348,6 +350,8 @@ static size_t read_page(struct rp_memview *mv, uint64_t addr, uint8_t *buf, size
 			buf[i] = rp_memview_data(mv, p)[off];
 			continue;
 		}
+		if (rp_told_byte(&mv->told, addr + i, &buf[i]))
+			continue;
 		if (state == VIEW_STALE)
 			break;
 		if (!asked) {

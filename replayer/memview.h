@@ -19,6 +19,7 @@
 #include "format/record.h"
 #include "replayer/lookahead.h"
 #include "replayer/thread.h"
+#include "replayer/told.h"
 #include "replayer/undo.h"
 
 struct rp_memview;
@@ -59,6 +60,7 @@ struct rp_memview {
 	size_t nwatches, watches_cap;
 	struct rp_lookahead *look; /* learning what the thread finds, else NULL */
 	bool watching;		   /* report hits */
+	struct rp_told told;
 	struct rp_memview_hit hit;
 	/* the bytes a watched store or import is about to change */
 	uint8_t old[1024], old_state[1024];
@@ -87,6 +89,12 @@ void rp_memview_forget_all(struct rp_memview *mv);
 void rp_memview_stale(struct rp_memview *mv, uint64_t addr, uint64_t length);
 /* The kernel wrote these bytes (a signal's frame); the shadow does not have them. */
 void rp_memview_learn(struct rp_memview *mv, uint64_t addr, const uint8_t *bytes, uint64_t length);
+/* The recorder found these bytes here; so far as the thread knows better they are nothing new. */
+void rp_memview_tell(struct rp_memview *mv, uint64_t addr, const uint8_t *bytes, uint64_t length);
+/* The same for what is stale and was not told just now: it is as the shadow has it. */
+void rp_memview_tell_same(struct rp_memview *mv, uint64_t addr, uint64_t length);
+/* The thread went back to where it is now. */
+void rp_memview_back(struct rp_memview *mv);
 /* What was known at `from` is known at `to` (mremap), before `from` is unmapped. */
 void rp_memview_move(struct rp_memview *mv, uint64_t from, uint64_t to, uint64_t length);
 void rp_memview_syscall(struct rp_memview *mv, const uint64_t *gpr, uint64_t result);

@@ -209,7 +209,9 @@ static enum rp_thread_stop rec_check(struct rp_thread *th, const struct dj_recor
 
 	if (!dj_check_unpack(&c, r->bytes, r->length))
 		return rp_thread_damaged(th, "malformed check at %" PRIu64, r->steps);
-	th->here += c.n; /* as many: each takes its time */
+	th->here += c.n + c.same_length / DJ_CHECK_PAGE; /* as many: each takes its time */
+	if (th->mem && c.same_length)
+		rp_memview_tell_same(th->mem, c.same_addr, c.same_length);
 	enum rp_thread_stop res = check_flags(th, &c);
 	for (unsigned i = 0; i < c.n && res == THREAD_LIMIT; i++) {
 		const struct dj_check_piece *p = &c.piece[i];
@@ -261,6 +263,13 @@ static enum rp_thread_stop rec_seq(struct rp_thread *th, const struct dj_record 
 	return THREAD_LIMIT;
 }
 
+static enum rp_thread_stop rec_sysdata(struct rp_thread *th, const struct dj_record *r)
+{
+	if (th->mem)
+		rp_memview_tell(th->mem, r->addr, r->bytes, r->length);
+	return THREAD_LIMIT;
+}
+
 static enum rp_thread_stop rec_nothing(struct rp_thread *th, const struct dj_record *r)
 {
 	(void)th;
@@ -278,7 +287,7 @@ static enum rp_thread_stop (*const apply[DJ_REC_KINDS])(struct rp_thread *,
 	[DJ_REC_EXIT] = rec_exit,      [DJ_REC_END] = rec_nothing,
 	[DJ_REC_SEQ] = rec_seq,	       [DJ_REC_KEYFRAME] = rec_nothing,
 	[DJ_REC_GAP] = rec_nothing,    [DJ_REC_MARK] = rec_nothing,
-	[DJ_REC_THREAD] = rec_nothing, [DJ_REC_SYSDATA] = rec_nothing,
+	[DJ_REC_THREAD] = rec_nothing, [DJ_REC_SYSDATA] = rec_sysdata,
 	[DJ_REC_CHECK] = rec_check,
 };
 

@@ -23,6 +23,7 @@ ${CC:-gcc} -g -O0 -static "$here/target.c" -o "$work/static" -ldl 2>/dev/null
 # where gdb has the scripts that print them
 ls /usr/share/gdb/auto-load/usr/lib/*/libstdc++*-gdb.py >/dev/null 2>&1 &&
 	"${CXX:-g++}" -g -O0 "$here/containers.cc" -o "$work/containers" 2>/dev/null
+"${CXX:-g++}" -g -O1 "$here/../programs/exceptions.cc" -o "$work/throwing" 2>/dev/null
 mkdir "$work/tmp"
 
 # record NAME STATUS PROGRAM ARG...
@@ -43,6 +44,7 @@ record crash 139 "$work/target" "$work/plugin.so" crash
 record kernel 0 "$work/kernel"
 record exec 7 /bin/sh -c 'exec "$0" "$1"' "$work/target" "$work/plugin.so"
 [ -x "$work/static" ] && record static 7 "$work/static"
+[ -x "$work/throwing" ] && record throwing 0 "$work/throwing"
 [ -x "$work/containers" ] && record containers 7 "$work/containers"
 
 passed=0 failed=0
@@ -96,6 +98,21 @@ while IFS= read -r line; do
 	esac
 done <"$here/cases"
 run_case
+
+# every variable of every frame, at random positions
+for trace in throwing containers; do
+	[[ locals =~ $pattern ]] && [ -f "$work/$trace.deja" ] || continue
+	TMPDIR=$work/tmp timeout 120 "$deja" replay "$work/$trace.deja" -- -nx -q -batch -x "$here/locals.py" \
+		>"$work/output" 2>&1 </dev/null
+	if grep -q ' variables, 0 unknown,.* 0 lost$' "$work/output"; then
+		passed=$((passed + 1))
+		echo "PASS: all that is on the stack of $trace: $(tail -n 2 "$work/output" | grep frames)"
+	else
+		failed=$((failed + 1))
+		echo "FAIL: all that is on the stack of $trace"
+		sed 's/^/    /' "$work/output"
+	fi
+done
 
 # what gdb was given of the traces goes when it goes
 for _ in $(seq 50); do
