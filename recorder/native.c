@@ -342,11 +342,10 @@ enum rec_state rec_on_native(struct rec_thread *t, const struct rec_stop *stop)
 	}
 	bool part = r.rip == t->native.pc && t->native.known && (t->native.in.attr & INSN_A_REP) &&
 		    r.rcx != t->native.before.gpr[DJ_RCX];
-	if ((stop->sig == SIGTRAP && r.rip != t->native.pc) || part ||
-	    (t->native.known && r.rip == t->native.pc + t->native.in.len)) {
-		/* int3 or int 4, a trap: the instruction is done. Or what was stepped behind a load
-		 * of ss has faulted. Or a string instruction, after some iterations: these are a
-		 * step of their own. */
+	if (r.rip != t->native.pc || part) {
+		/* int3 or int 4, a trap: the instruction is done. Or what came behind a load of ss,
+		 * or where sysenter led to, has faulted. Or a string instruction has, after some
+		 * iterations: these are a step of their own. */
 		struct dj_regs after;
 		rec_full_regs(t, &after);
 		effects(t, &after, DJ_WHY_FAULTING);

@@ -2,6 +2,7 @@
 #include "recorder/tracer.h"
 
 #include <elf.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
 #include <sys/ptrace.h>
@@ -60,13 +61,16 @@ static int pt_get_regs(struct rec_tracer *tr, pid_t tid, struct user_regs_struct
 
 static int pt_set_regs(struct rec_tracer *tr, pid_t tid, const struct user_regs_struct *r)
 {
-	/* All but ds, es, fs and gs, the last ones: deja never changes them, and a program may have
-	 * selectors there that ptrace does not set (linux/arch/x86/kernel/ptrace.c,
-	 * invalid_selector). */
+	/* A program may have selectors in ds, es, fs and gs that ptrace does not set
+	 * (linux/arch/x86/kernel/ptrace.c, invalid_selector). They come last, and deja never
+	 * changes them: so then all but those. (Not at once: this request takes the registers in
+	 * the form of the mode that the thread is in, and that may be the 32-bit one.) */
 	struct user_regs_struct copy = *r;
 	struct iovec v = { &copy, offsetof(struct user_regs_struct, ds) };
 	(void)tr;
-	return (int)ptrace(PTRACE_SETREGSET, tid, (void *)NT_PRSTATUS, &v);
+	if (!ptrace(PTRACE_SETREGS, tid, NULL, r))
+		return 0;
+	return errno == EIO ? (int)ptrace(PTRACE_SETREGSET, tid, (void *)NT_PRSTATUS, &v) : -1;
 }
 
 static int pt_get_fpregs(struct rec_tracer *tr, pid_t tid, struct user_fpregs_struct *f)

@@ -24,6 +24,8 @@ static const char *place(uint64_t at)
 	static char text[32];
 	if (at == wild)
 		return "the target";
+	if (at && at >> 32 == 0)
+		return "low";
 	if (at - from < 16) {
 		snprintf(text, sizeof(text), "+%u", (unsigned)(at - from));
 		return text;
@@ -117,6 +119,7 @@ static const struct {
 	I("iretq", "\x48\x89\xe0\x6a\x2b\x50\x68\x02\x02\x00\x00\x6a\x33\x48\x8d\x0d\x03\x00\x00"
 		   "\x00\x51\x48\xcf\x31\xc0"),
 	I("retfq", "\x6a\x33\x48\x8d\x0d\x03\x00\x00\x00\x51\x48\xcb\x31\xc0"),
+	I("sysenter", "\xb8\x14\x00\x00\x00\x0f\x34\x31\xc0"),
 	I("far jmp null", "\x6a\x00\x6a\x00\xff\x2c\x24"),
 	I("far ret null", "\x6a\x00\x6a\x00\x48\xcb"),
 #undef I
@@ -171,6 +174,20 @@ static void dead_flags(void)
 	for (volatile uint64_t k = sum & 1023; k;
 	     k--) /* a replay that has others takes another way */
 		;
+}
+
+/* The kernel's old page of system calls, which it emulates, if it does. */
+static void vsyscall(void)
+{
+	uint64_t r, counted = 0;
+	if (!sigsetjmp(jump, 1)) {
+		__asm__ volatile("call *%2\n\tinc %1\n\tinc %1"
+				 : "=&a"(r), "+r"(counted)
+				 : "b"(0xffffffffff600400), "D"(0)
+				 : "rcx", "rdx", "rsi", "r8", "r9", "r10", "r11", "memory");
+		printf("time: %d %d", r > 1000000000, (int)counted);
+	}
+	printf("\n");
 }
 
 /* ---- what overwrites the register that its own address is made of
@@ -372,6 +389,7 @@ int main(int argc, char **argv)
 		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 	munmap(cells + 1024, 4096);
 	dead_flags();
+	vsyscall();
 	own_address();
 	sa.sa_sigaction = on_refusal;
 	sigaction(SIGSEGV, &sa, NULL);
