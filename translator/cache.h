@@ -106,11 +106,16 @@ struct tr_frag {
 	(sizeof(struct tr_frag) + (insns) * sizeof(struct tr_finsn) +                              \
 	 (uses) * sizeof(struct tr_use))
 
-#define FRAG_HASH (1u << 18)
+#define FRAG_HASH  (1u << 18)
+#define FRAG_MAYBE (1u << 20)
 
 static inline unsigned tr_hash(uint64_t pc)
 {
 	return (unsigned)((pc * 0x9e3779b97f4a7c15ULL) >> 46);
+}
+static inline unsigned tr_maybe_bit(uint64_t pc)
+{
+	return (unsigned)((pc * 0x9e3779b97f4a7c15ULL) >> 44);
 }
 struct tr_frag *tr_find(const struct translator *tr, uint64_t pc);
 /* The fragment is written: it can be found, and what waited for it leads to it. */
@@ -162,14 +167,18 @@ struct tr_look {
 /* An instruction decoded before: overlapping fragments and looking ahead for live flags meet the
  * same ones again and again. */
 struct tr_decoded {
-	struct insn insn; /* .len 0: empty */
+	/* what is looked at first lies in one line of the processor's cache */
+	uint64_t generation; /* of the pages at that time */
+	uint32_t live;	     /* tr_flags_live_at() here, depth 1 */
 	bool changing;
 	bool live_known;
-	uint64_t generation, live_generation; /* of the pages at that time */
-	uint32_t live;			      /* tr_flags_live_at() here, depth 1 */
-	struct tr_look look;		      /* and what that depends on */
-};
-#define DECODED	    (1u << 15)
+	struct insn insn;	  /* .len 0: empty */
+	uint64_t live_generation; /* what `live` depends on */
+	struct tr_look look;
+} __attribute__((aligned(64)));
+/* What is asked for again is asked for soon: more of them would only not fit into the processor's
+ * cache any more. */
+#define DECODED	    (1u << 12)
 #define GENERATIONS (1u << 12)
 
 /* The instruction at pc, or NULL. Valid until the next call. */
@@ -202,6 +211,9 @@ struct translator {
 	bool start_over;   /* something found no room */
 
 	struct tr_frag *hash[FRAG_HASH];
+	/* A bit for what may be in there: most who ask ask for what is not. */
+	uint64_t maybe[FRAG_MAYBE / 64];
+	uint32_t published;	   /* since it was made anew */
 	struct tr_number *numbers; /* those below STOP_TABLE are the runtime's */
 	uint32_t n_numbers, cap_numbers, free_number;
 	uint32_t *waiting; /* by tr_hash() of the target: first link that waits */

@@ -22,7 +22,7 @@ static uint64_t generation_at(const struct translator *tr, uint64_t pc)
 
 struct tr_decoded *tr_decode(struct translator *tr, uint64_t pc)
 {
-	struct tr_decoded *d = &tr->decoded[(pc * 0x9e3779b97f4a7c15ULL) >> 49];
+	struct tr_decoded *d = &tr->decoded[(pc * 0x9e3779b97f4a7c15ULL) >> 52];
 	uint64_t generation = generation_at(tr, pc);
 	if (d->insn.len && d->insn.addr == pc && d->generation == generation)
 		return d;

@@ -72,6 +72,9 @@ void tr_no_arena(struct translator *tr)
 
 struct tr_frag *tr_find(const struct translator *tr, uint64_t pc)
 {
+	unsigned bit = tr_maybe_bit(pc);
+	if (!(tr->maybe[bit / 64] >> (bit % 64) & 1))
+		return NULL;
 	for (struct tr_frag *f = tr->hash[tr_hash(pc)]; f; f = f->next)
 		if (f->pc == pc)
 			return f;
@@ -182,7 +185,9 @@ struct translator *tr_new(const struct tr_ops *ops, const struct tr_config *conf
 	tr->build = calloc(1, sizeof(*tr->build));
 	tr->waiting = calloc(FRAG_HASH, sizeof(*tr->waiting));
 	tr->target = calloc(1u << AREA_TARGET_BITS, sizeof(struct tr_frag *));
-	tr->decoded = calloc(DECODED, sizeof(*tr->decoded));
+	tr->decoded = aligned_alloc(64, DECODED * sizeof(*tr->decoded));
+	if (tr->decoded)
+		memset(tr->decoded, 0, DECODED * sizeof(*tr->decoded));
 	DJ_ASSERT(tr->build && tr->waiting && tr->target && tr->decoded,
 		  "out of memory for the translator");
 	tr->build->tr = tr;
