@@ -55,7 +55,7 @@ static uint32_t arithmetic(const struct machine *m, const struct sock_filter *f)
 	case BPF_MUL:
 		return a * b;
 	case BPF_DIV:
-		return b ? a / b : 0;
+		return a / b;
 	case BPF_AND:
 		return a & b;
 	case BPF_OR:
@@ -130,6 +130,9 @@ static uint32_t execute(const struct rec_filter *filter, const struct seccomp_da
 				m.mem[f->k] = BPF_CLASS(f->code) == BPF_ST ? m.a : m.x;
 			break;
 		case BPF_ALU:
+			/* the end, by a result of 0 (net/core/filter.c, bpf_convert_filter) */
+			if (BPF_OP(f->code) == BPF_DIV && !operand(&m, f))
+				return SECCOMP_RET_KILL_THREAD;
 			m.a = arithmetic(&m, f);
 			break;
 		case BPF_JMP:
