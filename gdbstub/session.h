@@ -196,6 +196,11 @@ void stub_put_mappings(struct stub_session *s, struct stub_textbuf *out);
 /* vfile.c */
 bool stub_handle_vfile(struct stub_session *s, struct stub_scan *a);
 
+/* lldb.c */
+bool stub_handle_host_info(struct stub_session *s, struct stub_scan *a);
+bool stub_handle_process_info(struct stub_session *s, struct stub_scan *a);
+bool stub_handle_memory_region(struct stub_session *s, struct stub_scan *a);
+
 /* monitor.c */
 bool stub_handle_monitor(struct stub_session *s, struct stub_scan *a);
 
