@@ -112,6 +112,18 @@ static void file_close(struct stub_session_file *f)
 	*f = (struct stub_session_file){ 0 };
 }
 
+/* All that is kept for open files, and may be. */
+#define FILES_MAX ((size_t)64 << 20)
+
+static size_t files_size(const struct stub_session *s)
+{
+	size_t size = 0;
+	for (size_t i = 0; i < SESSION_FILES; i++)
+		if (s->files[i].open && s->files[i].owned)
+			size += s->files[i].size;
+	return size;
+}
+
 /* Returns 0 or an error number. */
 static int file_open(struct stub_session *s, const char *path, struct stub_session_file *f)
 {
@@ -119,7 +131,7 @@ static int file_open(struct stub_session *s, const char *path, struct stub_sessi
 	size_t module;
 	*f = (struct stub_session_file){ .open = true };
 	if (stub_procfs_read(s, path, &made)) {
-		if (made.failed) {
+		if (made.failed || made.len > FILES_MAX - files_size(s)) {
 			stub_textbuf_free(&made);
 			return FIO_ENOMEM;
 		}

@@ -23,6 +23,7 @@ import time
 
 SECONDS = 20
 MEGABYTES = 600
+ANSWER = 10  # seconds after ^C, on a machine that is busy with other things
 
 # What becomes of verify: "refused" with a message; "damaged", said when it is opened, and replayed as
 # far as it is good; "long", an honest replay that takes its time and is interrupted; "plain", all is
@@ -48,6 +49,7 @@ TRACES = {
     "names_flood": ("plain",),
     "maps_flood": ("refused", "more than 1000000 mappings"),
     "maps_named": ("plain",),
+    "maps_many": ("plain",),
     "maps_huge": ("refused", "no code known"),
     "maps_beyond": ("refused", "an empty mapping"),
     "maps_negative": ("refused", "an empty mapping"),
@@ -79,7 +81,7 @@ TRACES = {
     "escapes": ("plain",),
 }
 # a second and more, to make or to go through
-SLOW = {"bomb_meta", "bomb_modules", "bomb_modules_full", "copies_full", "modules_many", "marks_flood",
+SLOW = {"maps_many", "bomb_meta", "bomb_modules", "bomb_modules_full", "copies_full", "modules_many", "marks_flood",
         "threads_many", "facts_for_all", "names_flood", "maps_flood", "code_flood", "bomb_memory",
         "maps_named", "processes_many", "mremap_flood", "exec_flood", "signals_flood",
         "imports_everywhere", "unmap_flood", "stale_reads", "rep_stos_unmapped", "stores_everywhere", "to_pass_over"}
@@ -97,11 +99,12 @@ def fail(name, what):
     print(f"FAIL: {name}: {what}")
 
 
-def reap(name, what, child, started):
+def reap(name, what, child):
     """Wait for a child's end; its time and memory are as they should be."""
     _, status, used = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
-    seconds, megabytes = time.monotonic() - started, used.ru_maxrss // 1024
+    # the processor's time: others may keep it busy
+    seconds, megabytes = used.ru_utime + used.ru_stime, used.ru_maxrss // 1024
     if verbose:
         print(f"  {name} {what}: {seconds:.1f} s, {megabytes} MB, status {child.returncode}")
     if seconds > SECONDS:
@@ -125,7 +128,6 @@ def harmless(name, what, text):
 def run(name, trace, command, interrupt):
     """A command on the trace: its exit status and what it said. Interrupted after a while, if asked."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
-        started = time.monotonic()
         words = [deja, *command] if trace in command else [deja, *command, trace]
         child = subprocess.Popen(words, stdin=subprocess.DEVNULL,
                                  stdout=out, stderr=errors, preexec_fn=limit_output,
@@ -133,20 +135,17 @@ def run(name, trace, command, interrupt):
         poll = select.poll()
         fd = os.pidfd_open(child.pid)
         poll.register(fd, select.POLLIN)
-        if not poll.poll(patience * 1000 if interrupt else SECONDS * 1000):
-            sent = time.monotonic()
+        if not poll.poll(patience * 1000 if interrupt else 3 * SECONDS * 1000):
             os.killpg(child.pid, signal.SIGINT)  # as the terminal does
-            if not poll.poll(2000):
+            if not poll.poll(ANSWER * 1000):
                 fail(name, f"{command[0]} does not end" + (" on ^C" if interrupt else ""))
                 os.killpg(child.pid, signal.SIGKILL)
-            elif time.monotonic() - sent > 1:
-                fail(name, f"{command[0]} ends late on ^C")
             if not interrupt:
                 fail(name, f"{command[0]} does not end in time")
         elif interrupt and command[0] == "verify":
             fail(name, "verify was to take long")
         os.close(fd)
-        status = reap(name, command[0], child, started)
+        status = reap(name, command[0], child)
         out.seek(0)
         errors.seek(0)
         said, complaint = out.read(1 << 20), errors.read(1 << 16)
@@ -169,7 +168,6 @@ class Client:
 
     def __init__(self, name, trace):
         self.name = name
-        self.started = time.monotonic()
         self.errors = tempfile.TemporaryFile()
         self.child = subprocess.Popen([deja, "serve", "--stdio", trace], stdin=subprocess.PIPE,
                                       stdout=subprocess.PIPE, stderr=self.errors,
@@ -195,7 +193,7 @@ class Client:
         """The next packet that is not console output; None if it does not come."""
         end = time.monotonic() + seconds
         while self.open:
-            found = re.search(rb"\$([^#]*)#..", self.buffer)
+            found = b"#" in self.buffer and re.search(rb"\$([^#]*)#..", self.buffer)
             if found:
                 self.buffer = self.buffer[found.end():]
                 self.write(b"+")
@@ -215,7 +213,7 @@ class Client:
         text = self.answer(patience)
         if text is None and self.open:
             self.write(b"\x03")
-            text = self.answer(3)
+            text = self.answer(ANSWER)
             if text is None and self.open:
                 fail(self.name, f"no answer to {packet.decode()}, nor to ^C")
                 self.child.kill()
@@ -229,14 +227,14 @@ class Client:
     def end(self):
         self.child.stdin.close()
         try:
-            while self.more(2) and self.open:
+            while self.more(ANSWER) and self.open:
                 pass
         except OSError:
             pass
         if self.open:
             fail(self.name, "serve does not end with its client")
             self.child.kill()
-        status = reap(self.name, "serve", self.child, self.started)
+        status = reap(self.name, "serve", self.child)
         self.errors.seek(0)
         complaint = self.errors.read(1 << 16)
         if status < 0 or b"internal error" in complaint or b"Sanitizer" in complaint or \
@@ -264,7 +262,7 @@ def session(name, trace):
                    b"Z0,4000004,1", b"Z2,10000000,8", b"vCont;c", b"bc", b"m10000000,40",
                    b"M7fffffffe000,1:00", b"qSearch:memory:0;ffffffffffffffff;zz",
                    monitor("goto 2"), monitor("end"), b"bs", b"m20000000,1000", monitor("begin"),
-                   b"vFile:open:" + b"/proc/1000/maps".hex().encode() + b",0,0",
+                   *[b"vFile:open:" + b"/proc/1000/maps".hex().encode() + b",0,0"] * 32,
                    b"qXfer:libraries-svr4:read::0,1000"):
         c.ask(packet)
     c.end()
@@ -280,15 +278,16 @@ def in_gdb(name, trace, moves, directory):
     arguments = [deja, "replay", trace, "--", "-q", "-nx", "-batch", "-ex", "set confirm off"]
     for command in commands:
         arguments += ["-ex", command]
-    started = time.monotonic()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     try:
         done = subprocess.run(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, timeout=3 * SECONDS, preexec_fn=limit_output,
+                              stderr=subprocess.STDOUT, timeout=5 * SECONDS, preexec_fn=limit_output,
                               env={**os.environ, "TMPDIR": tmp, "HOME": tmp})
     except subprocess.TimeoutExpired:
         fail(name, "gdb does not end in time")
         return
-    seconds = time.monotonic() - started
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
     if verbose:
         print(f"  {name} gdb: {seconds:.1f} s")
     if seconds > SECONDS:

@@ -326,6 +326,14 @@ static void maps_named(void)
 		map(0x10000000 + 0x2000ull * i, 0x1000, name);
 	last_steps = 2;
 }
+/* Many that are as they should be: a list of them is long, and a client may want it often. */
+static void maps_many(void)
+{
+	WORLD(0x90, 0x90);
+	for (unsigned i = 0; i < 250000; i++)
+		map(0x10000000 + 0x2000ull * i, 0x1000, "");
+	last_steps = 2;
+}
 static void maps_huge(void)
 {
 	WORLD(0x90, 0x90);
@@ -725,7 +733,7 @@ static const struct {
 	X(rep_imports), X(loop_for_ever), X(steps_enormous), X(stores_everywhere),
 	X(imports_everywhere), X(imports_at_once), X(stale_reads), X(stale_vectors),
 	X(stale_messages), X(mremap_flood), X(stack_reached), X(names_flood), X(maps_flood),
-	X(maps_named), X(maps_huge), X(maps_beyond), X(maps_negative), X(maps_odd), X(unmap_flood),
+	X(maps_named), X(maps_many), X(maps_huge), X(maps_beyond), X(maps_negative), X(maps_odd), X(unmap_flood),
 	X(code_flood), X(exec_flood), X(marks_flood), X(records_back), X(digests_alone),
 	X(signals_flood), X(bomb_records), X(bomb_meta), X(bomb_memory), X(bomb_modules),
 	X(bomb_modules_full), X(copies_full), X(modules_many), X(module_far), X(counts_enormous),
