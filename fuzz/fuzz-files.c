@@ -119,6 +119,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 		if (t)
 			dj_trace_close(t);
 	}
-	close(fd);
+	/* the pipe whose end lets the process go that waits to remove the files, too */
+	close_range((unsigned)fd, ~0U, 0);
 	return 0;
 }

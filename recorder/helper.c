@@ -3,10 +3,10 @@
  * program with ptrace, as LeakSanitizer's does at exit. A process has one tracer only, and the
  * program's is deja. So deja performs for the helper what it asks of the program, which is little:
  *
- *   PTRACE_ATTACH            the program is interrupted, wherever it is in the cache
- *   wait4                    answered when it has stopped; the helper stays at the entry of its
- * call PTRACE_GETREGS, GETREGSET  the program's own registers, as the tables of its fragment have
- * them PTRACE_DETACH            it goes on
+ *   PTRACE_ATTACH   the program is interrupted, wherever it is in the cache
+ *   wait4           is answered when it has stopped; the helper stays at the call's entry
+ *   PTRACE_GETREGS  (and GETREGSET) the program's own registers, by its fragment's tables
+ *   PTRACE_DETACH   it goes on
  *
  * For this the helper stays traced, and stops at the entry and the exit of its system calls; it
  * executes the program's own code. A helper that has made some calls and none of these is let go,

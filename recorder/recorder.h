@@ -12,17 +12,21 @@
  *   hand.c       taking a thread in hand and letting it go on
  *   cache.c      stops in translated code
  *   call.c       system calls made in a thread for our own purposes
- *   image.c      a new process image; area.c: deja's memory in it (area.h, and those that make
- * room) child.c      processes that the program starts syscalls.c   the system calls that the
- * supervisor performs, in a table; limits.c; filter.c; collide.c; locked.c native.c instructions
- * executed natively; cpuid.c signals.c    what signals mean and where they are delivered (its essay
- * first); deliver.c how; sigtrap.c: the one that deja uses itself maps.c       mappings; maplog.c:
- * changed without a stop; modules.c; code.c       the program's code as the translator reads it
+ *   image.c      a new process image
+ *   area.c       deja's memory in it (area.h); limits.c, filter.c, collide.c, locked.c: its room
+ *   child.c      processes that the program starts; helper.c: those that share its memory
+ *   syscalls.c   the system calls that the supervisor performs, in a table
+ *   native.c     instructions executed natively; cpuid.c
+ *   signals.c    what signals mean and where they are delivered (its essay first)
+ *   deliver.c    how they are; sigtrap.c: the one that deja uses itself
+ *   maps.c       mappings; maplog.c: those changed without a stop; modules.c
+ *   code.c       the program's code as the translator reads it
  *   written.c    what the kernel wrote to the stack, for a debugger
  *   check.c      digests: what a replay is compared with
  *   ring.c       the ring buffer and the thread that writes it out
- *   start.c      start; forward.c: deja's own signals; meta.c: what the trace says of machine and
- * program; clock.c; end.c
+ *   start.c      start; end.c; clock.c
+ *   forward.c    deja's own signals
+ *   meta.c       what the trace says of machine and program
  *
  * One rule holds it together: a thread is either in the cache (its registers are the processor's,
  * its gs base is S) or in hand: stopped, with the program's registers in `t->regs` and `t->steps`
