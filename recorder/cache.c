@@ -63,6 +63,7 @@ static enum rec_state ibl_miss(struct rec_thread *t, struct user_regs_struct *r)
 	if (!canonical(w.pc) && undo_branch(t))
 		return rec_native_begin(t); /* which faults */
 	struct tr_frag *f;
+	rec_ahead_note(t, w.pc, true);
 	if (rec_fragment(t, w.pc, &f) == TR_FOUND)
 		tr_add_indirect(t->proc->tr, f);
 	return REC_IN_HAND;
@@ -90,6 +91,7 @@ enum rec_state rec_trap(struct rec_thread *t, struct user_regs_struct *r)
 	case TR_STOP_LINK:
 	case TR_STOP_BRANCH:
 		rec_count(t, REC_COUNT_LINK);
+		rec_ahead_note(t, w.pc, false);
 		break;
 	case TR_STOP_SYSCALL:
 		rec_count(t, REC_COUNT_SYSCALL);

@@ -148,6 +148,7 @@ enum rec_state rec_go_on(struct rec_thread *t)
 	if (t->trap_flag)
 		return rec_native_begin(t);
 	struct tr_frag *f;
+	rec_ahead(t);
 	enum tr_found found = rec_fragment(t, t->regs.rip, &f);
 	if (rec_over(t->rec))
 		return REC_KILLED;

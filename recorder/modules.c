@@ -99,6 +99,7 @@ void rec_modules_free(struct rec_recording *rec)
 		if (rec->modules[i].bytes)
 			munmap(rec->modules[i].bytes, rec->modules[i].size);
 		free(rec->modules[i].path);
+		free(rec->modules[i].notes);
 	}
 	free(rec->modules);
 	if (rec->inotify > 0)

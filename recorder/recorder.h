@@ -10,7 +10,7 @@
  *   loop.c       the states of a thread, and the one wait (its essay first)
  *   tracer.h     what is asked of the kernel; tracer-ptrace.c asks it
  *   hand.c       taking a thread in hand and letting it go on
- *   cache.c      stops in translated code
+ *   cache.c      stops in translated code; ahead.c: those that need not be again
  *   call.c       system calls made in a thread for our own purposes
  *   image.c      a new process image
  *   area.c       deja's memory in it (area.h); limits.c, filter.c, collide.c, locked.c: its room
@@ -61,11 +61,20 @@ struct rec_module {
 	uint64_t dev, ino;
 	int watch;	/* of inotify, or -1 */
 	bool rewritten; /* the file is not what it was: `bytes` is not to be looked at */
+	/* stops in its code, at the start of images (ahead.c) */
+	struct rec_note *notes;
+	unsigned n_notes;
+	struct {
+		const struct rec_process *proc;
+		uint32_t image;
+	} noted; /* the last that they were used for */
 };
 
 #define TRAP_FLAG 0x100ULL /* TF in RFLAGS */
 
 struct rec_ring;
+struct rec_note;
+struct rec_process;
 struct rec_filter;
 struct rec_code_page;
 
@@ -399,6 +408,12 @@ enum rec_state rec_trap(struct rec_thread *t, struct user_regs_struct *r);
 /* Step the thread to where it can be taken in hand (signals.c). */
 enum rec_state rec_step_to_boundary(struct rec_thread *t);
 
+/* ---- ahead.c ---- */
+/* A stop for the code at `pc`, or because it was the target of an indirect branch. */
+void rec_ahead_note(struct rec_thread *t, uint64_t pc, bool indirect);
+/* In hand: translate what earlier images stopped for in the code where the thread is. */
+void rec_ahead(struct rec_thread *t);
+
 /* ---- call.c ---- */
 /* A system call made by the program on our behalf; in hand; registers are kept. `then` is told its
  * result. */
@@ -428,43 +443,6 @@ void rec_helper_ended(struct rec_thread *c);
 /* A thread is stopped in the cache, with these registers: whether a helper wants it to stay there.
  */
 bool rec_helper_holds(struct rec_thread *t, const struct user_regs_struct *r);
-
-/* ---- maps.c ---- */
-int rec_maps_read(struct rec_process *proc);
-void rec_maps_add(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t prot, uint32_t flags,
-		  int fd, uint64_t offset);
-void rec_maps_add_named(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t prot,
-			uint32_t flags, const char *name);
-/* Like an existing mapping, elsewhere. */
-void rec_maps_add_like(struct rec_thread *t, const struct dj_mapping *like, uint64_t start,
-		       uint64_t end, uint64_t offset);
-/* Add whatever the kernel says is mapped at `addr` (shared memory segments). */
-void rec_maps_refresh(struct rec_thread *t, uint64_t addr);
-/* Remove what the kernel says is not mapped there (any more). */
-void rec_maps_lost(struct rec_thread *t, uint64_t start, uint64_t end);
-void rec_maps_remove(struct rec_thread *t, uint64_t start, uint64_t end);
-/* The mapping that starts at `start`. */
-void rec_maps_remove_at(struct rec_thread *t, uint64_t start);
-void rec_maps_protect(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t prot);
-const struct dj_mapping *rec_maps_find(const struct rec_process *proc, uint64_t addr);
-/* Put one into the trace. */
-void rec_maps_record(struct rec_thread *t, const struct dj_mapping *m, const char *name);
-void rec_maps_free(struct rec_process *proc);
-void rec_labels_free(struct rec_recording *rec);
-
-/* ---- maplog.c (doc/mappings.md) ---- */
-/* An empty log, and no ranges. */
-void rec_log_start(struct rec_thread *t);
-/* Before anything is done for the thread that has to do with mappings or records: it may be
- * anywhere, but does not run. */
-void rec_log_drain(struct rec_thread *t);
-/* In hand behind a call that was made in the cache and completed by us instead of there; `r` is how
- * the kernel left it. */
-void rec_log_call(struct rec_thread *t, const struct user_regs_struct *r);
-/* The supervisor has made this call; the next like it need not come here. */
-void rec_data_learn(struct rec_thread *t, const struct user_regs_struct *in);
-/* Code or memory of ours will be there. */
-void rec_data_not(struct rec_process *proc, uint64_t start, uint64_t end);
 
 /* ---- modules.c ---- */
 /* The module number of the ELF file open as `fd` in us, or -1 if it is none. */
@@ -561,6 +539,7 @@ void rec_thread_free(struct rec_thread *t);
 void rec_process_free(struct rec_process *proc);
 void rec_free(struct rec_recording *rec);
 
+#include "recorder/maps.h"
 #include "recorder/signals.h"
 
 #endif

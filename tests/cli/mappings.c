@@ -6,6 +6,7 @@
  *                                 says what the kernel has mapped: after protecting the page
  *                                 MARK, by which the records of that moment are found
  *   mappings KIND N               N calls of a kind, N times two of "pair"
+ *   mappings exec N               replaces itself N times
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -311,6 +312,13 @@ int main(int argc, char **argv)
 		return at_random(argv);
 	if (argc != 3)
 		return 2;
+	if (!strcmp(argv[1], "exec")) {
+		char n[16];
+		snprintf(n, sizeof(n), "%d", atoi(argv[2]) - 1);
+		if (atoi(argv[2]) > 0)
+			execl("/proc/self/exe", argv[0], "exec", n, (char *)NULL);
+		return 0;
+	}
 	calls(argv[1], (unsigned)atoi(argv[2]));
 	return 0;
 }

@@ -1,0 +1,53 @@
+/* The program's mappings: maps.c keeps them, maplog.c learns of those made without a stop. Part of
+ * recorder.h, which includes it. */
+#ifndef DEJA_RECORDER_MAPS_H
+#define DEJA_RECORDER_MAPS_H
+
+#include "format/mappings.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/user.h>
+
+struct rec_thread;
+struct rec_process;
+struct rec_recording;
+
+/* ---- maps.c ---- */
+int rec_maps_read(struct rec_process *proc);
+void rec_maps_add(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t prot, uint32_t flags,
+		  int fd, uint64_t offset);
+void rec_maps_add_named(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t prot,
+			uint32_t flags, const char *name);
+/* Like an existing mapping, elsewhere. */
+void rec_maps_add_like(struct rec_thread *t, const struct dj_mapping *like, uint64_t start,
+		       uint64_t end, uint64_t offset);
+/* Add whatever the kernel says is mapped at `addr` (shared memory segments). */
+void rec_maps_refresh(struct rec_thread *t, uint64_t addr);
+/* Remove what the kernel says is not mapped there (any more). */
+void rec_maps_lost(struct rec_thread *t, uint64_t start, uint64_t end);
+void rec_maps_remove(struct rec_thread *t, uint64_t start, uint64_t end);
+/* The mapping that starts at `start`. */
+void rec_maps_remove_at(struct rec_thread *t, uint64_t start);
+void rec_maps_protect(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t prot);
+const struct dj_mapping *rec_maps_find(const struct rec_process *proc, uint64_t addr);
+/* Put one into the trace. */
+void rec_maps_record(struct rec_thread *t, const struct dj_mapping *m, const char *name);
+void rec_maps_free(struct rec_process *proc);
+void rec_labels_free(struct rec_recording *rec);
+
+/* ---- maplog.c (doc/mappings.md) ---- */
+/* An empty log, and no ranges. */
+void rec_log_start(struct rec_thread *t);
+/* Before anything is done for the thread that has to do with mappings or records: it may be
+ * anywhere, but does not run. */
+void rec_log_drain(struct rec_thread *t);
+/* In hand behind a call that was made in the cache and completed by us instead of there; `r` is how
+ * the kernel left it. */
+void rec_log_call(struct rec_thread *t, const struct user_regs_struct *r);
+/* The supervisor has made this call; the next like it need not come here. */
+void rec_data_learn(struct rec_thread *t, const struct user_regs_struct *in);
+/* Code or memory of ours will be there. */
+void rec_data_not(struct rec_process *proc, uint64_t start, uint64_t end);
+
+#endif
