@@ -96,6 +96,11 @@ static void finish_thread(struct rec_thread *t)
 	if (steps < reached || !whole || t->overwritten)
 		steps = reached;
 	struct dj_record r = { .steps = steps };
+	if (!whole && proc->ended) { /* only now it shows that the recording is a shorter one */
+		rec_ring_failed(t);
+		proc->ended = false;
+		t->rec->cut = true;
+	}
 	if (proc->ended) {
 		r.kind = DJ_REC_EXIT;
 		r.status = proc->status;

@@ -56,6 +56,7 @@ struct rec_ring {
 	pthread_cond_t work, done;
 	bool quit;
 	bool failed;
+	bool garbage; /* that is, because the contents of the ring make no sense */
 	uint64_t
 		own_at; /* own records belong there in the current half; AT_HEAD: behind the last */
 	bool broken;	/* T_HEAD makes no sense: what was recorded since is lost */
@@ -74,6 +75,13 @@ static int overwritten(struct dj_error *err, uint64_t va)
 	return dj_fail(err, 1,
 		       "the program overwrote deja's memory at %#llx; the recording ends there",
 		       (unsigned long long)va);
+}
+
+static bool garbage(struct rec_ring *g, uint64_t va)
+{
+	overwritten(&g->err, va);
+	g->garbage = true;
+	return false;
 }
 
 static void advanced(struct rec_ring *g, uint64_t at, uint64_t after)
@@ -132,7 +140,7 @@ static unsigned write_from_ring(struct rec_ring *g, const struct half *h, uint64
 	}
 	if (!size || size > left || steps < g->last || steps > h->steps + AHEAD ||
 	    (type == RING_IMPORT && w[1] % DJ_LINE != 0)) {
-		overwritten(&g->err, h->va + at);
+		garbage(g, h->va + at);
 		return 0;
 	}
 	if (type == RING_IMPORT) {
@@ -150,7 +158,8 @@ static unsigned write_from_ring(struct rec_ring *g, const struct half *h, uint64
 	return rc ? 0 : size;
 }
 
-/* Write a half. After a failure only the list is freed. */
+/* Write a half. After a failure only the list is freed; but if the file is all right the reason for
+ * the end goes there. */
 static int write_half(struct rec_ring *g, struct half *h, bool skip)
 {
 	uint64_t at = 0;
@@ -159,9 +168,11 @@ static int write_half(struct rec_ring *g, struct half *h, bool skip)
 		struct own *o = h->own;
 		if (o && (!good || o->at <= at)) {
 			if (good && o->rec.steps < g->last)
-				good = overwritten(&g->err, h->va + at) == 0;
+				good = garbage(g, h->va + at);
 			if (good)
 				good = write_record(g, &o->rec) == 0;
+			else if (g->garbage && o->rec.kind == DJ_REC_END)
+				write_record(g, &o->rec);
 			h->own = o->next;
 			free(o);
 		} else if (good) {

@@ -369,6 +369,8 @@ part_overwrite() {
 		one_line "overwritten $mode"
 		says "overwritten $mode" "overwrote deja's memory" err
 		replays "overwritten $mode" t.deja empty
+		get "$deja" info t.deja
+		says "info after overwritten $mode" "stopped before it ended: .* overwrote deja's memory" out
 	done
 	# at random: the program may get wrong values and die of that, but deja does not
 	for i in $(seq 25); do
