@@ -129,7 +129,9 @@ void rec_finish_trace(struct rec_thread *t)
 				    .status = proc->ended ? proc->status : 0,
 				    .steps = t->steps,
 				    .end_time_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec };
-	if (rec_counts_write(t->rec, &err) || dj_writer_close(t->rec->writer, &end, &err))
+	int counts = rec_counts_write(t->rec, &err);
+	/* which keeps the first error, and gives everything back in any case */
+	if (dj_writer_close(t->rec->writer, &end, counts ? NULL : &err) || counts)
 		not_whole(t, &err);
 	t->rec->writer = NULL;
 }

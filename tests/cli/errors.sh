@@ -444,7 +444,7 @@ part_output() {
 		want "ulimit $limit" 1
 		one_line "ulimit $limit"
 	done
-	if [ "$(id -u)" = 0 ] && setpriv --reuid 65534 --clear-groups true 2>/dev/null; then
+	if [ "$(id -u)" = 0 ] && setpriv --reuid 65534 --clear-groups bash -c "'$deja' --version" >out 2>&1; then
 		chmod 777 .
 		get setpriv --reuid 65534 --clear-groups bash -c "ulimit -u 2; exec '$deja' record -o /dev/null ./tiny"
 		[ "$status" = 3 ] || { want "ulimit -u 2" 1; one_line "ulimit -u 2"; }
