@@ -98,11 +98,12 @@ cat >there <<END
 [ "\$(head -c 2 "\$1")" != '#!' ] || exec "\$@"
 log=$build/\${1##*/}.oracle
 [ -e "\$log" ] && export ORACLE_LOG=\$log
+export DEJA_MEMORY=16G # qemu's own counts as the replay's
 # Memory of qemu grows with every shadow that comes and goes: each file in a process of its own, and
 # no mutations of them.
 case \$1:\$# in
-*/fuzz-replay:1)
-	for file in $top/fuzz/corpus-replay/*; do
+*/fuzz-replay:1 | */fuzz-streams:1)
+	for file in $top/fuzz/corpus-\${1##*/fuzz-}/*; do
 		qemu-$arch -L $sysroot "\$1" "\$file" || exit
 	done
 	exit
