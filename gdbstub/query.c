@@ -175,6 +175,7 @@ const struct stub_session_command stub_session_queries[] = {
 	{ "qProcessInfo", stub_handle_process_info },
 	{ "qRcmd,", stub_handle_monitor },
 	{ "qSearch:memory:", stub_handle_mem_search },
+	{ "qShlibInfoAddr", stub_handle_shlib_info },
 	{ "qSupported", handle_supported },
 	{ "qGetTLSAddr:", stub_handle_tls_address },
 	{ "qSymbol:", stub_handle_symbol },

@@ -186,6 +186,7 @@ void stub_session_image_new(struct stub_session *s);
 /* Its executable's path, "" if not known. */
 const char *stub_session_exe(struct stub_session *s);
 void stub_put_library_list(struct stub_session *s, struct stub_textbuf *b);
+bool stub_handle_shlib_info(struct stub_session *s, struct stub_scan *a);
 
 /* procfs.c */
 /* The contents of /proc/PID/NAME; false if there is no such file here. */

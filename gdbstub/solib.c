@@ -180,8 +180,8 @@ static uint64_t program_part(struct stub_session *s, uint32_t type)
 	return at ? at + bias : 0;
 }
 
-/* The address of struct r_debug, or 0. */
-static uint64_t find_r_debug(struct stub_session *s)
+/* Where the program's dynamic section has the address of struct r_debug; 0 if nowhere. */
+static uint64_t find_debug_entry(struct stub_session *s)
 {
 	uint64_t dynamic = program_part(s, PHDR_DYNAMIC);
 	if (!dynamic)
@@ -191,9 +191,27 @@ static uint64_t find_r_debug(struct stub_session *s)
 		if (!read_words(s, dynamic + 16 * i, pair, 2) || pair[0] == 0)
 			return 0;
 		if (pair[0] == TAG_DEBUG)
-			return pair[1];
+			return dynamic + 16 * i + 8;
 	}
 	return 0;
+}
+
+/* The address of struct r_debug, or 0. */
+static uint64_t find_r_debug(struct stub_session *s)
+{
+	uint64_t at = find_debug_entry(s), debug;
+	return at && read_words(s, at, &debug, 1) ? debug : 0;
+}
+
+/* lldb wants to know where the address of struct r_debug is, or else takes the list's main-lm for
+ * that (ProcessGDBRemote::GetImageInfoAddress of lldb 14), and finds no libraries there. */
+bool stub_handle_shlib_info(struct stub_session *s, struct stub_scan *a)
+{
+	uint64_t at = find_debug_entry(s);
+	if (a->p != a->end || !at)
+		return stub_reply_error(s, 1);
+	stub_textbuf_printf(&s->reply, "%llx", (unsigned long long)at);
+	return true;
 }
 
 /*

@@ -346,6 +346,8 @@ static void test_simple(void)
 		{ "qProcessInfo", "pid:1092;triple:7838365f36342d70632d6c696e75782d676e75;ptrsize:8;endian:little;ostype:linux;" },
 		{ "qMemoryRegionInfo:0", "start:0;size:401000;" },
 		{ "qMemoryRegionInfo:x", "E01" },
+		{ "qShlibInfoAddr", "602008" }, /* of the value of DT_DEBUG */
+		{ "qShlibInfoAddr,", "E01" },
 		{ "qSymbol::", "qSymbol:5f7468726561645f64625f6c696e6b5f6d61705f6c5f746c735f6d6f646964" },
 		{ "qSymbol::5f7468", "OK" },
 		{ "qSymbol:1234:5f7468", "OK" },
