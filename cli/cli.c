@@ -189,6 +189,18 @@ struct dj_trace *cli_open_trace(const char *command, int argc, char **argv, int 
 	return t;
 }
 
+struct dj_trace *cli_open_whole(const char *command, int argc, char **argv, int *status)
+{
+	struct dj_trace *t = cli_open_trace(command, argc, argv, status);
+
+	if (!t || !dj_trace_missing(t))
+		return t;
+	cli_warn("%s", dj_trace_missing(t));
+	*status = CLI_BAD_TRACE;
+	dj_trace_close(t);
+	return NULL;
+}
+
 bool cli_number(const char *text, uint64_t *value)
 {
 	char *end;

@@ -36,6 +36,9 @@ char *cli_trace_path(const char *named, struct dj_error *err);
  * sets *status and returns NULL. A damaged one is announced on stderr. */
 struct dj_trace *cli_open_trace(const char *command, int argc, char **argv, int *status);
 
+/* The same for who replays it, and so needs what modules contain: all of them are there. */
+struct dj_trace *cli_open_whole(const char *command, int argc, char **argv, int *status);
+
 /* A whole number, decimal or 0x. False if it is not one. */
 bool cli_number(const char *text, uint64_t *value);
 

@@ -294,7 +294,7 @@ int cmd_backtrace(int argc, char **argv)
 	}
 	if (argc - optind == 2 || (argc - optind == 1 && looks_like_position(argv[optind])))
 		w.position = argv[--argc];
-	struct dj_trace *t = cli_open_trace("backtrace", argc, argv, &status);
+	struct dj_trace *t = cli_open_whole("backtrace", argc, argv, &status);
 	if (!t)
 		return status;
 	fflush(NULL);

@@ -131,6 +131,20 @@ static void print_threads(const struct summary *s)
 	}
 }
 
+/* Which modules are not in the file. */
+static void print_store(const struct dj_trace *t)
+{
+	size_t files;
+	uint64_t bytes;
+	const char *store = dj_trace_store(t, &files, &bytes);
+
+	if (!store)
+		return;
+	printf(LABEL, "shared");
+	cli_put(store);
+	printf(": %zu modules, %s bytes\n", files, grouped(bytes));
+}
+
 static void print_sizes(const struct dj_trace *t, const struct summary *s)
 {
 	const struct dj_trace_usage *u = dj_trace_usage(t);
@@ -139,6 +153,7 @@ static void print_sizes(const struct dj_trace *t, const struct summary *s)
 	printf(LABEL "%s bytes: records %s, %zu modules %s, start memory %s, description %s\n",
 	       "file", grouped(dj_trace_file_size(t)), grouped(u->streams), dj_trace_modules(t),
 	       grouped(u->modules), grouped(u->snapshots), grouped(u->meta));
+	print_store(t);
 	printf(LABEL "%.3f for the records, %.3f for the whole file\n", "bits per insn",
 	       per_instruction(u->streams, s->steps),
 	       per_instruction(dj_trace_file_size(t), s->steps));
@@ -316,9 +331,25 @@ static void json_modules(struct json *j, const struct dj_trace *t)
 		json_string(j, "path", m->path);
 		json_string(j, "build_id", id);
 		json_u64(j, "size", m->size);
+		json_bool(j, "stored", m->stored);
 		json_close(j, '}');
 	}
 	json_close(j, ']');
+}
+
+static void json_store(struct json *j, const struct dj_trace *t)
+{
+	size_t files;
+	uint64_t bytes;
+	const char *store = dj_trace_store(t, &files, &bytes);
+
+	if (!store)
+		return;
+	json_open(j, "shared", '{');
+	json_string(j, "directory", store);
+	json_u64(j, "files", files);
+	json_u64(j, "bytes", bytes);
+	json_close(j, '}');
 }
 
 static void json_sizes(struct json *j, const struct dj_trace *t, const struct summary *s)
@@ -396,6 +427,7 @@ static void print_json(struct dj_trace *t, const struct summary *s)
 	json_processes(&j, t, s);
 	json_threads(&j, s);
 	json_modules(&j, t);
+	json_store(&j, t);
 	json_sizes(&j, t, s);
 	json_places(&j, t, s);
 	json_counts(&j, t);
@@ -430,6 +462,8 @@ int cmd_info(int argc, char **argv)
 	t = cli_open_trace("info", argc, argv, &status);
 	if (!t)
 		return status;
+	if (dj_trace_missing(t)) /* of which nothing is needed here, but names of functions */
+		cli_warn("%s", dj_trace_missing(t));
 	if (summary_make(&s, t, &err))
 		status = cli_error(&err);
 	if (json)

@@ -229,8 +229,10 @@ int cmd_record(int argc, char **argv)
 		free(file);
 		return cli_error(&err);
 	}
-	if (output)
+	if (output) {
 		opt.output = output;
+		opt.share = true;
+	}
 	struct rec_result result;
 	struct cli_terminal terminal;
 	cli_terminal_keep(&terminal);

@@ -190,7 +190,7 @@ int cmd_replay(int argc, char **argv)
 	/* a trace that cannot be read is said here, in one line, not in the middle of gdb's */
 	struct dj_error err = { 0 };
 	int status;
-	struct dj_trace *t = cli_open_trace("replay", own, argv, &status);
+	struct dj_trace *t = cli_open_whole("replay", own, argv, &status);
 	if (!t)
 		return status;
 	char *path = strdup(dj_trace_path(t)), *files = replay_files(t);

@@ -73,13 +73,18 @@ int cmd_verify(int argc, char **argv)
 		     "good trace.");
 		return cli_finish(CLI_GOOD);
 	}
-	t = cli_open_trace("verify", argc, argv, &status);
+	t = cli_open_whole("verify", argc, argv, &status);
 	if (!t)
 		return status;
 	int ret = replay_verify(t, &res, NULL, isatty(STDERR_FILENO) ? show_progress : NULL, &err);
 	if (shown)
 		fputs("\r\033[K", stderr);
-	status = ret ? cli_error(&err) : print_result(&res, dj_trace_damage(t) != NULL);
+	if (dj_trace_missing(t)) { /* what is there turned out to be something else */
+		cli_warn("%s", dj_trace_missing(t));
+		status = CLI_BAD_TRACE;
+	} else {
+		status = ret ? cli_error(&err) : print_result(&res, dj_trace_damage(t) != NULL);
+	}
 	dj_trace_close(t);
 	return cli_finish(status);
 }

@@ -19,7 +19,8 @@ typedef int cmd_fn(int argc, char **argv);
 	X(info, "[--json] [FILE]", "say what a recording contains")                                \
 	X(dump, "[OPTIONS] [FILE]", "print every record, one per line")                            \
 	X(ps, "[FILE]", "list the recorded processes")                                             \
-	X(backtrace, "[OPTIONS] [FILE] [POSITION]", "show call stacks at a moment")
+	X(backtrace, "[OPTIONS] [FILE] [POSITION]", "show call stacks at a moment")                \
+	X(pack, "[OPTIONS] [FILE]", "make a recording that needs no other file")
 
 #define X(name, args, help) __attribute__((weak)) cmd_fn cmd_##name;
 CMD_ROWS(X)

@@ -40,7 +40,8 @@ static int help(void)
 
 static int version(void)
 {
-	printf("deja %s (trace format %d)\n", PACKAGE_VERSION, DJ_TRACE_VERSION);
+	printf("deja %s (trace format %d, %d)\n", PACKAGE_VERSION, DJ_TRACE_VERSION,
+	       DJ_TRACE_VERSION_SHARED);
 	return cli_finish(CLI_GOOD);
 }
 

@@ -20,10 +20,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Copies may take this much, and so many times the trace's size: ELF files with debug information
- * are packed to a third to a tenth. */
+/* Copies may take this much, and so many times the trace's size, with what it has in the module
+ * store: ELF files with debug information are packed to a third to a tenth. */
 #define COPIES_FREE  (64ULL << 20)
 #define COPIES_RATIO 30
+
 /* ---- the end ------------------------------------------------------------------------------ */
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *where)
@@ -189,8 +190,11 @@ static bool copy_interpreter(struct dj_trace *t, size_t i, const char *dir)
 /* Whether the modules are as large as a trace of this size can make believable. */
 static bool believable(struct dj_trace *t)
 {
-	uint64_t total = 0, most = COPIES_FREE + COPIES_RATIO * dj_trace_file_size(t);
+	size_t files;
+	uint64_t stored, total = 0, most = COPIES_FREE + COPIES_RATIO * dj_trace_file_size(t);
 
+	dj_trace_store(t, &files, &stored);
+	most += COPIES_RATIO * stored;
 	for (size_t i = 0; i < dj_trace_modules(t); i++) {
 		uint64_t size = dj_trace_module(t, i)->size;
 		if (size > most - total)

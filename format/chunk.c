@@ -15,15 +15,26 @@ uint64_t dj_chunk_sum(uint64_t id, const void *bytes, size_t len)
  * File header: magic 8, version 4, size of this header 4, file id 8, checksum 8 of all
  * before. Whatever a later version changes, it keeps these 32 bytes.
  */
-void dj_file_header_pack(uint8_t out[FILE_HEADER_SIZE], uint32_t version, uint64_t id)
+static void header_pack(uint8_t out[FILE_HEADER_SIZE], const char *magic, uint32_t version,
+			uint64_t id)
 {
 	uint8_t *p = out;
 
-	memcpy(p, FILE_MAGIC, 8);
+	memcpy(p, magic, 8);
 	p = dj_put32(p + 8, version);
 	p = dj_put32(p, FILE_HEADER_SIZE);
 	p = dj_put64(p, id);
 	dj_put64(p, dj_chunk_sum(id, out, (size_t)(p - out)));
+}
+
+void dj_file_header_pack(uint8_t out[FILE_HEADER_SIZE], uint32_t version, uint64_t id)
+{
+	header_pack(out, FILE_MAGIC, version, id);
+}
+
+void dj_store_header_pack(uint8_t out[FILE_HEADER_SIZE], uint64_t id)
+{
+	header_pack(out, STORE_MAGIC, DJ_TRACE_VERSION_SHARED, id);
 }
 
 enum dj_file_header_state dj_file_header_unpack(const uint8_t *in, size_t len, uint32_t *version,
@@ -38,10 +49,11 @@ enum dj_file_header_state dj_file_header_unpack(const uint8_t *in, size_t len, u
 	*version = dj_get32(in + 8);
 	*id = dj_get64(in + 16);
 	sum = dj_chunk_sum(*id, in, 24);
-	if (sum == dj_get64(in + 24) && *version == DJ_TRACE_VERSION)
+	if (sum == dj_get64(in + 24) &&
+	    (*version == DJ_TRACE_VERSION || *version == DJ_TRACE_VERSION_SHARED))
 		return dj_get32(in + 12) == FILE_HEADER_SIZE ? HEADER_GOOD : HEADER_DAMAGED;
 	/* a believable newer version need not compute its checksum as this one does */
-	if (sum == dj_get64(in + 24) || (*version > DJ_TRACE_VERSION && *version < 1000))
+	if (sum == dj_get64(in + 24) || (*version > DJ_TRACE_VERSION_SHARED && *version < 1000))
 		return HEADER_VERSION;
 	return HEADER_DAMAGED;
 }
@@ -103,6 +115,15 @@ bool dj_chunk_header_unpack(struct dj_chunk_header *h, const uint8_t *bytes, siz
 		return false;
 	return h->first <= h->last && h->raw_len <= CHUNK_RAW_MAX && h->len <= CHUNK_RAW_MAX &&
 	       h->encoding <= CHUNK_ZSTD && (h->encoding == CHUNK_ZSTD || h->len == h->raw_len);
+}
+
+bool dj_chunk_at(const uint8_t *file, uint64_t at, uint64_t limit, uint64_t id,
+		 struct dj_chunk_header *h, uint64_t *payload)
+{
+	if (at > limit || !dj_chunk_header_unpack(h, file + at, limit - at, id))
+		return false;
+	*payload = at + CHUNK_HEADER_SIZE;
+	return h->len <= limit - *payload;
 }
 
 /* Footer: magic 8, offset of the first INDEX chunk 8, zero 8, checksum 8. */

@@ -18,6 +18,10 @@
 #define FILE_MAGIC                                                                                 \
 	"\x89"                                                                                     \
 	"DEJA\r\n\x1a" /* like PNG's: shows line-end conversion and 7-bit paths */
+/* The same of a file in the module store. */
+#define STORE_MAGIC                                                                                \
+	"\x89"                                                                                     \
+	"DEJM\r\n\x1a"
 #define CHUNK_MAGIC  "DJCK"
 #define FOOTER_MAGIC "DJINDEX\n"
 
@@ -53,6 +57,7 @@ enum dj_chunk_type {
 	CHUNK_INDEX,	   /* where the chunks are */
 	CHUNK_PROCESS,	   /* describes the process of stream `stream` */
 	CHUNK_COUNTS,	   /* what the recorder counted */
+	CHUNK_STORED,	   /* where the contents of module `stream` are */
 	CHUNK_TYPES
 };
 
@@ -64,7 +69,7 @@ struct dj_chunk_header {
 	uint8_t type, encoding;
 	uint32_t stream;
 	/* Number among the chunks of its sequence: the PROCESS or THREAD and STREAM chunks of a
-	 * stream are counted together, so are MODULE and MODULE_DATA chunks of a module, META,
+	 * stream are counted together, so are MODULE, MODULE_DATA and STORED of a module, META,
 	 * SNAPSHOT and INDEX chunks each by themselves. A missing number tells that a chunk is
 	 * lost. */
 	uint32_t number;
@@ -88,6 +93,8 @@ enum dj_file_header_state {
 	HEADER_DAMAGED,
 	HEADER_VERSION
 };
+/* Of a file in the module store. */
+void dj_store_header_pack(uint8_t out[FILE_HEADER_SIZE], uint64_t id);
 enum dj_file_header_state dj_file_header_unpack(const uint8_t *in, size_t len, uint32_t *version,
 						uint64_t *id);
 
@@ -101,6 +108,11 @@ bool dj_chunk_header_unpack(struct dj_chunk_header *h, const uint8_t *in, size_t
 
 void dj_footer_pack(uint8_t out[FOOTER_SIZE], uint64_t index_at, uint64_t id);
 bool dj_footer_unpack(const uint8_t *in, uint64_t *index_at, uint64_t id);
+
+/* The header of a chunk that lies wholly in [at, limit) of a file; `payload` is where that begins.
+ */
+bool dj_chunk_at(const uint8_t *file, uint64_t at, uint64_t limit, uint64_t id,
+		 struct dj_chunk_header *h, uint64_t *payload);
 
 /* Unpack a payload into `out`, which has h->raw_len bytes. */
 int dj_chunk_unpack(const struct dj_chunk_header *h, const uint8_t *payload, uint8_t *out);

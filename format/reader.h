@@ -20,6 +20,21 @@ struct dj_reader_chunks {
 	size_t n;
 };
 
+/* What a file of the module store (format/store.h) is called by. */
+struct dj_store_key {
+	uint8_t hash[16]; /* XXH3, big-endian */
+	uint64_t size;
+};
+
+/* Such a file, mapped and checked. */
+struct dj_store_file {
+	struct dj_store_key key;
+	const uint8_t *file;
+	uint64_t len;
+	struct dj_reader_chunks chunks;
+	uint8_t *bytes; /* unpacked, once asked for */
+};
+
 /* A stream, of a thread or of a process. */
 struct dj_reader_stream {
 	uint32_t number;
@@ -48,6 +63,11 @@ struct dj_reader_module {
 	bool known;			/* its MODULE chunk was good */
 	struct dj_reader_chunks chunks; /* its MODULE_DATA, in file order */
 	uint8_t *bytes;			/* unpacked, once asked for */
+	const uint8_t *loaded;		/* these, or the store's; checked */
+	/* If it is in the store: */
+	struct dj_store_key key;
+	uint64_t reference; /* offset of the chunk that says so */
+	size_t file;	    /* index in `stored` plus one; 0: missing */
 };
 
 #define SNAPSHOT_SLOTS 16
@@ -65,6 +85,7 @@ struct dj_trace {
 	const uint8_t *bytes;
 	uint64_t size;
 	bool mapped;
+	uint32_t version;
 	uint64_t id;
 
 	struct dj_meta_reader meta;
@@ -81,9 +102,15 @@ struct dj_trace {
 	size_t nprocesses;
 	struct dj_reader_module *modules; /* by number */
 	size_t nmodules;
-	uint64_t unpacked;		/* bytes of modules, pages of zeros not counted */
-	uint64_t loaded;		/* the same, counted */
-	uint64_t paths;			/* bytes of modules' names */
+	uint64_t unpacked;	      /* bytes of modules, pages of zeros not counted */
+	uint64_t loaded;	      /* the same, counted */
+	uint64_t paths;		      /* bytes of modules' names */
+	char *store;		      /* directory of the module store, if it is needed */
+	struct dj_store_file *stored; /* what there is in it for this trace */
+	size_t nstored;
+	uint64_t stored_bytes;
+	size_t nmissing; /* modules whose file there is not good */
+	char missing[1200];
 	struct dj_reader_chunks memory; /* SNAPSHOT chunks, by process and image at the end */
 
 	/* what is wrong */
@@ -114,15 +141,28 @@ void dj_reader_lose(struct dj_trace *t, uint64_t at, unsigned type, uint32_t str
 int dj_reader_finish(struct dj_trace *t, struct dj_error *err);
 void dj_reader_free_facts(struct dj_trace *t);
 
+/* Open a trace without looking for its modules in the store. */
+struct dj_trace *dj_reader_open(const char *path, struct dj_error *err);
+
+/* The next place from `at` on with a valid chunk header, or the end of the file. */
+uint64_t dj_reader_find_chunk(const struct dj_trace *t, uint64_t at);
+bool dj_reader_footer_at(const struct dj_trace *t, uint64_t at);
+
+/* trace-contents.c: map the files of the store that modules are in. What is missing is noted; -1
+ * if there is no memory. */
+int dj_reader_find_stored(struct dj_trace *t, struct dj_error *err);
+void dj_reader_free_stored(struct dj_trace *t);
+
 /* trace-counts.c */
 #define COUNTS_PAYLOAD_MAX (DJ_COUNTS_MAX * sizeof(struct dj_trace_count) + DJ_COUNTS_MAX)
 int dj_reader_take_counts(struct dj_trace *t, const struct dj_reader_chunk *c, const uint8_t *raw);
 
+int dj_reader_add(struct dj_reader_chunks *list, const struct dj_reader_chunk *c);
 /* Make room for one more in an array that doubles; NULL and the array as it was if there is
  * no memory. */
 void *dj_reader_grow(void *array, size_t n, size_t element);
 /* Unpack a chunk into a new block of raw_len (at least 1) bytes. NULL if it does not unpack. */
-uint8_t *dj_reader_unpack(const struct dj_trace *t, const struct dj_reader_chunk *c);
+uint8_t *dj_reader_unpack(const uint8_t *file, const struct dj_reader_chunk *c);
 struct dj_reader_stream *dj_reader_find_stream(const struct dj_trace *t, uint32_t number);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-static int add_chunk(struct dj_reader_chunks *list, const struct dj_reader_chunk *c)
+int dj_reader_add(struct dj_reader_chunks *list, const struct dj_reader_chunk *c)
 {
 	struct dj_reader_chunk *v = dj_reader_grow(list->v, list->n, sizeof(*v));
 
@@ -186,7 +186,7 @@ static int take_stream(struct dj_trace *t, const struct dj_reader_chunk *c, cons
 		dj_reader_lose(t, c->at - CHUNK_HEADER_SIZE, CHUNK_STREAM, c->h.stream);
 		return 0;
 	}
-	return add_chunk(&s->chunks, c);
+	return dj_reader_add(&s->chunks, c);
 }
 
 /* Module `number`, made (empty) with all before it if need be. */
@@ -238,7 +238,20 @@ static int take_module_data(struct dj_trace *t, const struct dj_reader_chunk *c,
 	struct dj_reader_module *m = get_module(t, c);
 
 	(void)raw;
-	return m && c->h.last - c->h.first == c->h.raw_len ? add_chunk(&m->chunks, c) : -1;
+	return m && c->h.last - c->h.first == c->h.raw_len ? dj_reader_add(&m->chunks, c) : -1;
+}
+
+static int take_stored(struct dj_trace *t, const struct dj_reader_chunk *c, const uint8_t *raw)
+{
+	struct dj_reader_module *m = get_module(t, c);
+
+	if (!m || m->info.stored || t->version < DJ_TRACE_VERSION_SHARED ||
+	    c->h.raw_len != sizeof(m->key.hash))
+		return -1;
+	m->info.stored = true;
+	m->reference = c->at - CHUNK_HEADER_SIZE;
+	memcpy(m->key.hash, raw, sizeof(m->key.hash));
+	return 0;
 }
 
 static int take_snapshot(struct dj_trace *t, const struct dj_reader_chunk *c, const uint8_t *raw)
@@ -252,7 +265,7 @@ static int take_snapshot(struct dj_trace *t, const struct dj_reader_chunk *c, co
 		dj_reader_damage(t, c->at - CHUNK_HEADER_SIZE,
 				 "part of the start memory is missing");
 	p->snapshots = (uint64_t)c->h.number + 1;
-	return add_chunk(&t->memory, c);
+	return dj_reader_add(&t->memory, c);
 }
 
 static int take_end(struct dj_trace *t, const struct dj_reader_chunk *c, const uint8_t *raw)
@@ -281,6 +294,8 @@ static const struct chunk_rule {
 			   offsetof(struct dj_trace_usage, modules) },
 	[CHUNK_MODULE_DATA] = { 0, take_module_data, "contents of a module are lost",
 				offsetof(struct dj_trace_usage, modules) },
+	[CHUNK_STORED] = { 16, take_stored, "contents of a module are lost",
+			   offsetof(struct dj_trace_usage, modules) },
 	[CHUNK_SNAPSHOT] = { 0, take_snapshot, "part of the start memory is lost",
 			     offsetof(struct dj_trace_usage, snapshots) },
 	[CHUNK_PROCESS] = { 8, take_process, "the description of a process is lost",
@@ -309,7 +324,7 @@ int dj_reader_take(struct dj_trace *t, const struct dj_reader_chunk *c)
 	if (c->h.type == CHUNK_META && t->meta_bytes + c->h.raw_len > META_TOTAL_MAX)
 		return -1;
 	if (rule->unpack_max &&
-	    (c->h.raw_len > rule->unpack_max || !(raw = dj_reader_unpack(t, c))))
+	    (c->h.raw_len > rule->unpack_max || !(raw = dj_reader_unpack(t->bytes, c))))
 		return -1;
 	r = rule->take(t, c, raw);
 	free(raw);
@@ -358,14 +373,17 @@ int dj_reader_finish(struct dj_trace *t, struct dj_error *err)
 		qsort(t->memory.v, t->memory.n, sizeof(*t->memory.v), by_image);
 	for (size_t i = 0; i < t->nthreads; i++)
 		t->threads[i].info.name = t->threads[i].name;
-	for (size_t i = 0; i < t->nmodules; i++)
+	for (size_t i = 0; i < t->nmodules; i++) {
 		t->modules[i].info.path = t->modules[i].path ? t->modules[i].path : "";
+		t->modules[i].key.size = t->modules[i].info.size;
+	}
 	return 0;
 }
 
 void dj_reader_free_facts(struct dj_trace *t)
 {
 	dj_meta_free(&t->meta);
+	dj_reader_free_stored(t);
 	for (size_t i = 0; i < t->nthreads; i++)
 		free(t->threads[i].name);
 	for (size_t i = 0; i < t->nstreams; i++)
@@ -431,85 +449,6 @@ const struct dj_module_info *dj_trace_module(const struct dj_trace *t, size_t i)
 	return i < t->nmodules ? &t->modules[i].info : NULL;
 }
 
-/*
- * Unpack a piece of a module into memory that is zero. Pages of zeros are left alone, so that they
- * take no memory; what is left must be in proportion to the file, or a small file could claim any
- * amount. -1: malformed, or more than that.
- */
-static int load_piece(struct dj_trace *t, struct dj_reader_module *m,
-		      const struct dj_reader_chunk *c)
-{
-	enum { PAGE = 4096 };
-	static const uint8_t zeros[PAGE];
-	uint8_t *raw = c->h.last <= m->info.size ? dj_reader_unpack(t, c) : NULL;
-	int r = raw ? 0 : -1;
-
-	for (uint32_t at = 0; at < c->h.raw_len && !r; at += PAGE) {
-		size_t n = c->h.raw_len - at < PAGE ? c->h.raw_len - at : PAGE;
-
-		if (!memcmp(raw + at, zeros, n))
-			continue;
-		t->unpacked += n;
-		if (t->unpacked > UNPACKED_FREE && t->unpacked / UNPACKED_RATIO > t->size)
-			r = -1;
-		else
-			memcpy(m->bytes + c->h.first + at, raw + at, n);
-	}
-	free(raw);
-	return r;
-}
-
-/* Put a module together. Its pieces must follow each other without gap and amount to its
- * size before any memory is taken for it. */
-static int load_module(struct dj_trace *t, struct dj_reader_module *m, struct dj_error *err)
-{
-	uint64_t at = 0;
-
-	for (size_t i = 0; i < m->chunks.n && m->chunks.v[i].h.first == at; i++)
-		at = m->chunks.v[i].h.last;
-	if (!m->known || at != m->info.size)
-		return dj_fail(err, 2, "%s: contents of module %s are lost", t->path,
-			       m->known ? m->path : "(unknown)");
-	if (t->loaded + m->info.size > MODULES_FREE &&
-	    (t->loaded + m->info.size) / MODULES_RATIO > t->size)
-		return dj_fail(err, 2, "%s: module %s is too large to be true", t->path, m->path);
-	m->bytes = calloc(1, m->info.size ? m->info.size : 1);
-	if (!m->bytes)
-		return dj_fail(err, 1, "%s: no memory for module %s", t->path, m->path);
-	for (size_t i = 0; i < m->chunks.n; i++)
-		if (load_piece(t, m, &m->chunks.v[i]))
-			goto malformed;
-	t->loaded += m->info.size;
-	if (dj_chunk_sum(t->id, m->bytes, m->info.size) == m->sum)
-		return 0;
-malformed:
-	free(m->bytes);
-	m->bytes = NULL;
-	return dj_fail(err, 2,
-		       "%s: contents of module %s do not have their checksum or make no sense",
-		       t->path, m->path);
-}
-
-const uint8_t *dj_trace_module_bytes(struct dj_trace *t, size_t i, size_t *size,
-				     struct dj_error *err)
-{
-	struct dj_reader_module *m = i < t->nmodules ? &t->modules[i] : NULL;
-
-	if (!m) {
-		dj_fail(err, 2, "%s: there is no module %zu", t->path, i);
-		return NULL;
-	}
-	if (!m->bytes && load_module(t, m, err))
-		return NULL;
-	*size = m->info.size;
-	return m->bytes;
-}
-
-uint64_t dj_trace_unpacked(const struct dj_trace *t)
-{
-	return t->unpacked;
-}
-
 /* ---- start memory --------------------------------------------------------------------- */
 
 static const uint8_t *memory_bytes(struct dj_trace *t, size_t i)
@@ -520,7 +459,7 @@ static const uint8_t *memory_bytes(struct dj_trace *t, size_t i)
 	for (size_t k = 0; k < SNAPSHOT_SLOTS; k++)
 		if (t->slots[k].memory == i + 1)
 			return t->slots[k].bytes;
-	bytes = dj_reader_unpack(t, &t->memory.v[i]);
+	bytes = dj_reader_unpack(t->bytes, &t->memory.v[i]);
 	if (!bytes)
 		return NULL;
 	free(slot->bytes);

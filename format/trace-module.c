@@ -1,10 +1,11 @@
 /*
  * The trace writer's bulk facts: whole module files and start memory, in pieces.
  */
-#include "format/writer.h"
+#include "format/store.h"
 
 #include <elf.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <xxhash.h>
 
 static size_t min_size(size_t a, size_t b)
@@ -94,23 +95,11 @@ static int write_module_info(struct dj_writer *w, uint32_t number, const struct 
 	return dj_writer_chunk(w, &h, payload, (size_t)(p - payload), err);
 }
 
-/* With the lock on facts held. */
-static int write_module(struct dj_writer *w, const char *path, const void *contents, size_t size,
-			struct dj_writer_module *m, struct dj_error *err)
+int dj_writer_pieces(struct dj_writer *w, uint32_t module, const void *contents, size_t size,
+		     struct dj_error *err)
 {
-	uint32_t module = (uint32_t)w->nmodules, number = 1;
+	uint32_t number = 1;
 
-	for (size_t i = 0; i < w->nmodules; i++)
-		if (w->modules[i].build_id_len == m->build_id_len &&
-		    !memcmp(w->modules[i].build_id, m->build_id, m->build_id_len) &&
-		    !strcmp(w->modules[i].path, path))
-			return (int)i;
-	if (dj_writer_grow((void **)&w->modules, w->nmodules, sizeof(*m)) ||
-	    !(m->path = strdup(path)))
-		return dj_writer_no_memory(w, err);
-	w->modules[w->nmodules++] = *m;
-	if (write_module_info(w, module, m, contents, size, err))
-		return -1;
 	for (size_t at = 0; at < size; number++) {
 		size_t n = min_size(size - at, WRITER_MODULE);
 		struct dj_chunk_header h = { .type = CHUNK_MODULE_DATA,
@@ -123,7 +112,49 @@ static int write_module(struct dj_writer *w, const char *path, const void *conte
 			return -1;
 		at += n;
 	}
-	return (int)module;
+	return 0;
+}
+
+/* Put the contents into the module store, and where they are into the trace. 1: that cannot be. */
+static int store_module(struct dj_writer *w, uint32_t module, const void *contents, size_t size,
+			struct dj_error *err)
+{
+	struct dj_chunk_header h = { .type = CHUNK_STORED, .stream = module, .number = 1 };
+	struct dj_store_key key;
+	int r = 1;
+
+	/* until the trace says so nothing else keeps the file from being removed */
+	if (w->store < 0 || flock(w->store, LOCK_SH | LOCK_NB))
+		return 1;
+	dj_store_key(&key, contents, size);
+	if (!dj_store_put(w->store, &key, contents))
+		r = dj_writer_chunk(w, &h, key.hash, sizeof(key.hash), err);
+	flock(w->store, LOCK_UN);
+	return r;
+}
+
+/* With the lock on facts held. */
+static int write_module(struct dj_writer *w, const char *path, const void *contents, size_t size,
+			struct dj_writer_module *m, struct dj_error *err)
+{
+	uint32_t module = (uint32_t)w->nmodules;
+	int r;
+
+	for (size_t i = 0; i < w->nmodules; i++)
+		if (w->modules[i].build_id_len == m->build_id_len &&
+		    !memcmp(w->modules[i].build_id, m->build_id, m->build_id_len) &&
+		    !strcmp(w->modules[i].path, path))
+			return (int)i;
+	if (dj_writer_grow((void **)&w->modules, w->nmodules, sizeof(*m)) ||
+	    !(m->path = strdup(path)))
+		return dj_writer_no_memory(w, err);
+	w->modules[w->nmodules++] = *m;
+	if (write_module_info(w, module, m, contents, size, err))
+		return -1;
+	r = store_module(w, module, contents, size, err);
+	if (r > 0)
+		r = dj_writer_pieces(w, module, contents, size, err);
+	return r ? -1 : (int)module;
 }
 
 int dj_writer_module(struct dj_writer *w, const char *path, const void *contents, size_t size,

@@ -36,25 +36,21 @@ void *dj_reader_grow(void *array, size_t n, size_t element)
 	return realloc(array, (n ? 2 * n : 1) * element);
 }
 
-uint8_t *dj_reader_unpack(const struct dj_trace *t, const struct dj_reader_chunk *c)
+uint8_t *dj_reader_unpack(const uint8_t *file, const struct dj_reader_chunk *c)
 {
 	uint8_t *out = malloc(c->h.raw_len ? c->h.raw_len : 1);
 
-	if (out && dj_chunk_unpack(&c->h, t->bytes + c->at, out)) {
+	if (out && dj_chunk_unpack(&c->h, file + c->at, out)) {
 		free(out);
 		return NULL;
 	}
 	return out;
 }
 
-/* The header of a chunk that lies wholly in [at, limit). */
 static bool chunk_at(const struct dj_trace *t, uint64_t at, uint64_t limit,
 		     struct dj_reader_chunk *c)
 {
-	if (at > limit || !dj_chunk_header_unpack(&c->h, t->bytes + at, limit - at, t->id))
-		return false;
-	c->at = at + CHUNK_HEADER_SIZE;
-	return c->h.len <= limit - c->at;
+	return dj_chunk_at(t->bytes, at, limit, t->id, &c->h, &c->at);
 }
 
 static bool payload_good(const struct dj_trace *t, const struct dj_reader_chunk *c)
@@ -96,7 +92,7 @@ static bool read_index(struct dj_trace *t, struct index *x)
 		uint8_t *raw;
 
 		if (!chunk_at(t, at, limit, &c) || c.h.type != CHUNK_INDEX ||
-		    !payload_good(t, &c) || !(raw = dj_reader_unpack(t, &c)))
+		    !payload_good(t, &c) || !(raw = dj_reader_unpack(t->bytes, &c)))
 			return false;
 		for (uint32_t i = 0; i + INDEX_ENTRY_SIZE <= c.h.raw_len; i += INDEX_ENTRY_SIZE) {
 			struct index_entry *v = dj_reader_grow(x->v, x->n, sizeof(*v)), *e;
@@ -139,8 +135,7 @@ static void take_indexed(struct dj_trace *t, const struct index *x)
 
 /* ---- by scanning ------------------------------------------------------------------- */
 
-/* The next place from `at` on with a valid chunk header, or the end of the file. */
-static uint64_t find_chunk(const struct dj_trace *t, uint64_t at)
+uint64_t dj_reader_find_chunk(const struct dj_trace *t, uint64_t at)
 {
 	struct dj_reader_chunk c;
 
@@ -157,7 +152,7 @@ static uint64_t find_chunk(const struct dj_trace *t, uint64_t at)
 	return t->size;
 }
 
-static bool footer_at(const struct dj_trace *t, uint64_t at)
+bool dj_reader_footer_at(const struct dj_trace *t, uint64_t at)
 {
 	uint64_t index_at;
 
@@ -173,7 +168,7 @@ static void scan(struct dj_trace *t)
 	while (at < t->size && !footer) {
 		struct dj_reader_chunk c;
 
-		if (footer_at(t, at)) {
+		if (dj_reader_footer_at(t, at)) {
 			footer = true;
 		} else if (chunk_at(t, at, t->size, &c)) {
 			if (c.h.type != CHUNK_INDEX)
@@ -182,7 +177,7 @@ static void scan(struct dj_trace *t)
 				index_bad = at;
 			at = c.at + c.h.len;
 		} else {
-			uint64_t next = find_chunk(t, at + 1);
+			uint64_t next = dj_reader_find_chunk(t, at + 1);
 
 			if (t->end.present) /* nothing but the index follows the end */
 				index_bad = at;
@@ -206,11 +201,9 @@ static void scan(struct dj_trace *t)
 
 static int check_header(struct dj_trace *t, struct dj_error *err)
 {
-	uint32_t version = 0;
-
 	if (t->size == 0)
 		return dj_fail(err, 2, "%s: the file is empty", t->path);
-	switch (dj_file_header_unpack(t->bytes, t->size, &version, &t->id)) {
+	switch (dj_file_header_unpack(t->bytes, t->size, &t->version, &t->id)) {
 	case HEADER_GOOD:
 		return 0;
 	case HEADER_SHORT:
@@ -219,8 +212,9 @@ static int check_header(struct dj_trace *t, struct dj_error *err)
 	case HEADER_DAMAGED:
 		return dj_fail(err, 2, "%s: the header of the trace is damaged", t->path);
 	case HEADER_VERSION:
-		return dj_fail(err, 2, "%s: trace format version %u; this deja reads version %d",
-			       t->path, version, DJ_TRACE_VERSION);
+		return dj_fail(err, 2,
+			       "%s: trace format version %u; this deja reads versions %d and %d",
+			       t->path, t->version, DJ_TRACE_VERSION, DJ_TRACE_VERSION_SHARED);
 	default:
 		return dj_fail(err, 2, "%s: not a deja trace", t->path);
 	}
@@ -323,7 +317,7 @@ static int map_file(struct dj_trace *t, struct dj_error *err)
 	return 0;
 }
 
-struct dj_trace *dj_trace_open(const char *path, struct dj_error *err)
+struct dj_trace *dj_reader_open(const char *path, struct dj_error *err)
 {
 	struct dj_trace *t = new_trace(path, err);
 
@@ -334,6 +328,17 @@ struct dj_trace *dj_trace_open(const char *path, struct dj_error *err)
 	return t ? open_bytes(t, err) : NULL;
 }
 
+struct dj_trace *dj_trace_open(const char *path, struct dj_error *err)
+{
+	struct dj_trace *t = dj_reader_open(path, err);
+
+	if (t && dj_reader_find_stored(t, err)) {
+		dj_trace_close(t);
+		return NULL;
+	}
+	return t;
+}
+
 struct dj_trace *dj_trace_open_memory(const void *bytes, size_t len, struct dj_error *err)
 {
 	struct dj_trace *t = new_trace("(memory)", err);
@@ -342,7 +347,12 @@ struct dj_trace *dj_trace_open_memory(const void *bytes, size_t len, struct dj_e
 		return NULL;
 	t->bytes = bytes;
 	t->size = len;
-	return open_bytes(t, err);
+	t = open_bytes(t, err);
+	if (t && dj_reader_find_stored(t, err)) {
+		dj_trace_close(t);
+		return NULL;
+	}
+	return t;
 }
 
 void dj_trace_close(struct dj_trace *t)

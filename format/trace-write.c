@@ -6,9 +6,8 @@
  * file is cut back to the end of the last whole chunk, and every later call reports the same
  * failure: what is in the file stays a valid, shorter trace.
  */
-#include "format/writer.h"
-
 #include "format/meta.h"
+#include "format/store.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -114,8 +113,18 @@ static int append(struct dj_writer *w, const uint8_t *bytes, size_t len, struct 
 	return 0;
 }
 
-static int append_chunk(struct dj_writer *w, const struct dj_chunk_header *h, const uint8_t *bytes,
-			struct dj_error *err)
+int dj_writer_append(struct dj_writer *w, const void *bytes, size_t len, struct dj_error *err)
+{
+	int r;
+
+	pthread_mutex_lock(&w->lock);
+	r = append(w, bytes, len, err);
+	pthread_mutex_unlock(&w->lock);
+	return r;
+}
+
+int dj_writer_ready_chunk(struct dj_writer *w, const struct dj_chunk_header *h,
+			  const uint8_t *bytes, struct dj_error *err)
 {
 	int r = 0;
 
@@ -211,7 +220,7 @@ int dj_writer_chunk(struct dj_writer *w, struct dj_chunk_header *h, const void *
 	h->len = (uint32_t)packed;
 	h->payload_sum = dj_chunk_sum(w->id, payload, packed);
 	dj_chunk_header_pack(p->out, h, w->id);
-	r = append_chunk(w, h, p->out, err);
+	r = dj_writer_ready_chunk(w, h, p->out, err);
 	give_packer(w, p);
 	return r;
 }
@@ -284,13 +293,14 @@ static void writer_free(struct dj_writer *w)
 	free(w->modules);
 	free(w->index);
 	free(w->path);
+	if (w->store >= 0)
+		close(w->store);
 	pthread_mutex_destroy(&w->facts);
 	pthread_mutex_destroy(&w->lock);
 	free(w);
 }
 
-/* A number that no other trace has. It need not be secret. */
-static uint64_t new_file_id(void)
+uint64_t dj_writer_new_id(void)
 {
 	struct timespec now;
 	uint64_t id;
@@ -327,32 +337,74 @@ static int create(const char *path, struct dj_error *err)
 	return fd;
 }
 
-struct dj_writer *dj_writer_create(const char *path, const struct dj_trace_meta *meta,
-				   struct dj_error *err)
+struct dj_writer *dj_writer_on(int fd, uint64_t id, const char *path)
 {
 	struct dj_writer *w = calloc(1, sizeof(*w));
-	uint8_t header[FILE_HEADER_SIZE];
 
 	if (!w || !(w->path = strdup(path))) {
 		free(w);
-		dj_fail(err, 1, "out of memory");
 		return NULL;
 	}
 	pthread_mutex_init(&w->facts, NULL);
 	pthread_mutex_init(&w->lock, NULL);
-	w->fd = create(path, err);
-	if (w->fd < 0) {
-		writer_free(w);
+	w->fd = fd;
+	w->store = -1;
+	w->id = id;
+	return w;
+}
+
+int dj_writer_free(struct dj_writer *w, struct dj_error *err)
+{
+	int r = 0;
+
+	if (w->failed.exit_status)
+		r = failed_locked(w, err);
+	if (close(w->fd) && !r)
+		r = dj_fail_errno(err, 1, "cannot write %s", w->path);
+	writer_free(w);
+	return r;
+}
+
+static struct dj_writer *create_writer(const char *path, int store,
+				       const struct dj_trace_meta *meta, struct dj_error *err)
+{
+	uint32_t version = store < 0 ? DJ_TRACE_VERSION : DJ_TRACE_VERSION_SHARED;
+	uint8_t header[FILE_HEADER_SIZE];
+	int fd = create(path, err);
+	struct dj_writer *w = fd < 0 ? NULL : dj_writer_on(fd, dj_writer_new_id(), path);
+
+	if (!w) {
+		if (fd >= 0) {
+			close(fd);
+			dj_fail(err, 1, "out of memory");
+		}
+		if (store >= 0)
+			close(store);
 		return NULL;
 	}
-	w->id = new_file_id();
-	dj_file_header_pack(header, DJ_TRACE_VERSION, w->id);
+	w->store = store;
+	dj_file_header_pack(header, version, w->id);
 	if (append(w, header, sizeof(header), err) || write_meta(w, meta, err)) {
-		close(w->fd);
-		writer_free(w);
+		dj_writer_free(w, NULL);
 		return NULL;
 	}
 	return w;
+}
+
+struct dj_writer *dj_writer_create(const char *path, const struct dj_trace_meta *meta,
+				   struct dj_error *err)
+{
+	return create_writer(path, -1, meta, err);
+}
+
+struct dj_writer *dj_writer_create_sharing(const char *path, const struct dj_trace_meta *meta,
+					   struct dj_error *err)
+{
+	char *store = dj_store_beside(path);
+	int fd = store ? dj_store_open(store, true) : -1;
+
+	free(store);
+	return create_writer(path, fd, meta, err);
 }
 
 uint64_t dj_writer_size(struct dj_writer *w)
@@ -376,7 +428,7 @@ static int write_end(struct dj_writer *w, const struct dj_trace_end *end, struct
 	return dj_writer_chunk(w, &h, payload, sizeof(payload), err);
 }
 
-static int write_index(struct dj_writer *w, struct dj_error *err)
+int dj_writer_index(struct dj_writer *w, struct dj_error *err)
 {
 	uint64_t index_at = w->size;
 	size_t total = w->nindex; /* INDEX chunks do not list themselves */
@@ -417,11 +469,6 @@ int dj_writer_close(struct dj_writer *w, const struct dj_trace_end *end, struct 
 	if (!r && end && end->present)
 		r = write_end(w, end, err);
 	if (!r)
-		r = write_index(w, err);
-	if (w->failed.exit_status)
-		r = failed_locked(w, err);
-	if (close(w->fd) && !r)
-		r = dj_fail_errno(err, 1, "cannot write %s", w->path);
-	writer_free(w);
-	return r;
+		r = dj_writer_index(w, err);
+	return dj_writer_free(w, r ? NULL : err) || r ? -1 : 0;
 }

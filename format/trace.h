@@ -24,7 +24,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DJ_TRACE_VERSION 2
+/* Of a trace with all its modules in it, and of one that has some in the module store beside it. */
+#define DJ_TRACE_VERSION	2
+#define DJ_TRACE_VERSION_SHARED 3
 
 enum dj_predict { DJ_PREDICT_SHADOW = 0, DJ_PREDICT_LAST = 1, DJ_PREDICT_NONE = 2 };
 
@@ -53,6 +55,7 @@ struct dj_module_info {
 	uint8_t build_id[32]; /* GNU build id, or the first bytes of a content hash */
 	uint8_t build_id_len;
 	uint64_t size;
+	bool stored; /* in the module store, not in the trace */
 };
 
 struct dj_trace_end {
@@ -77,6 +80,11 @@ struct dj_stream;
 /* Create `path` (truncating it) and write header and meta. NULL on error. */
 struct dj_writer *dj_writer_create(const char *path, const struct dj_trace_meta *meta,
 				   struct dj_error *err);
+
+/* The same of a trace that shares its modules with the others in its directory: what they contain
+ * goes into the module store there. A module that cannot be put there goes into the trace. */
+struct dj_writer *dj_writer_create_sharing(const char *path, const struct dj_trace_meta *meta,
+					   struct dj_error *err);
 
 /* Store a whole file as a module; returns its number (0, 1, ...) or -1. The same build id and
  * path stored again returns the earlier number. `contents` is only read during the call. */
@@ -168,8 +176,15 @@ void dj_trace_close(struct dj_trace *t);
 /* NULL if undamaged and complete, else one line saying where history ends and why. */
 const char *dj_trace_damage(const struct dj_trace *t);
 
+/* NULL if all modules are at hand, else one sentence on what is missing in the module store and how
+ * to get it. That a file there has other contents than it should shows when they are asked for. */
+const char *dj_trace_missing(const struct dj_trace *t);
+
 const char *dj_trace_path(const struct dj_trace *t);
 uint64_t dj_trace_file_size(const struct dj_trace *t);
+/* The module store's directory, if modules are there, else NULL; and how many of its files are this
+ * trace's, with how many bytes. */
+const char *dj_trace_store(const struct dj_trace *t, size_t *files, uint64_t *bytes);
 const struct dj_trace_meta *dj_trace_meta(const struct dj_trace *t);
 const struct dj_trace_end *dj_trace_end(const struct dj_trace *t);
 /* What the recorder counted, `*n` of them; names are as they are in the trace. */
@@ -192,6 +207,18 @@ const struct dj_module_info *dj_trace_module(const struct dj_trace *t, size_t i)
 /* The module's file contents, decompressed on first use and kept until close. NULL on error. */
 const uint8_t *dj_trace_module_bytes(struct dj_trace *t, size_t i, size_t *size,
 				     struct dj_error *err);
+
+/* Write a copy of the trace that has all its modules in it to `path`, which is replaced at once
+ * when the copy is complete; it may be the trace itself. */
+int dj_trace_pack(struct dj_trace *t, const char *path, struct dj_error *err);
+
+/* Remove the files of the module store in `dir` that no trace in `dir` has modules in. No recording
+ * that is going on loses any. */
+struct dj_store_pruned {
+	size_t kept, removed;
+	uint64_t bytes; /* of those that are removed */
+};
+int dj_store_prune(const char *dir, struct dj_store_pruned *result, struct dj_error *err);
 
 /* How many bytes of modules are unpacked by now, pages of zeros not counted. */
 uint64_t dj_trace_unpacked(const struct dj_trace *t);

@@ -83,12 +83,30 @@ struct dj_writer {
 
 	pthread_mutex_t lock; /* guards: */
 	int fd;
+	int store;		/* directory of the module store, or -1 */
 	uint64_t size;		/* bytes in whole chunks */
 	struct dj_error failed; /* the first failure, repeated ever after; exit_status 0: none */
 	struct dj_writer_packer *packers; /* not in use */
 	struct dj_writer_index_entry *index;
 	size_t nindex;
 };
+
+/* A number that no other trace has. It need not be secret. */
+uint64_t dj_writer_new_id(void);
+/* A writer that appends to `fd`, which it owns; `path` is for messages. NULL if there is no memory.
+ */
+struct dj_writer *dj_writer_on(int fd, uint64_t id, const char *path);
+/* Close the file and free the writer. */
+int dj_writer_free(struct dj_writer *w, struct dj_error *err);
+/* Append bytes, all or none; a chunk that is ready, header and payload; what all of them need at
+ * the end. */
+int dj_writer_append(struct dj_writer *w, const void *bytes, size_t len, struct dj_error *err);
+int dj_writer_ready_chunk(struct dj_writer *w, const struct dj_chunk_header *h,
+			  const uint8_t *bytes, struct dj_error *err);
+int dj_writer_index(struct dj_writer *w, struct dj_error *err);
+/* The contents of a module, as MODULE_DATA chunks. */
+int dj_writer_pieces(struct dj_writer *w, uint32_t module, const void *contents, size_t size,
+		     struct dj_error *err);
 
 /* Pack and append a chunk. The rest of the header is the caller's. */
 int dj_writer_chunk(struct dj_writer *w, struct dj_chunk_header *h, const void *raw, size_t len,

@@ -19,13 +19,14 @@
  * that leads past the end is left alone. */
 static void repair(uint8_t *bytes, size_t len)
 {
+	bool shared = len >= FILE_HEADER_SIZE && dj_get32(bytes + 8) == DJ_TRACE_VERSION_SHARED;
 	uint64_t id;
 	size_t at = FILE_HEADER_SIZE;
 
 	if (len < FILE_HEADER_SIZE)
 		return;
 	id = dj_get64(bytes + 16);
-	dj_file_header_pack(bytes, DJ_TRACE_VERSION, id);
+	dj_file_header_pack(bytes, shared ? DJ_TRACE_VERSION_SHARED : DJ_TRACE_VERSION, id);
 	while (at + CHUNK_HEADER_SIZE <= len) {
 		uint8_t *h = bytes + at;
 		size_t payload;

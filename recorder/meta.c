@@ -61,7 +61,9 @@ struct dj_writer *rec_create_trace(struct rec_thread *t)
 		.auxv = auxv,
 		.auxv_len = aux > 0 ? (size_t)aux : 0,
 	};
-	struct dj_writer *w = dj_writer_create(t->rec->opt.output, &meta, t->rec->err);
+	const struct rec_options *opt = &t->rec->opt;
+	struct dj_writer *w = (opt->share ? dj_writer_create_sharing
+					  : dj_writer_create)(opt->output, &meta, t->rec->err);
 	if (w && (!(proc->facts = dj_writer_process(w, proc->pid, NULL, t->rec->err)) ||
 		  !(t->stream = dj_writer_thread(w, proc->facts, t->tid, comm, t->rec->err)))) {
 		dj_writer_close(w, NULL, NULL);

@@ -12,6 +12,7 @@ struct rec_options {
 	const char *output; /* path of the trace file */
 	enum dj_predict predict;
 	uint64_t digest_interval; /* instructions; 0 takes the default */
+	bool share;		  /* modules, with other recordings in the directory of `output` */
 	bool verbose;		  /* statistics on stderr at the end */
 };
 

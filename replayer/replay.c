@@ -79,6 +79,11 @@ struct replay *replay_open(const char *path, struct dj_error *err)
 		replay_close(r);
 		return NULL;
 	}
+	if (dj_trace_missing(r->t)) {
+		dj_fail(err, 2, "%s", dj_trace_missing(r->t));
+		replay_close(r);
+		return NULL;
+	}
 	r->nthreads = dj_trace_threads(r->t);
 	r->threads = calloc(r->nthreads + 1, sizeof(*r->threads));
 	if (!r->threads)

@@ -88,7 +88,7 @@ part_bad_files() {
 	get "$deja" record -o good ./tiny
 	want "recording tiny" 3
 	{ head -c 8 good; printf '\1'; tail -c +10 good; } >older
-	{ head -c 8 good; printf '\3'; tail -c +10 good; } >newer
+	{ head -c 8 good; printf '\4'; tail -c +10 good; } >newer
 	for file in empty / "$deja" noise older newer; do
 		for command in "info" "dump" "ps" "verify" "serve --stdio" "replay"; do
 			get "$deja" $command "$file" </dev/null

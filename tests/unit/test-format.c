@@ -539,11 +539,12 @@ static void test_refused(void)
 	expect_refused(elf, sizeof(elf), "not a deja trace");
 	expect_refused(elf, 1, "not a deja trace");
 	dj_file_header_pack(header, 1, 77);
-	expect_refused(header, sizeof(header), "trace format version 1; this deja reads version 2");
+	expect_refused(header, sizeof(header),
+		       "trace format version 1; this deja reads versions 2 and 3");
 	expect_refused(bytes, 20, "cut off in its header");
 	expect_refused(bytes, 40, "cut off or damaged in its description");
-	bytes[8] = 3;
-	expect_refused(bytes, len, "trace format version 3; this deja reads version 2");
+	bytes[8] = 4;
+	expect_refused(bytes, len, "trace format version 4; this deja reads versions 2 and 3");
 	bytes[8] = 2;
 	bytes[30] ^= 4;
 	expect_refused(bytes, len, "header of the trace is damaged");
