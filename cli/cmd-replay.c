@@ -89,7 +89,8 @@ static char *target_command(const char *trace, const char *position, struct dj_e
 	char *program = shell_word(self), *file = shell_word(full ? full : trace), *command = NULL;
 	char *where = shell_word(position);
 	if (!program || !file || !where ||
-	    asprintf(&command, "target extended-remote | exec %s serve --stdio --goto %s -- %s",
+	    asprintf(&command,
+		     "target extended-remote | exec %s serve --stdio --at-once --goto %s -- %s",
 		     program, where, file) < 0) {
 		dj_fail(err, 1, "out of memory");
 		command = NULL;

@@ -28,7 +28,11 @@ static const char usage_text[] =
 	"                        free one (this is the default)\n"
 	"  --stdio               talk on standard input and output\n"
 	"  --goto POSITION       stand there at first: SEQ:STEPS[+REP], a number of instructions,\n"
-	"                        begin (this is the default) or end\n\n"
+	"                        begin (this is the default) or end\n"
+	"  --at-once             \"monitor goto\" moves at once, not with the debugger's next "
+	"command\n"
+	"                        that moves the program: for one that looks anew after it, as gdb\n"
+	"                        does with \"maintenance flush register-cache\"\n\n"
 	"The address that is listened on goes to standard error. In gdb:\n"
 	"  target extended-remote HOST:PORT";
 
@@ -123,7 +127,7 @@ static bool loopback(int fd)
 	       IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)&sa)->sin6_addr);
 }
 
-static int serve_tcp(struct replay *r, const char *address, struct dj_error *err)
+static int serve_tcp(struct replay *r, const char *address, bool looks_again, struct dj_error *err)
 {
 	int one = 1, client;
 	int fd = listen_on(address, err);
@@ -143,20 +147,20 @@ static int serve_tcp(struct replay *r, const char *address, struct dj_error *err
 	if (client < 0)
 		return dj_fail_errno(err, 1, "cannot accept a connection");
 	setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	int result = gdbstub_serve(r, client, client, err);
+	int result = gdbstub_serve(r, client, client, looks_again, err);
 	close(client);
 	return result;
 }
 
 /* Standard output belongs to the protocol alone: anything else printed there would garble it. */
-static int serve_stdio(struct replay *r, struct dj_error *err)
+static int serve_stdio(struct replay *r, bool looks_again, struct dj_error *err)
 {
 	int out = dup(STDOUT_FILENO);
 	if (out < 0)
 		return dj_fail_errno(err, 1, "cannot use standard output");
 	dup2(STDERR_FILENO, STDOUT_FILENO);
 	signal(SIGINT, SIG_IGN); /* ^C is for the debugger, which tells us in its own way */
-	int result = gdbstub_serve(r, STDIN_FILENO, out, err);
+	int result = gdbstub_serve(r, STDIN_FILENO, out, looks_again, err);
 	close(out);
 	return result;
 }
@@ -164,14 +168,12 @@ static int serve_stdio(struct replay *r, struct dj_error *err)
 int cmd_serve(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "listen", required_argument, NULL, 'l' },
-		{ "stdio", no_argument, NULL, 's' },
-		{ "goto", required_argument, NULL, 'g' },
-		{ "help", no_argument, NULL, 'h' },
-		{ 0 },
+		{ "listen", required_argument, NULL, 'l' }, { "stdio", no_argument, NULL, 's' },
+		{ "goto", required_argument, NULL, 'g' },   { "at-once", no_argument, NULL, 'o' },
+		{ "help", no_argument, NULL, 'h' },	    { 0 },
 	};
 	const char *address = NULL, *position = NULL;
-	bool use_stdio = false;
+	bool use_stdio = false, looks_again = false;
 	int c;
 
 	opterr = 0;
@@ -185,6 +187,9 @@ int cmd_serve(int argc, char **argv)
 			break;
 		case 'g':
 			position = optarg;
+			break;
+		case 'o':
+			looks_again = true;
 			break;
 		case 'h':
 			puts(usage_text);
@@ -208,8 +213,8 @@ int cmd_serve(int argc, char **argv)
 		replay_close(r);
 		return cli_error(&err);
 	}
-	int result = use_stdio ? serve_stdio(r, &err)
-			       : serve_tcp(r, address ? address : LOOPBACK ":0", &err);
+	int result = use_stdio ? serve_stdio(r, looks_again, &err)
+			       : serve_tcp(r, address ? address : LOOPBACK ":0", looks_again, &err);
 	replay_close(r);
 	return result == 0 ? CLI_GOOD : cli_error(&err);
 }

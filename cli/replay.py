@@ -54,6 +54,46 @@ def _deja_host_scripts(sysroot):
     gdb.events.new_objfile.connect(load)
 
 
+def _deja_monitor():
+    """monitor goto and its like, as commands that move the program: gdb looks at it anew, tells its
+    front end, and passes ^C on, none of which it does for monitor commands (gdbstub/monitor.c)."""
+
+    def send(command):
+        connection = gdb.selected_inferior().connection
+        if not hasattr(connection, "send_packet"):
+            raise gdb.GdbError("\"monitor\" command not supported by this target.")
+        reply = connection.send_packet("qRcmd," + command.encode(errors="surrogateescape").hex())
+        return "" if reply in (b"OK", b"") else bytes.fromhex(reply.decode()).decode(errors="replace")
+
+    class Monitor(gdb.Command):
+        """Send a command to the remote monitor: "monitor help" lists them."""
+
+        def __init__(self):
+            super().__init__("monitor", gdb.COMMAND_OBSCURE)
+
+        def invoke(self, args, from_tty):
+            words = args.split(None, 1)
+            word = words[0] if words else ""
+            to = words[1:] if word == "goto" else {
+                "begin": ["begin"], "start": ["begin"], "restart": ["begin"], "end": ["end"],
+            }.get(word, [])
+            if not to:
+                print(send(args), end="")
+                return
+            said = send("later " + to[0])
+            if not said.startswith("Type stepi"):
+                print(said, end="")
+                return
+            said = gdb.execute("stepi", to_string=True)
+            if "[deja:" in said:  # it did not get there
+                print(said, end="")
+            else:
+                print(send("here"), end="")
+
+    if hasattr(gdb, "RemoteTargetConnection"):
+        Monitor()
+
+
 def _deja_commands():
     """checkpoint and bookmark keep positions; record has nothing to record."""
 
@@ -138,4 +178,5 @@ def _deja_commands():
 
 
 _deja_host_scripts(gdb.parameter("sysroot") or "")
+_deja_monitor()
 _deja_commands()

@@ -38,7 +38,7 @@ static void stream(const uint8_t *data, size_t size)
 	if (in >= 0 && out >= 0 && write(in, data, size) == (ssize_t)size) {
 		struct replay *r = fake_replay_new();
 		lseek(in, 0, SEEK_SET);
-		gdbstub_serve(r, in, out, NULL);
+		gdbstub_serve(r, in, out, true, NULL);
 		replay_close(r);
 	}
 	close(in);

@@ -11,6 +11,8 @@
 #include "format/error.h"
 #include "replayer/replay.h"
 
-int gdbstub_serve(struct replay *r, int in, int out, struct dj_error *err);
+/* `looks_again`: the client looks at registers and memory anew after a "monitor" command, so that
+ * such a command may move the replay at once. */
+int gdbstub_serve(struct replay *r, int in, int out, bool looks_again, struct dj_error *err);
 
 #endif

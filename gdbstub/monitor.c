@@ -1,7 +1,15 @@
 /*
- * "monitor" commands (qRcmd): what gdb has no command for. The reply is text for the console;
- * gdb notices by itself neither a new position nor new registers, so what moves the replay says
- * where it is (deja replay makes gdb look again, see cli/cmd-replay.c).
+ * "monitor" commands (qRcmd): what gdb has no command for. The reply is text for the console.
+ *
+ * Some of them move the replay. gdb takes it for granted that a monitor command does not: it keeps
+ * the registers, frames and memory that it has read (monitor_command() and remote_target::rcmd() of
+ * gdb 13 drop none of its caches, and a stop notification is left lying in all-stop mode), and
+ * mixes them with what it reads later. Nor does it pass ^C on while it waits for one. So the replay
+ * stays where it is, and the next request that moves the program, whichever, goes to the place
+ * instead of moving, and stops there: what the debugger shows is always true, and ^C ends the
+ * going. The gdb that deja replay starts makes that request by itself (cli/replay.py). One without
+ * Python is told to look again after each monitor command (cli/cmd-replay.c); for it the replay
+ * moves at once.
  */
 #include "gdbstub/session.h"
 
@@ -32,15 +40,44 @@ static void run_when(struct stub_session *s, const char *args, struct stub_textb
 	(void)args;
 	char pos[64];
 	replay_pos_text(s->r, pos, sizeof(pos));
-	stub_textbuf_printf(out, "%s\n", pos);
+	stub_textbuf_str(out, pos);
+	if (*s->going_to)
+		stub_textbuf_printf(out, ", and on the way to %s", s->going_to);
+	stub_textbuf_char(out, '\n');
+}
+
+static void run_here(struct stub_session *s, const char *args, struct stub_textbuf *out)
+{
+	(void)args;
+	put_place(s, out);
+}
+
+/* Whether this looks like a position; whether there is one, time will tell. */
+static bool position_like(const char *text)
+{
+	return strcmp(text, "begin") == 0 || strcmp(text, "start") == 0 ||
+	       strcmp(text, "end") == 0 ||
+	       (*text >= '0' && *text <= '9' && text[strspn(text, "0123456789:+@")] == '\0');
+}
+
+static void run_later(struct stub_session *s, const char *args, struct stub_textbuf *out)
+{
+	if (strlen(args) >= sizeof(s->going_to) || !position_like(args)) {
+		stub_textbuf_printf(
+			out, "'%s' is no position: SEQ:STEPS[+REP][@TID], a number, begin or end\n",
+			args);
+		return;
+	}
+	strcpy(s->going_to, args);
+	stub_textbuf_printf(out, "Type stepi, or anything that moves the program, to be at %s\n",
+			    args);
 }
 
 static void run_goto(struct stub_session *s, const char *args, struct stub_textbuf *out)
 {
 	struct dj_error err = { 0 };
-	if (!*args) {
-		stub_textbuf_str(out, "goto wants a position: SEQ:STEPS[+REP], a number of "
-				      "instructions, begin or end\n");
+	if (!s->looks_again) {
+		run_later(s, args, out);
 		return;
 	}
 	stub_scratch_leave(s, false);
@@ -104,12 +141,14 @@ static void run_help(struct stub_session *s, const char *args, struct stub_textb
 
 static const struct monitor_command commands[] = {
 	{ "when", "", "where in history the program stands", run_when },
+	{ "here", "", "the same, and the program counter", run_here },
 	{ "goto", "POSITION", "go to SEQ:STEPS[+REP], to an instruction count, begin or end",
 	  run_goto },
 	{ "begin", "", "go to the beginning of history", run_begin },
 	{ "start", "", "the same", run_begin },
 	{ "restart", "", "the same", run_begin },
 	{ "end", "", "go to the end of history", run_end },
+	{ "later", "POSITION", "go there when the program is next moved", run_later },
 	{ "info", "", "what was recorded, when and where", run_info },
 	{ "mappings", "", "the program's memory mappings at this position", run_mappings },
 	{ "help", "", "this list", run_help },

@@ -186,6 +186,7 @@ bool stub_handle_why(struct stub_session *s, struct stub_scan *a)
 
 void stub_session_moved(struct stub_session *s)
 {
+	s->going_to[0] = '\0';
 	s->have_last = false;
 	s->sysno = -1;
 }
@@ -353,6 +354,19 @@ static void move(struct stub_session *s, const struct motion *m, struct replay_s
 	}
 }
 
+/* Go where a monitor command said, see monitor.c. Signal 0 is for gdb a stop without a cause, with
+ * which it ends every command, and of which it says no more than where the program is. */
+static bool go(struct stub_session *s)
+{
+	struct dj_error err = { 0 };
+	int result = replay_goto_text(s->r, s->going_to, &err);
+	stub_session_moved(s);
+	if (result != 0)
+		stub_session_console(s, "[deja: %s]\n", err.text);
+	put_stop(s, 0);
+	return true;
+}
+
 static bool resume(struct stub_session *s, const struct motion *m)
 {
 	struct replay_stop stop;
@@ -361,6 +375,8 @@ static bool resume(struct stub_session *s, const struct motion *m)
 	s->in_child = false;
 	stub_scratch_before_resume(s, m->dir);
 	stub_xfer_forget(s);
+	if (*s->going_to && s->scratch == SCRATCH_NONE)
+		return go(s);
 	replay_pos(s->r, &before);
 	if (s->scratch == SCRATCH_NONE &&
 	    replay_select(s->r, m->thread == REPLAY_ALL ? before.thread : m->thread, &err) != 0)

@@ -385,7 +385,7 @@ void stub_session_free(struct stub_session *s)
 	free(s->kept_library);
 }
 
-int gdbstub_serve(struct replay *r, int in, int out, struct dj_error *err)
+int gdbstub_serve(struct replay *r, int in, int out, bool looks_again, struct dj_error *err)
 {
 	struct stub_link link;
 	struct stub_session s;
@@ -395,6 +395,7 @@ int gdbstub_serve(struct replay *r, int in, int out, struct dj_error *err)
 		stub_link_free(&link);
 		return -1;
 	}
+	s.looks_again = looks_again;
 	struct sigaction ignore = { .sa_handler = SIG_IGN }, before;
 	sigaction(SIGPIPE, &ignore, &before);
 	while (!s.done) {

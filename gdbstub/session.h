@@ -64,6 +64,9 @@ struct stub_session {
 	bool have_last;
 	int64_t sysno; /* at a system call stop: its number, else -1 */
 
+	bool looks_again;   /* the client looks at everything anew after a monitor command */
+	char going_to[128]; /* where to go when it next moves the program, "": nowhere; monitor.c */
+
 	struct stub_session_point *points;
 	size_t n_points;
 
@@ -117,7 +120,7 @@ bool stub_handle_point_insert(struct stub_session *s, struct stub_scan *a);
 bool stub_handle_point_remove(struct stub_session *s, struct stub_scan *a);
 void stub_session_points_clear(struct stub_session *s);
 bool stub_session_breakpoint_at(struct stub_session *s, uint64_t addr);
-/* Forget why the replay stopped: it was moved. */
+/* Forget why the replay stopped, and where it was to go: it was moved. */
 void stub_session_moved(struct stub_session *s);
 /* A stop reply that says no more than where we are. */
 bool stub_reply_plain_stop(struct stub_session *s);

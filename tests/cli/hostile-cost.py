@@ -169,7 +169,7 @@ class Client:
     def __init__(self, name, trace):
         self.name = name
         self.errors = tempfile.TemporaryFile()
-        self.child = subprocess.Popen([deja, "serve", "--stdio", trace], stdin=subprocess.PIPE,
+        self.child = subprocess.Popen([deja, "serve", "--stdio", "--at-once", trace], stdin=subprocess.PIPE,
                                       stdout=subprocess.PIPE, stderr=self.errors,
                                       preexec_fn=limit_output)
         self.buffer = b""
@@ -261,7 +261,7 @@ def session(name, trace):
                    monitor("info"), monitor("mappings"), b"s", b"vCont;c", b"bs", b"bc",
                    b"Z0,4000004,1", b"Z2,10000000,8", b"vCont;c", b"bc", b"m10000000,40",
                    b"M7fffffffe000,1:00", b"qSearch:memory:0;ffffffffffffffff;zz",
-                   monitor("goto 2"), monitor("end"), b"bs", b"m20000000,1000", monitor("begin"),
+                   monitor("goto 2"), monitor("end"), b"bs", monitor("later end"), b"vCont;s", b"m20000000,1000", monitor("begin"),
                    *[b"vFile:open:" + b"/proc/1000/maps".hex().encode() + b",0,0"] * 32,
                    b"qXfer:libraries-svr4:read::0,1000"):
         c.ask(packet)

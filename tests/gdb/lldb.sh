@@ -25,6 +25,7 @@ failed=0
 session() {
 	local name=$1 port=
 	shift
+	>serve.err
 	"$deja" serve --listen 0 "$@" target.deja 2>serve.err &
 	server=$!
 	for _ in $(seq 100); do
@@ -89,10 +90,15 @@ target`square
 END
 session "frames, variables and libraries"
 
-# from the end, where everything is loaded already
+# From the end, where everything is loaded already. lldb knows of a new place with its next step
+# (and then makes another one).
 cat >commands <<'END'
 image list -b -h
 target variable counter seen
+process plugin packet monitor goto begin
+target variable counter
+thread step-inst
+process plugin packet monitor when
 END
 cat >wanted <<'END'
 ^\[.* target
@@ -100,6 +106,10 @@ cat >wanted <<'END'
 ^\[.* plugin\.so
 ^\(int\) counter = 55$
 ^\(int\) seen = 15$
+^\(int\) counter = 55$
+stop reason = instruction step
+frame #0: .*_start
+response: 303a3
 END
 session "the end of the recording" --goto end
 exit $failed

@@ -18,6 +18,8 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/deja-gdb.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 ${CC:-gcc} -g -O0 "$here/target.c" -o "$work/target" -ldl || exit 99
 ${CC:-gcc} -g -O0 "$here/kernel.c" -o "$work/kernel" || exit 99
+echo 'int main(void) { for (unsigned long i = 0; i < 700000000; i++) __asm__("nop;nop"); }' >"$work/long.c"
+${CC:-gcc} -g -O1 "$work/long.c" -o "$work/long" || exit 99
 ${CC:-gcc} -g -O0 -shared -fPIC "$here/plugin.c" -o "$work/plugin.so" || exit 99
 ${CC:-gcc} -g -O0 -static "$here/target.c" -o "$work/static" -ldl 2>/dev/null
 # where gdb has the scripts that print them
@@ -41,6 +43,7 @@ record() {
 }
 record plain 7 "$work/target" "$work/plugin.so"
 record crash 139 "$work/target" "$work/plugin.so" crash
+record long 0 "$work/long"
 record kernel 0 "$work/kernel"
 record exec 7 /bin/sh -c 'exec "$0" "$1"' "$work/target" "$work/plugin.so"
 [ -x "$work/static" ] && record static 7 "$work/static"
@@ -48,7 +51,7 @@ record exec 7 /bin/sh -c 'exec "$0" "$1"' "$work/target" "$work/plugin.so"
 [ -x "$work/containers" ] && record containers 7 "$work/containers"
 
 passed=0 failed=0
-name='' trace='' tmp='' options=() args=() wants=() unwanted=()
+name='' trace='' tmp='' client='' options=() args=() wants=() unwanted=()
 
 # Does the output hold lines that match the wanted expressions, in order, and none of the others?
 in_order() {
@@ -69,12 +72,27 @@ in_order() {
 	done
 }
 
+# gdb as deja replay starts it, or as somebody may who knows of deja only that it serves
+run_client() {
+	local serve="| exec $deja serve --stdio ${options[*]} $work/$trace.deja"
+	case $client in
+	replay)
+		TMPDIR=$tmp timeout 120 "$deja" replay "${options[@]}" "$work/$trace.deja" -- -nx -q \
+			-batch "${args[@]}"
+		;;
+	remote)
+		timeout 120 gdb -nx -q -batch -ex "set sysroot /" -ex "target remote $serve" "${args[@]}" \
+			"$work/target"
+		;;
+	mi) timeout 120 "$here/mi.py" "remote $serve" "$work/target" "${args[@]}" ;;
+	esac
+}
+
 run_case() {
 	[ -n "$name" ] || return
 	[[ $name =~ $pattern ]] || return
 	[ -f "$work/$trace.deja" ] || { echo "SKIP: $name"; return; }
-	TMPDIR=$tmp timeout 120 "$deja" replay "${options[@]}" "$work/$trace.deja" -- -nx -q -batch "${args[@]}" \
-		>"$work/output" 2>&1 </dev/null
+	run_client >"$work/output" 2>&1 </dev/null
 	if in_order; then
 		passed=$((passed + 1))
 		echo "PASS: $name"
@@ -88,11 +106,15 @@ run_case() {
 while IFS= read -r line; do
 	word=${line%% *} rest=${line#* }
 	case $word in
-	case) run_case; name=$rest trace=plain tmp=$work/tmp options=() args=() wants=() unwanted=() ;;
+	case) run_case; name=$rest trace=plain tmp=$work/tmp client=replay options=() args=() wants=() unwanted=() ;;
 	trace) trace=$rest ;;
+	client) client=$rest ;;
 	tmpdir) tmp=$rest ;;
 	options) read -ra options <<<"$rest" ;;
-	'>') args+=(-ex "$rest") ;;
+	'>')
+		[ $client = mi ] || args+=(-ex)
+		args+=("$rest")
+		;;
 	'<') wants+=("$rest") ;;
 	'!') unwanted+=("$rest") ;;
 	esac

@@ -28,6 +28,7 @@ static void begin(void)
 	struct dj_error err;
 	fake = fake_replay_new();
 	CU_ASSERT_EQUAL_FATAL(stub_session_init(&session, fake, NULL, &err), 0);
+	session.looks_again = true;
 }
 
 static void finish(void)
@@ -1027,6 +1028,31 @@ static void test_monitor(void)
 		const char *got = ask(request);
 		CU_ASSERT(check(rows[i].command, hex_of(rows[i].reply), got));
 	}
+	/* a client that keeps what it has read sees nothing of it before it moves the program */
+	static const char *const moves[] = { "vCont;c", "s", "bs", "bc",
+					     "vCont;r401000,401010:1092" };
+	for (size_t i = 0; i < sizeof(moves) / sizeof(*moves); i++) {
+		session.looks_again = i == 0;
+		ask("qRcmd,626567696e"); /* begin */
+		session.looks_again = false;
+		EXPECT("qRcmd,676f746f203132333435",
+		       hex_of("Type stepi, or anything that moves the program, to be at 12345\n"));
+		EXPECT("qRcmd,676f746f20313233",
+		       hex_of("Type stepi, or anything that moves the program, to be at 123\n"));
+		EXPECT("qRcmd,676f746f20782031",
+		       hex_of("'x 1' is no position: SEQ:STEPS[+REP][@TID], a number, begin or "
+			      "end\n"));
+		EXPECT("qRcmd,7768656e", hex_of("0:0, and on the way to 123\n"));
+		EXPECT_STOP(moves[i], "T00 ");
+		EXPECT("qRcmd,7768656e", hex_of("1:23\n"));
+		EXPECT("qRcmd,6c6174657220393939393939",
+		       hex_of("Type stepi, or anything that moves the program, to be at 999999\n"));
+		EXPECT_STOP(moves[i], "T00 "); /* there is no such place */
+		EXPECT("qRcmd,7768656e", hex_of("1:23\n"));
+		ask("qRcmd,6c617465722030"); /* later 0 */
+		EXPECT_STOP("s", "T00 ");
+	}
+	session.looks_again = true;
 	EXPECT("qRcmd,6", "E01");
 	CU_ASSERT(strlen(ask("qRcmd,")) > 100);
 	CU_ASSERT(strlen(ask("qRcmd,696e666f")) > 100);
@@ -1042,7 +1068,7 @@ static void *serve(void *arg)
 	int fd = *(int *)arg;
 	struct replay *r = fake_replay_new();
 	struct dj_error err;
-	gdbstub_serve(r, fd, fd, &err);
+	gdbstub_serve(r, fd, fd, true, &err);
 	replay_close(r);
 	close(fd);
 	return NULL;
