@@ -29,6 +29,9 @@ static const char help_text[] =
 	"                            ~/.local/share/deja, and `latest' there points at it)\n"
 	"      --predict MODE        how loads are predicted: shadow (default), last, none; the\n"
 	"                            latter two are for comparison\n"
+	"      --order MODEL         which events order threads: kernel (system calls and "
+	"signals),\n"
+	"                            fence (default: locked instructions and fences, too)\n"
 	"      --digest-interval N   instructions between register digests (default 10000000)\n"
 	"  -v, --verbose             statistics on stderr at the end\n"
 	"  -h, --help                this text\n";
@@ -166,16 +169,34 @@ static void say_where(const struct rec_options *opt, const struct rec_result *re
 		latest ? "" : opt->output);
 }
 
+static bool predict_of(const char *name, enum dj_predict *predict)
+{
+	static const char *const names[] = { "shadow", "last", "none" };
+	for (unsigned i = 0; i < 3; i++)
+		if (!strcmp(name, names[i])) {
+			*predict = (enum dj_predict)i;
+			return true;
+		}
+	return false;
+}
+
+static bool model_of(const char *name, uint32_t *model)
+{
+	*model = strcmp(name, "kernel") ? DJ_ORDER_FENCE : DJ_ORDER_KERNEL;
+	return *model == DJ_ORDER_KERNEL || !strcmp(name, "fence");
+}
+
 int cmd_record(int argc, char **argv)
 {
 	static const struct option options[] = { { "output", required_argument, NULL, 'o' },
 						 { "predict", required_argument, NULL, 'p' },
+						 { "order", required_argument, NULL, 'm' },
 						 { "digest-interval", required_argument, NULL,
 						   'd' },
 						 { "verbose", no_argument, NULL, 'v' },
 						 { "help", no_argument, NULL, 'h' },
 						 { NULL, 0, NULL, 0 } };
-	struct rec_options opt = { .predict = DJ_PREDICT_SHADOW };
+	struct rec_options opt = { .predict = DJ_PREDICT_SHADOW, .memory_model = DJ_ORDER_FENCE };
 	struct dj_error err = { 0 };
 	int c;
 	opterr = 0;
@@ -185,15 +206,14 @@ int cmd_record(int argc, char **argv)
 			opt.output = optarg;
 			break;
 		case 'p':
-			if (!strcmp(optarg, "shadow"))
-				opt.predict = DJ_PREDICT_SHADOW;
-			else if (!strcmp(optarg, "last"))
-				opt.predict = DJ_PREDICT_LAST;
-			else if (!strcmp(optarg, "none"))
-				opt.predict = DJ_PREDICT_NONE;
-			else
+			if (!predict_of(optarg, &opt.predict))
 				return cli_usage("record",
 						 "--predict is shadow, last or none, not %s",
+						 optarg);
+			break;
+		case 'm':
+			if (!model_of(optarg, &opt.memory_model))
+				return cli_usage("record", "--order is kernel or fence, not %s",
 						 optarg);
 			break;
 		case 'd':

@@ -29,12 +29,15 @@
 #define DJ_TRACE_VERSION_SHARED 3
 
 enum dj_predict { DJ_PREDICT_SHADOW = 0, DJ_PREDICT_LAST = 1, DJ_PREDICT_NONE = 2 };
+/* Which events between threads have numbers: those of the kernel (system calls, signals); locked
+ * instructions and fences, too. */
+enum dj_order { DJ_ORDER_KERNEL = 1, DJ_ORDER_FENCE = 2 };
 
 /* What is known when recording starts. Strings and arrays are borrowed. */
 struct dj_trace_meta {
 	uint32_t predict;	  /* enum dj_predict */
 	uint32_t shadow_bits;	  /* n: the shadow has 2^n bytes */
-	uint32_t memory_model;	  /* 1 = kernel, 2 = fence */
+	uint32_t memory_model;	  /* enum dj_order */
 	uint64_t digest_interval; /* instructions */
 	int64_t start_time_ns;	  /* CLOCK_REALTIME */
 	int32_t pid;

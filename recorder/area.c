@@ -93,6 +93,7 @@ int rec_tables_make(struct rec_process *proc)
 	uint8_t *new = shared(proc, AREA_TABLES, &proc->tables_off);
 	if (!new)
 		return -1;
+	rec_order_tables(proc, new);
 	rec_tables_free(proc);
 	proc->tables = new;
 	return 0;

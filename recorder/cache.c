@@ -36,14 +36,9 @@ static bool undo_branch(struct rec_thread *t)
 	return true;
 }
 
-static enum rec_state ring_full(struct rec_thread *t, struct user_regs_struct *r)
+/* On from a stop in the middle of a fragment. */
+static enum rec_state go_past(struct rec_thread *t, struct user_regs_struct *r)
 {
-	rec_count(t, REC_COUNT_RING);
-	rec_ring_hand_over(t);
-	if (rec_ring_failed(t)) {
-		t->rec->cut = true;
-		return REC_KILLED;
-	}
 	r->rip += 4;
 	r->orig_rax = (unsigned long long)-1;
 	if (rec_set_regs(t, r))
@@ -52,6 +47,17 @@ static enum rec_state ring_full(struct rec_thread *t, struct user_regs_struct *r
 		return rec_step_to_boundary(t);
 	rec_run(t, REC_CONT, 0);
 	return REC_CACHE;
+}
+
+static enum rec_state ring_full(struct rec_thread *t, struct user_regs_struct *r)
+{
+	rec_count(t, REC_COUNT_RING);
+	rec_ring_hand_over(t);
+	if (rec_ring_failed(t)) {
+		t->rec->cut = true;
+		return REC_KILLED;
+	}
+	return go_past(t, r);
 }
 
 /* An indirect branch to what is in no table. */
@@ -76,6 +82,10 @@ enum rec_state rec_trap(struct rec_thread *t, struct user_regs_struct *r)
 	t->stops++;
 	if (runtime == STOP_RING_FULL)
 		return ring_full(t, r);
+	if (runtime == STOP_ORDER) {
+		rec_order_wait(t, r->rcx);
+		return go_past(t, r);
+	}
 	if (runtime == STOP_IBL_MISS)
 		return ibl_miss(t, r);
 	if (!stop) {

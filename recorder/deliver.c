@@ -34,8 +34,7 @@ static void record_signal(struct rec_thread *t, const siginfo_t *info, const str
 				 top > sp && top - sp < sizeof(frame) ? top - sp : sizeof(frame));
 		r.bytes = frame;
 	}
-	rec_ring_record(t, &r);
-	t->seq++;
+	rec_event(t, &r);
 	t->in_rep = false;
 }
 
@@ -101,9 +100,8 @@ static void record_interrupted_call(struct rec_thread *t, uint64_t frame)
 	struct dj_record r = {
 		.kind = DJ_REC_SYSCALL, .steps = t->steps, .result = rax, .r11 = t->regs.r11
 	};
-	rec_ring_record(t, &r);
+	rec_event(t, &r);
 	t->steps++;
-	t->seq++;
 	rec_digest_after_call(t, rax);
 }
 

@@ -66,6 +66,7 @@ void rec_ended(struct rec_thread *t, int status)
 {
 	if (t->own && t->ring && !t->proc->child)
 		t->steps = rec_steps(t); /* it may have ended in the cache */
+	rec_order_release(t);
 	t->state = REC_GONE;
 	t->in_hand = false;
 	t->proc->status = status;

@@ -36,12 +36,11 @@ uint64_t rec_steps(struct rec_thread *t)
 	return t->in_hand || t->state == REC_GONE ? t->steps : counted(t);
 }
 
-/* The thread has come this far. Each event is an instruction, and the last of them may be counted
- * before that is. */
+/* The thread has come this far. */
 static void count(struct rec_thread *t, uint32_t index)
 {
 	uint64_t steps = counted(t) + index, seq = *rec_tcb(t, T_SEQ);
-	if (seq < t->seq || seq - t->seq > steps - t->steps + 1) {
+	if (!rec_order_passed(t, seq, steps)) {
 		rec_overwritten(t, T_SEQ);
 		seq = t->seq;
 	}
@@ -132,6 +131,7 @@ enum rec_state rec_go_on(struct rec_thread *t)
 	t->proc->hand = t;
 	*rec_tcb(t, T_STEPS) = t->steps;
 	*rec_tcb(t, T_SEQ) = t->seq;
+	rec_order_enter(t);
 	if (t->hand_over) {
 		t->hand_over = false;
 		rec_ring_hand_over(t);

@@ -196,6 +196,7 @@ enum rec_state rec_image_ready(struct rec_thread *t)
 	struct tr_ops ops = { proc, rec_code_read, rec_code_translated };
 	struct tr_config config = { .tables = proc->tables,
 				    .policy = tr_policies[policy[t->rec->opt.predict]] };
+	config.policy.number = t->rec->opt.memory_model >= DJ_ORDER_FENCE;
 	rec_code_forget(proc, 0, UINT64_MAX);
 	proc->tr = tr_new(&ops, &config);
 	proc->no_arena = false;

@@ -46,7 +46,7 @@ struct dj_writer *rec_create_trace(struct rec_thread *t)
 	struct dj_trace_meta meta = {
 		.predict = t->rec->opt.predict,
 		.shadow_bits = 32,
-		.memory_model = 2,
+		.memory_model = t->rec->opt.memory_model,
 		.digest_interval = t->rec->opt.digest_interval,
 		.start_time_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec,
 		.pid = proc->pid,

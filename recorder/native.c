@@ -34,10 +34,13 @@ static void effects(struct rec_thread *t, const struct dj_regs *after, unsigned 
 		r.mask |= DJ_REG_RFLAGS;
 	r.insn_len = t->native.known ? (uint8_t)t->native.in.len : 0;
 	memcpy(r.insn, t->native.code, r.insn_len);
-	rec_ring_record(t, &r);
+	if (t->native.known && insn_is_ordered(&t->native.in) &&
+	    t->rec->opt.memory_model >= DJ_ORDER_FENCE)
+		rec_event(t, &r);
+	else
+		rec_ring_record(t, &r);
 	t->steps++;
-	if (t->native.known && insn_is_ordered(&t->native.in))
-		t->seq++;
+	rec_order_release(t);
 }
 
 static unsigned why_native(const struct insn *in)
@@ -202,6 +205,8 @@ enum rec_state rec_native_begin(struct rec_thread *t)
 		return trap_after(t);
 	}
 
+	if (known)
+		rec_order_hold(t, in);
 	t->native.traps = t->trap_flag;
 	if (t->trap_flag)
 		t->regs.eflags |= TRAP_FLAG;
@@ -334,6 +339,7 @@ enum rec_state rec_on_native(struct rec_thread *t, const struct rec_stop *stop)
 		return next == REC_IN_HAND ? after_step(t, stop) : next;
 	}
 	unmask(t);
+	rec_order_release(t);
 	if (t->native.nowhere) {
 		siginfo_t info = stop->info;
 		t->regs.rip = t->native.pc;

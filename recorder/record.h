@@ -11,6 +11,7 @@
 struct rec_options {
 	const char *output; /* path of the trace file */
 	enum dj_predict predict;
+	uint32_t memory_model;	  /* enum dj_order */
 	uint64_t digest_interval; /* instructions; 0 takes the default */
 	bool share;		  /* modules, with other recordings in the directory of `output` */
 	bool verbose;		  /* statistics on stderr at the end */

@@ -23,6 +23,7 @@
  *   code.c       the program's code as the translator reads it
  *   written.c    what the kernel wrote to the stack, for a debugger
  *   check.c      digests: what a replay is compared with
+ *   order.c      numbers of ordered events, and what they take
  *   ring.c       the ring buffer and the thread that writes it out
  *   start.c      start; end.c; clock.c
  *   forward.c    deja's own signals
@@ -99,11 +100,15 @@ struct rec_recording {
 	struct rec_thread *threads;
 	struct rec_stray *strays; /* stops of threads not known yet (loop.c) */
 	uint64_t counts[REC_COUNTS];
-	uint64_t evex; /* instructions with an EVEX prefix, executed natively */
-	bool cut;      /* recording ends before the program does: err says why */
-	bool fatal;    /* deja failed: err says how */
-	bool killing;  /* the program is being killed for either reason */
-	bool began;    /* the program has been started */
+	uint64_t evex;		 /* instructions with an EVEX prefix, executed natively */
+	bool cut;		 /* recording ends before the program does: err says why */
+	bool fatal;		 /* deja failed: err says how */
+	bool killing;		 /* the program is being killed for either reason */
+	bool began;		 /* the program has been started */
+	struct {		 /* order.c */
+		bool shared;	 /* several threads take their numbers from one counter */
+		uint64_t number; /* what that began with */
+	} order;
 };
 
 #define REC_ARENAS 16 /* at most, in an image; TR_ARENA_SIZE bytes each */
@@ -117,6 +122,7 @@ struct rec_process {
 	int memfd;	    /* the shared areas and arenas */
 	uint64_t memfd_end; /* next free offset in there */
 	uint64_t memfd_size;
+	uint64_t number;     /* the counter of ordered events had at least this value (order.c) */
 	uint8_t *tables;     /* of indirect targets, below the S of each thread; ours... */
 	uint64_t tables_off; /* ... and in memfd */
 	struct {
@@ -237,6 +243,12 @@ struct rec_thread {
 	bool hand_over;	  /* the ring, when next in hand */
 	uint64_t stops, natives;
 	uint64_t stops_at_tick;
+
+	struct {
+		uint64_t owner, steps; /* of a lock that it waits for; its T_STEPS */
+		int64_t since;
+		unsigned stops;
+	} order;
 
 	/* of the operation under way */
 	unsigned count; /* REC_BOUNDARY: steps made */
@@ -480,6 +492,27 @@ bool rec_ring_failed(struct rec_thread *t);
 unsigned rec_ring_imported(struct rec_thread *t, uint64_t *addr, unsigned max);
 /* Cut the recording if the program has overwritten where the next record goes. */
 void rec_ring_check(struct rec_thread *t);
+
+/* ---- order.c ---- */
+/* The process has new tables, `tables`, instead of those it had. */
+void rec_order_tables(struct rec_process *proc, uint8_t *tables);
+/* There are several threads, and none is in the cache yet. */
+void rec_order_share(struct rec_recording *rec);
+/* The thread is about to enter the cache: if there are several now, the same. */
+void rec_order_enter(struct rec_thread *t);
+/* Whether it can have passed event number `seq` after so many steps. */
+bool rec_order_passed(struct rec_thread *t, uint64_t seq, uint64_t steps);
+/* The highest number that any thread has. */
+uint64_t rec_order_now(struct rec_thread *t);
+/* In hand: append the record of an ordered event, which gets its number. */
+void rec_event(struct rec_thread *t, const struct dj_record *r);
+/* In hand: nobody else performs an ordered operation on the place of this instruction's, if that
+ * can be had soon, until rec_order_release(). */
+void rec_order_hold(struct rec_thread *t, const struct insn *in);
+/* The thread holds no locks of places any more. */
+void rec_order_release(struct rec_thread *t);
+/* It has been waiting for the lock at T_ORDER_LOCKS + `lock`. */
+void rec_order_wait(struct rec_thread *t, uint64_t lock);
 
 /* ---- native.c ---- */
 /* In hand: execute the instruction at t->regs.rip. */

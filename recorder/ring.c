@@ -44,7 +44,8 @@ struct half {
 	/* the job: */
 	bool busy; /* it is waiting or being written */
 	uint64_t used, steps, seq;
-	bool lost; /* what came since may be missing: the thread's place says nothing */
+	uint64_t number; /* the highest that was given out then */
+	bool lost;	 /* what came since may be missing: the thread's place says nothing */
 };
 
 struct rec_ring {
@@ -62,6 +63,7 @@ struct rec_ring {
 	bool broken;	/* T_HEAD makes no sense: what was recorded since is lost */
 	uint64_t last;	/* position of the last record written */
 	uint64_t reached; /* the latest position the records written imply */
+	uint64_t number;  /* of the last event with a SEQ record */
 	/* lines, one replacing another by turns; the writing thread's to write, anybody's to read
 	 */
 	uint64_t seen[SEEN], n_seen;
@@ -95,6 +97,8 @@ static int write_record(struct rec_ring *g, const struct dj_record *r)
 {
 	bool step = r->kind == DJ_REC_SYSCALL || r->kind == DJ_REC_EFFECTS;
 	advanced(g, r->steps, r->steps + step);
+	if (r->kind == DJ_REC_SEQ)
+		g->number = r->seq;
 	return dj_stream_record(g->t->stream, r, &g->err);
 }
 
@@ -137,9 +141,13 @@ static unsigned write_from_ring(struct rec_ring *g, const struct half *h, uint64
 	case RING_TSC:
 		size = RING_TSC_SIZE;
 		break;
+	case RING_SEQ:
+		size = RING_SEQ_SIZE;
+		break;
 	}
 	if (!size || size > left || steps < g->last || steps > h->steps + AHEAD ||
-	    (type == RING_IMPORT && w[1] % DJ_LINE != 0)) {
+	    (type == RING_IMPORT && w[1] % DJ_LINE != 0) ||
+	    (type == RING_SEQ && (w[1] <= g->number || w[1] > h->number))) {
 		garbage(g, h->va + at);
 		return 0;
 	}
@@ -151,6 +159,9 @@ static unsigned write_from_ring(struct rec_ring *g, const struct half *h, uint64
 		struct dj_record r = {
 			.kind = DJ_REC_SYSCALL, .steps = steps, .result = w[1], .r11 = w[2]
 		};
+		rc = write_record(g, &r);
+	} else if (type == RING_SEQ) {
+		struct dj_record r = { .kind = DJ_REC_SEQ, .steps = steps, .seq = w[1] };
 		rc = write_record(g, &r);
 	} else {
 		rc = write_tsc(g, w, ordinal);
@@ -332,6 +343,7 @@ void rec_ring_hand_over(struct rec_thread *t)
 	h->lost = g->broken || t->overwritten;
 	/* inside a fragment T_STEPS is behind, T_SEQ is not */
 	h->seq = t->in_hand ? t->seq : DJ_SEQ_UNKNOWN;
+	h->number = rec_order_now(t);
 	pthread_mutex_lock(&g->lock);
 	h->busy = true;
 	pthread_cond_broadcast(&g->work);
@@ -355,7 +367,8 @@ void rec_ring_record(struct rec_thread *t, const struct dj_record *r)
 	o->next = NULL;
 	o->at = at;
 	o->rec = *r;
-	o->rec.seq = t->seq;
+	if (r->kind != DJ_REC_SEQ)
+		o->rec.seq = t->seq;
 	if (n_bytes) {
 		memcpy(o->bytes, r->bytes, n_bytes);
 		o->rec.bytes = o->bytes;

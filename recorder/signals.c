@@ -237,6 +237,7 @@ static enum rec_state fault(struct rec_thread *t, const struct rec_stop *stop,
 		return REC_CACHE;
 	}
 	t->in_rep = w->string;
+	rec_order_release(t); /* of what it was about to do */
 	rec_take(t, r, w);
 	if (w->before_syscall) /* an argument was looked at, and is for the kernel to refuse */
 		return rec_syscall(t);

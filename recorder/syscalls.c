@@ -24,9 +24,8 @@ void rec_complete_call(struct rec_thread *t, uint64_t result)
 	struct dj_record r = {
 		.kind = DJ_REC_SYSCALL, .steps = t->steps, .result = result, .r11 = r11
 	};
-	rec_ring_record(t, &r);
+	rec_event(t, &r);
 	t->steps++;
-	t->seq++;
 	t->regs.rip += 2;
 	t->regs.rax = result;
 	t->regs.rcx = t->regs.rip;

@@ -4,7 +4,8 @@
  *
  * For each thread there is one address S, its gs base while it runs translated code:
  *
- *   S - AREA_CONTROL ....  tables of the targets of indirect branches (AREA_TABLES bytes)
+ *   S - AREA_CONTROL ....  the order of events between threads (doc/order.md), and tables of the
+ *                          targets of indirect branches (AREA_TABLES bytes)
  *   S + T_RING ..........  ring buffer halves
  *   S + T_LOG ...........  log of mapping calls (doc/mappings.md)
  *   S - 4096 ............  control block (the T_ offsets below)
@@ -70,6 +71,11 @@
 #define T_CALL	    (T_BASE + 0x660) /* the call being made, if it is to be logged, or 0 */
 #define T_CALL_RET  (T_BASE + 0x668) /* rt_map_check, rt_map_log: where to go on */
 #define T_CALL_SAVE (T_BASE + 0x670) /* theirs */
+/* Ordered events */
+#define T_ORDER_ID	(T_BASE + 0x678) /* the thread's, in a lock that it holds; not 0 */
+#define T_ORDER_RET	(T_BASE + 0x680) /* rt_order_wait, rt_order_two: where to go on */
+#define T_ORDER_OTHER	(T_BASE + 0x688) /* rt_order_two: the second lock */
+#define T_ORDER_SAVE(i) (T_BASE + 0x690 + 8 * (i)) /* 0..2: rax, rcx, rdx */
 
 #define AREA_HALF  (4 << 20) /* bytes of one ring half */
 #define AREA_SLACK 4096	     /* end of a half that only a record under way may use */
@@ -88,20 +94,31 @@
 #define AREA_FAST_BYTES (8 << 16)
 #define T_FAST_SAVED	(T_TARGETS - AREA_FAST_BYTES)
 #define T_FAST		(T_FAST_SAVED - AREA_FAST_BYTES)
-#define T_TABLES	T_FAST
-#define AREA_PAGE	4096
-#define AREA_TABLES	(T_RING - T_TABLES)
-#define AREA_THREAD	(-(T_RING) + AREA_PAGE)
-#define AREA_CONTROL	(-(T_TABLES))		   /* bytes below S */
-#define AREA_SHARED	(AREA_CONTROL + AREA_PAGE) /* bytes in the memfd */
-#define AREA_SHADOW	((1UL << 32) + AREA_PAGE)
+/* The order of events between threads: two pages, which all threads of a recording share. The locks
+ * of places come first, one in each line, found by the bits of a place's address that choose a line
+ * in its page. The counter has lines of its own, and so has what everybody reads at every event. */
+#define AREA_ORDER     8192
+#define T_ORDER	       (T_FAST - AREA_ORDER)
+#define T_ORDER_LOCKS  T_ORDER
+#define ORDER_PLACE    0xfc0
+#define T_ORDER_NUMBER (T_ORDER + 4096)	      /* of the last event, if it is kept here: */
+#define T_ORDER_SHARED (T_ORDER + 4096 + 256) /* not 0: there are several threads */
+#define T_TABLES       T_ORDER
+#define AREA_PAGE      4096
+#define AREA_TABLES    (T_RING - T_TABLES)
+#define AREA_THREAD    (-(T_RING) + AREA_PAGE)
+#define AREA_CONTROL   (-(T_TABLES))		  /* bytes below S */
+#define AREA_SHARED    (AREA_CONTROL + AREA_PAGE) /* bytes in the memfd */
+#define AREA_SHADOW    ((1UL << 32) + AREA_PAGE)
 
 /* Ring records: first word is steps | ordinal << 48 | type << 56. */
 #define RING_IMPORT	 1 /* address, rep, 64 bytes */
 #define RING_SYSCALL	 2 /* rax, r11, 0 */
 #define RING_TSC	 3 /* rax, rdx, rcx (rdtscp only), rip after; ordinal = instruction length */
 #define RING_RECORD	 4 /* pointer to a struct dj_record of the supervisor's */
+#define RING_SEQ	 5 /* number of the ordered event that follows */
 #define RING_IMPORT_SIZE 88
+#define RING_SEQ_SIZE	 16
 #define RING_SMALL_SIZE	 32
 #define RING_TSC_SIZE	 48
 
@@ -131,6 +148,7 @@
 #define STOP_RING_FULL	  1
 #define STOP_IBL_MISS	  2
 #define STOP_SYSCALL_DONE 3
+#define STOP_ORDER	  4 /* waiting for the lock at T_ORDER_LOCKS + rcx */
 #define STOP_TABLE	  16
 
 #endif

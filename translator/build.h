@@ -10,6 +10,7 @@
  *   translate-wide.c    operands that are no plain loads or stores: xsave, x87 stores that pop...
  *   translate-vec.c     vector loads, masks, gathers
  *   translate-atomic.c  locked instructions and fences, bit strings
+ *   translate-order.c   numbers of ordered events, and the locks they are taken under
  *   translate-string.c  string instructions
  *   translate-flow.c    branches, calls, returns
  *   translate-stack.c   push, pop and the like
@@ -181,6 +182,12 @@ void tr_atomic_insn(struct tr_build *b, const struct insn *in, const struct ea *
 void tr_fence_insn(struct tr_build *b);
 /* bt, bts, btr, btc of a bit string in memory, without LOCK */
 void tr_bit_string_insn(struct tr_build *b, const struct insn *in, const struct ea *mem);
+/* translate-order.c; both overwrite flags, and nothing else that the caller sees */
+/* Nobody else performs an ordered operation on the `size` bytes at [a] from here to
+ * tr_order_number(). */
+void tr_order_lock(struct tr_build *b, unsigned a, unsigned size);
+/* An ordered event is over: T_SEQ becomes its number. `size` 0: there was no lock. */
+void tr_order_number(struct tr_build *b, unsigned a, unsigned size);
 /* translate-string.c */
 void tr_string_insn(struct tr_build *b);
 /* translate-flow.c; true if the fragment ends with it */

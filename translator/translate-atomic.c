@@ -7,8 +7,8 @@
  * imported line if it differs); then the instruction is executed on the shadow for its flags and
  * registers.
  *
- * Locked instructions and fences are ordered events (insn_is_ordered): T_SEQ counts those that are
- * done. One that faults is not.
+ * Locked instructions and fences are ordered events (insn_is_ordered), with a number each. One that
+ * faults is not.
  */
 #include "translator/runtime.h"
 #include "translator/build.h"
@@ -107,14 +107,6 @@ void tr_bit_string_insn(struct tr_build *b, const struct insn *in, const struct 
 		cg_store_size(c, size, (unsigned)s, &sh);
 }
 
-/* An ordered event is over. Clobbers flags. */
-static void count_ordered(struct cg *c)
-{
-	struct ea seq = ea_gs(T_SEQ);
-	cg_rm(c, 8, 0x83, 0, &seq, 1);
-	cg8(c, 1);
-}
-
 /* An atomic instruction under way. */
 struct atomic {
 	unsigned a;   /* register with the operand's address */
@@ -156,6 +148,19 @@ static bool begin(struct tr_build *b, const struct insn *in, const struct ea *me
 	return !b->failed;
 }
 
+/* The operation on memory comes between these two. */
+static void before(struct tr_build *b, const struct insn *in, const struct atomic *x)
+{
+	if (b->policy.number)
+		tr_order_lock(b, x->a, in->mem_size);
+}
+
+static void after(struct tr_build *b, const struct insn *in, const struct atomic *x)
+{
+	if (b->policy.number)
+		tr_order_number(b, x->a, in->mem_size);
+}
+
 static void exchange(struct tr_build *b, const struct insn *in, const struct atomic *x)
 {
 	struct cg *c = b->c;
@@ -164,6 +169,7 @@ static void exchange(struct tr_build *b, const struct insn *in, const struct ato
 	if (b->failed)
 		return;
 	cg_rr(c, 8, 0x89, x->reg, (unsigned)s);
+	before(b, in, x);
 	tr_mark_body(b);
 	if (in->id == INSN_XCHG) {
 		cg_rm(c, size, size == 1 ? 0x86 : 0x87, (unsigned)s, &x->at, 0);
@@ -171,6 +177,7 @@ static void exchange(struct tr_build *b, const struct insn *in, const struct ato
 		cg8(c, 0xf0);
 		cg_rm(c, size, size == 1 ? 0x0fc0 : 0x0fc1, (unsigned)s, &x->at, 0);
 	}
+	after(b, in, x);
 	check_consumed(b, x->a, (unsigned)s, -1, size);
 }
 
@@ -182,12 +189,14 @@ static void compare_exchange(struct tr_build *b, const struct insn *in, const st
 	tr_reg_spill(b, 0);
 	if (regs & 4)
 		tr_reg_spill(b, 2);
+	before(b, in, x);
 	tr_mark_body(b);
 	cg8(c, 0xf0);
 	if (!cg_reencode(c, in, &x->at)) {
 		b->failed = true;
 		return;
 	}
+	after(b, in, x);
 	check_consumed(b, x->a, 0, regs & 4 ? 2 : -1, in->mem_size);
 	tr_reg_reload(c, 0);
 	if (regs & 4)
@@ -214,6 +223,7 @@ static unsigned operate(struct tr_build *b, const struct insn *in, const struct 
 	if (b->failed)
 		return 0;
 	tr_reg_spill(b, 0);
+	before(b, in, x);
 	tr_mark_body(b);
 	cg_load_zx(c, size, 0, &x->at);
 	uint64_t loop = cg_va(c);
@@ -225,6 +235,7 @@ static unsigned operate(struct tr_build *b, const struct insn *in, const struct 
 	cg8(c, 0xf0);
 	cg_rm(c, size, size == 1 ? 0x0fb0 : 0x0fb1, (unsigned)t, &x->at, 0);
 	cg_jcc(c, 5, loop);
+	after(b, in, x);
 	check_consumed(b, x->a, 0, -1, size);
 	if (!rax_was_spilled) {
 		tr_reg_reload(c, 0);
@@ -256,7 +267,6 @@ void tr_atomic_insn(struct tr_build *b, const struct insn *in, const struct ea *
 	}
 	if (b->failed)
 		return;
-	count_ordered(c);
 	if (is_bit_string(in)) {
 		/* on the shadow it would look for the bit from there */
 		cg_load_zx(c, in->mem_size, t, &x.sh);
@@ -276,5 +286,6 @@ void tr_fence_insn(struct tr_build *b)
 	const struct insn *in = &b->insn[b->i];
 	tr_flags_clobber(b, true);
 	cg_bytes(b->c, in->bytes, in->len);
-	count_ordered(b->c);
+	if (b->policy.number)
+		tr_order_number(b, 0, 0);
 }

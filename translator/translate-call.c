@@ -119,6 +119,7 @@ void tr_call_insn(struct tr_build *b)
 	cg_bytes(c, "\x0f\x05", 2);
 	fi->after_syscall = (uint32_t)(cg_va(c) - b->f->entry);
 	cg_imm_gs(c, T_IN_SYSCALL, 0);
+	tr_order_number(b, 0, 0);
 	struct ea at = ea_base(1, 0), at8 = ea_base(1, 8), at16 = ea_base(1, 16);
 	cg_load_gs(c, 1, T_HEAD);
 	cg_store(c, 0, &at8);
@@ -130,9 +131,6 @@ void tr_call_insn(struct tr_build *b)
 	cg_rm(c, 4, 0xc6, 0, &type, 1);
 	cg8(c, RING_SYSCALL);
 	cg_load(c, 11, &at16);
-	struct ea seq = ea_gs(T_SEQ);
-	cg_rm(c, 8, 0x83, 0, &seq, 1); /* an ordered event is over */
-	cg8(c, 1);
 	cg_lea(b->c, 1, 1, RING_SMALL_SIZE);
 	cg_store_gs(c, 1, T_HEAD);
 	log_call(b);

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 
 const struct tr_policy tr_policies[TR_POLICIES] = {
-	[TR_POLICY_SHADOW] = { .name = "shadow", .mirror = true },
-	[TR_POLICY_LAST] = { .name = "last" },
-	[TR_POLICY_NONE] = { .name = "none", .import_all = true },
+	[TR_POLICY_SHADOW] = { .name = "shadow", .mirror = true, .number = true },
+	[TR_POLICY_LAST] = { .name = "last", .number = true },
+	[TR_POLICY_NONE] = { .name = "none", .import_all = true, .number = true },
 };
 
 /* ---- which arena ------------------------------------------------------------------------------

@@ -74,6 +74,7 @@ struct tr_policy {
 	const char *name;
 	bool import_all; /* every load is imported; else those that differ from the shadow */
 	bool mirror;	 /* stores go to the shadow, too */
+	bool number;	 /* locked instructions and fences have numbers, as system calls have */
 };
 enum { TR_POLICY_SHADOW, TR_POLICY_LAST, TR_POLICY_NONE, TR_POLICIES };
 extern const struct tr_policy tr_policies[TR_POLICIES];

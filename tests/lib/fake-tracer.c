@@ -871,6 +871,8 @@ struct rec_thread *fake_record(struct rec_process *proc, struct fake_thread *m)
 			proc->limits[i] = proc->kernel_limits[i] =
 				(struct rlimit){ RLIM_INFINITY, RLIM_INFINITY };
 		proc->limits_known = true;
+		proc->tables = mmap(NULL, AREA_TABLES, PROT_READ | PROT_WRITE,
+				    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	}
 	return t;
 }

@@ -32,6 +32,8 @@
 #define TF	     0x100ULL
 #define RF	     0x10000ULL
 #define FLAGS	     (DJ_FLAGS_ARITH | DJ_FLAG_DF)
+#define OURS	     7 /* the thread's id in a lock */
+#define OTHERS	     8
 
 struct run_counts run_counts;
 
@@ -43,6 +45,10 @@ struct point { /* of a run by single steps */
 struct import {
 	uint64_t steps, addr, rep;
 	uint8_t ordinal, line[64];
+};
+
+struct number {
+	uint64_t steps, seq;
 };
 
 struct effect {
@@ -72,6 +78,9 @@ static struct {
 	unsigned n_trace, first[STEPS_MAX + 2];
 	struct import import[8192];
 	unsigned n_imports;
+	struct number number[2000]; /* that ordered events have, where others came between */
+	unsigned n_numbers;
+	uint64_t first_seq;
 	struct effect effect[2000];
 	unsigned n_effects;
 } run;
@@ -203,9 +212,16 @@ static void drain(void)
 	const uint8_t *p = (uint8_t *)tcb(T_RING), *end;
 
 	end = p + (*tcb(T_HEAD) - (s + (uint64_t)(int64_t)T_RING));
-	for (; p < end; p += RING_IMPORT_SIZE) {
+	while (p < end) {
 		uint64_t w[3];
 		memcpy(w, p, 24);
+		if (w[0] >> 56 == RING_SEQ && run.n_numbers < 2000) {
+			struct number *n = &run.number[run.n_numbers++];
+			n->steps = w[0] & 0xffffffffffffULL;
+			n->seq = w[1];
+			p += RING_SEQ_SIZE;
+			continue;
+		}
 		if (w[0] >> 56 != RING_IMPORT || run.n_imports == 8192) {
 			complain("strange ring record %#llx", (unsigned long long)w[0]);
 			break;
@@ -216,8 +232,41 @@ static void drain(void)
 		im->addr = w[1];
 		im->rep = w[2];
 		memcpy(im->line, p + 24, 64);
+		p += RING_IMPORT_SIZE;
 	}
 	*tcb(T_HEAD) = s + (uint64_t)(int64_t)T_RING;
+}
+
+/* ---- another thread, which is only seen by what it does to locks and numbers ------------------
+ */
+
+static uint64_t *lock_at(unsigned i)
+{
+	return tcb(T_ORDER_LOCKS + 64 * (int64_t)i);
+}
+
+static void another_thread(void)
+{
+	if (gen_chance(30))
+		*tcb(T_ORDER_NUMBER) += gen_rnd(3);
+	for (unsigned i = 0; i < 64; i++)
+		if (*lock_at(i) == OTHERS)
+			*lock_at(i) = 0;
+	if (gen_chance(2) && !*lock_at(gen_rnd(64)))
+		*lock_at(gen_rnd(64)) = OTHERS;
+}
+
+/* Locks that the program holds: an operation that faults keeps what it has taken. */
+static unsigned locks_held(void)
+{
+	unsigned n = 0;
+	for (unsigned i = 0; i < 64; i++)
+		if (*lock_at(i) != OTHERS && *lock_at(i)) {
+			n += *lock_at(i) == OURS;
+			if (*lock_at(i) != OURS)
+				complain("lock %u has %llu", i, (unsigned long long)*lock_at(i));
+		}
+	return n;
 }
 
 /* The program's registers out of the processor's, the slots and the flags' place. */
@@ -306,6 +355,18 @@ static void at_stop(ucontext_t *uc)
 		g[REG_RIP] += 4;
 		return;
 	}
+	if (runtime == STOP_ORDER) {
+		uint64_t lock = (uint64_t)g[REG_RCX];
+		if (lock & ~(uint64_t)ORDER_PLACE || *lock_at((unsigned)lock / 64) != OTHERS)
+			complain("waits for lock %#llx", (unsigned long long)lock);
+		another_thread();
+		run_counts.waits++;
+		g[REG_RIP] += 4;
+		return;
+	}
+	another_thread();
+	if (locks_held())
+		complain("a lock is held at a stop");
 	if (runtime == STOP_IBL_MISS) {
 		run_counts.misses++;
 		w.pc = (uint64_t)g[REG_RCX];
@@ -377,6 +438,8 @@ static void at_boundary(const greg_t *now)
 	    !(w.boundary || w.string_head))
 		return;
 	run_counts.boundaries++;
+	if (locks_held())
+		complain("a lock is held at %#llx", (unsigned long long)w.pc);
 	memcpy(g, now, sizeof(g));
 	rebuild(g, &w);
 	for (int i = 0; i < 16; i++)
@@ -459,6 +522,23 @@ static void trace_live(void)
 /* ---- signals ------------------------------------------------------------------------------------
  */
 
+/* The instruction at `pc` faulted. */
+static void check_fault(uint64_t pc)
+{
+	struct insn in;
+	unsigned n = locks_held(), want = 0;
+
+	if (insn_decode(&in, prog->code + (pc - prog->base), prog->end - pc, pc) > 0 &&
+	    in.attr & INSN_A_ATOMIC && *tcb(T_ORDER_SHARED))
+		want = in.mem_size > 1 ? 2 : 1;
+	if (n > want || !n != !want)
+		complain("the fault at %#llx left %u locks", (unsigned long long)pc, n);
+	run_counts.locked_faults += n != 0;
+	for (unsigned i = 0; i < 64; i++)
+		if (*lock_at(i) == OURS)
+			*lock_at(i) = 0;
+}
+
 static void on_signal(int sig, siginfo_t *si, void *context)
 {
 	ucontext_t *uc = context;
@@ -492,6 +572,7 @@ static void on_signal(int sig, siginfo_t *si, void *context)
 		at_boundary(g);
 	} else if (tr_locate(tr, pc, *tcb(T_RT_RET), &w)) {
 		take(g, &w);
+		check_fault(w.pc);
 		end_run(uc, sig, w.pc);
 	} else {
 		complain("signal %d at %#llx, where no instruction of the program is", sig,
@@ -606,6 +687,31 @@ static void after_store(void *ctx, struct emu *e, uint64_t addr, unsigned size,
 				stored[i][addr + k - gen_region[i]] = 1;
 }
 
+/* The number of the last event that the emulator has passed, as a replay finds it. */
+static struct {
+	uint64_t seq, next; /* the next one's, or 0 */
+	uint64_t fences;
+	unsigned used;
+} numbers;
+
+static void number_next(void)
+{
+	if (numbers.used < run.n_numbers && run.number[numbers.used].steps == emu->steps)
+		numbers.next = run.number[numbers.used++].seq;
+}
+
+static void number_passed(void)
+{
+	if (emu->fences == numbers.fences)
+		return;
+	if (numbers.next && numbers.next <= numbers.seq)
+		complain("number %llu comes after %llu", (unsigned long long)numbers.next,
+			 (unsigned long long)numbers.seq);
+	numbers.fences = emu->fences;
+	numbers.seq = numbers.next ? numbers.next : numbers.seq + 1;
+	numbers.next = 0;
+}
+
 static bool emulate(uint64_t steps, struct dj_regs *out)
 {
 	unsigned next_effect = 0;
@@ -619,6 +725,8 @@ static bool emulate(uint64_t steps, struct dj_regs *out)
 	emu->exact = true;
 	next_import = 0;
 	memset(stored, 0, sizeof(stored));
+	memset(&numbers, 0, sizeof(numbers));
+	numbers.seq = run.first_seq;
 	for (unsigned n = 0; emu->steps < steps && n < EMULATED_MAX; n++) {
 		struct insn in;
 		if (next_effect < run.n_effects && run.effect[next_effect].steps == emu->steps) {
@@ -633,7 +741,9 @@ static bool emulate(uint64_t steps, struct dj_regs *out)
 			return false;
 		}
 		rep_now = in.attr & INSN_A_REP ? emu->cpu.gpr[DJ_RCX] : 0;
+		number_next();
 		enum emu_stop why = emu_step(emu);
+		number_passed();
 		if (why) {
 			complain("the emulator stops with %d at step %llu: %s", why,
 				 (unsigned long long)emu->steps, emu->why);
@@ -752,7 +862,14 @@ static void start_control(void)
 {
 	run.n_imports = run.n_effects = 0;
 	run.steps = 0;
-	*tcb(T_STEPS) = *tcb(T_SEQ) = 0;
+	run.n_numbers = 0;
+	*tcb(T_STEPS) = 0;
+	*tcb(T_SEQ) = run.first_seq = gen_rnd(5);
+	*tcb(T_ORDER_NUMBER) = run.first_seq + gen_rnd(5);
+	*tcb(T_ORDER_SHARED) = gen_chance(60);
+	*tcb(T_ORDER_ID) = OURS;
+	for (unsigned i = 0; i < 64; i++)
+		*lock_at(i) = gen_chance(1) ? OTHERS : 0;
 	*tcb(T_GSBASE) = GEN_GS;
 	*tcb(T_HEAD) = s + (uint64_t)(int64_t)T_RING;
 	/* at times a ring that is full soon */
@@ -842,10 +959,14 @@ bool run_program(struct gen *g, bool step)
 	if (!run.complained && emulate(steps, &replayed)) {
 		compare_regs("replayed", &cpu, &replayed);
 		/* natively executed ones count in neither */
-		if (*tcb(T_SEQ) != emu->fences)
-			complain("%llu ordered events, replayed %llu",
-				 (unsigned long long)*tcb(T_SEQ), (unsigned long long)emu->fences);
+		if (*tcb(T_SEQ) != numbers.seq || numbers.used != run.n_numbers)
+			complain("event %llu is the last, replayed %llu (%u numbers of %u)",
+				 (unsigned long long)*tcb(T_SEQ), (unsigned long long)numbers.seq,
+				 numbers.used, run.n_numbers);
+		if (*tcb(T_ORDER_SHARED) && *tcb(T_SEQ) > *tcb(T_ORDER_NUMBER))
+			complain("the last number is %llu", (unsigned long long)*tcb(T_SEQ));
 		run_counts.ordered += emu->fences;
+		run_counts.numbers += run.n_numbers;
 		/* a store that pops has been on the shadow when memory refuses it; the supervisor
 		 * sees to that */
 		compare_memory("translated", !sig || !insn_store_pops(&in_fault));

@@ -15,6 +15,7 @@ bool run_program(struct gen *g, bool step);
 
 extern struct run_counts {
 	unsigned long programs, steps, imports, natives, faults, misses, boundaries, ordered;
+	unsigned long numbers, waits, locked_faults;
 } run_counts;
 
 #endif

@@ -169,6 +169,8 @@ static void begin(const struct scene *s, struct rec_recording *rec)
 						     "another", &err);
 		rec_ring_start(t);
 	}
+	if (fake.n_threads > 1)
+		rec_order_share(rec);
 	while (fake.n_outside < 6 && s->outside[fake.n_outside].sig) {
 		fake.outside[fake.n_outside] = s->outside[fake.n_outside];
 		fake.n_outside++;
@@ -184,7 +186,7 @@ static void begin(const struct scene *s, struct rec_recording *rec)
 static bool play(const struct scene *s, bool verbose)
 {
 	static char *argv[] = { (char *)"fake", NULL };
-	struct rec_options opt = { .output = "/dev/null" };
+	struct rec_options opt = { .output = "/dev/null", .memory_model = DJ_ORDER_FENCE };
 	struct dj_error err, ignored;
 	fake_reset();
 	fake.verbose = verbose;

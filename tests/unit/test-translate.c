@@ -581,11 +581,13 @@ static void programs(unsigned n, unsigned insns, bool branches)
 		bad += !run_program(&g, chance(50));
 	}
 	printf("(%lu programs, %lu faults, %lu steps, %lu imports, %lu natives, %lu misses, %lu "
-	       "boundaries, %lu ordered) ",
+	       "boundaries, %lu ordered, %lu numbers, %lu waits, %lu faults under locks) ",
 	       run_counts.programs, run_counts.faults, run_counts.steps, run_counts.imports,
-	       run_counts.natives, run_counts.misses, run_counts.boundaries, run_counts.ordered);
+	       run_counts.natives, run_counts.misses, run_counts.boundaries, run_counts.ordered,
+	       run_counts.numbers, run_counts.waits, run_counts.locked_faults);
 	CU_ASSERT(bad == 0);
 	CU_ASSERT(run_counts.ordered > n / 50);
+	CU_ASSERT(run_counts.numbers > n / 200 && run_counts.waits > 0);
 	if (bad)
 		fprintf(stderr, "%u of %u programs\n", bad, n);
 }

@@ -1,0 +1,206 @@
+/*
+ * Numbers of ordered events (doc/order.md), as far as they are the supervisor's: events that it
+ * makes itself (supervised system calls, signals, instructions executed natively), the change from
+ * one thread to several and back, and locks whose owner does not give them back.
+ *
+ * A recorded thread alone counts its events itself (T_SEQ) and takes no locks. From the moment on
+ * at which there are two, numbers come from T_ORDER_NUMBER. The change is made when a thread is
+ * about to enter the cache and none is in there: before a second one runs for the first time, the
+ * one that makes it is in hand. The change back is made at an event of the last thread left, which
+ * has the highest number then.
+ *
+ * The pages of the order can be overwritten like anything in the program's memory. Then the
+ * recording ends.
+ */
+#include "recorder/recorder.h"
+
+#include <time.h>
+
+#define LOCKS 64
+/* No recording has so many events between two looks at the counter. */
+#define PLAUSIBLE (1ULL << 40)
+/* A lock that nobody gives back for so long, and so many stops of one who waits for it, is lost.
+ * The supervisor may have been held up itself. */
+#define LOST_SECONDS 10
+#define LOST_STOPS   1000
+/* So often the supervisor looks at a lock that it wants itself. */
+#define TRIES 20000
+
+static uint64_t *place(const struct rec_process *proc, int64_t off)
+{
+	return (uint64_t *)(void *)(proc->tables + (off - T_TABLES));
+}
+
+static bool recorded(const struct rec_thread *t)
+{
+	return !t->proc->child && t->state != REC_GONE && t->state != REC_FREE;
+}
+
+static bool several(const struct rec_recording *rec)
+{
+	unsigned n = 0;
+	for (const struct rec_thread *t = rec->threads; t && n < 2; t = t->next)
+		n += recorded(t);
+	return n > 1;
+}
+
+static void change(struct rec_recording *rec, bool shared)
+{
+	rec->order.shared = shared;
+	for (struct rec_process *p = rec->processes; p; p = p->next)
+		if (p->tables && !p->child) {
+			*place(p, T_ORDER_NUMBER) = p->number = rec->order.number;
+			*place(p, T_ORDER_SHARED) = shared;
+		}
+}
+
+/* The counter, and whether it can be that. */
+static bool look(struct rec_thread *t, uint64_t *number)
+{
+	struct rec_process *proc = t->proc;
+	*number = __atomic_load_n(place(proc, T_ORDER_NUMBER), __ATOMIC_SEQ_CST);
+	if (*number - proc->number > PLAUSIBLE || !*place(proc, T_ORDER_SHARED)) {
+		rec_overwritten(t, T_ORDER_NUMBER);
+		return false;
+	}
+	proc->number = *number;
+	return true;
+}
+
+void rec_order_tables(struct rec_process *proc, uint8_t *tables)
+{
+	struct rec_recording *rec = proc->rec;
+	if (rec->order.shared && proc->tables) {
+		uint64_t n = *place(proc, T_ORDER_NUMBER);
+		if (n - proc->number <= PLAUSIBLE)
+			proc->number = n;
+	}
+	*(uint64_t *)(void *)(tables + (T_ORDER_NUMBER - T_TABLES)) = proc->number;
+	*(uint64_t *)(void *)(tables + (T_ORDER_SHARED - T_TABLES)) = rec->order.shared;
+}
+
+void rec_order_share(struct rec_recording *rec)
+{
+	for (const struct rec_thread *t = rec->threads; t; t = t->next)
+		if (recorded(t) && t->seq > rec->order.number)
+			rec->order.number = t->seq;
+	change(rec, true);
+}
+
+void rec_order_enter(struct rec_thread *t)
+{
+	*rec_tcb(t, T_ORDER_ID) = (uint64_t)t->tid;
+	if (t->rec->order.shared || !several(t->rec))
+		return;
+	for (const struct rec_thread *o = t->rec->threads; o; o = o->next)
+		DJ_ASSERT(!recorded(o) || o->in_hand || o->state != REC_CACHE,
+			  "there was a second thread, and nobody knew");
+	rec_order_share(t->rec);
+}
+
+bool rec_order_passed(struct rec_thread *t, uint64_t seq, uint64_t steps)
+{
+	uint64_t number;
+	if (!t->rec->order.shared) /* each is an instruction, the last may be counted before it */
+		return seq >= t->seq && seq - t->seq <= steps - t->steps + 1;
+	return seq >= t->seq && look(t, &number) && seq <= number;
+}
+
+uint64_t rec_order_now(struct rec_thread *t)
+{
+	uint64_t number;
+	return t->rec->order.shared && look(t, &number) ? number : t->seq;
+}
+
+void rec_event(struct rec_thread *t, const struct dj_record *r)
+{
+	struct rec_recording *rec = t->rec;
+	uint64_t number = t->seq + 1, now;
+	if (rec->order.shared && look(t, &now))
+		number = __atomic_add_fetch(place(t->proc, T_ORDER_NUMBER), 1, __ATOMIC_SEQ_CST);
+	if (number != t->seq + 1) {
+		struct dj_record seq = {
+			.kind = DJ_REC_SEQ, .steps = r->steps, .rep = r->rep, .seq = number
+		};
+		rec_ring_record(t, &seq);
+	}
+	rec_ring_record(t, r);
+	t->seq = number;
+	if (rec->order.shared && !several(rec)) {
+		rec->order.number = number;
+		change(rec, false);
+	}
+}
+
+/* ---- locks -------------------------------------------------------------------------------- */
+
+static uint64_t *lock_of(const struct rec_process *proc, unsigned i)
+{
+	return place(proc, T_ORDER_LOCKS + 64 * (int64_t)i);
+}
+
+void rec_order_release(struct rec_thread *t)
+{
+	if (!t->rec->order.shared || !t->proc->tables || t->proc->child)
+		return;
+	for (unsigned i = 0; i < LOCKS; i++) {
+		uint64_t id = (uint64_t)t->tid;
+		__atomic_compare_exchange_n(lock_of(t->proc, i), &id, 0, false, __ATOMIC_SEQ_CST,
+					    __ATOMIC_SEQ_CST);
+	}
+}
+
+static void take(struct rec_thread *t, unsigned i)
+{
+	for (unsigned n = 0; n < TRIES; n++) {
+		uint64_t none = 0;
+		if (__atomic_compare_exchange_n(lock_of(t->proc, i), &none, (uint64_t)t->tid, false,
+						__ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+			return;
+		__builtin_ia32_pause();
+	}
+}
+
+void rec_order_hold(struct rec_thread *t, const struct insn *in)
+{
+	struct dj_regs regs;
+	if (!t->rec->order.shared || !(in->attr & INSN_A_ATOMIC) || !in->has_mem)
+		return;
+	rec_from_user(&t->regs, &regs);
+	uint64_t at = insn_address(in, regs.gpr, *rec_tcb(t, T_FSBASE), *rec_tcb(t, T_GSBASE));
+	unsigned first = (unsigned)(at / 64) % LOCKS,
+		 last = (unsigned)((at + in->mem_size - 1) / 64) % LOCKS;
+	take(t, first < last ? first : last);
+	if (first != last)
+		take(t, first < last ? last : first);
+}
+
+static bool lives(const struct rec_recording *rec, uint64_t id)
+{
+	for (const struct rec_thread *t = rec->threads; t; t = t->next)
+		if (recorded(t) && (uint64_t)t->tid == id)
+			return true;
+	return false;
+}
+
+void rec_order_wait(struct rec_thread *t, uint64_t lock)
+{
+	struct timespec now;
+	if (lock & ~(uint64_t)ORDER_PLACE) { /* it has been led astray */
+		rec_overwritten(t, T_BASE);
+		return;
+	}
+	int64_t at = T_ORDER_LOCKS + (int64_t)lock;
+	uint64_t owner = __atomic_load_n(place(t->proc, at), __ATOMIC_SEQ_CST);
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	if (!owner || owner != t->order.owner || *rec_tcb(t, T_STEPS) != t->order.steps) {
+		t->order.owner = owner;
+		t->order.steps = *rec_tcb(t, T_STEPS);
+		t->order.since = now.tv_sec;
+		t->order.stops = 0;
+	}
+	if (owner &&
+	    (!lives(t->rec, owner) || owner == (uint64_t)t->tid ||
+	     (++t->order.stops > LOST_STOPS && now.tv_sec > t->order.since + LOST_SECONDS)))
+		rec_overwritten(t, (int)at);
+}
