@@ -191,6 +191,11 @@ static bool run_careful(struct emu *e, struct emu_core *c, struct emu_block *b, 
 			*why = EMU_STOP_BREAK;
 			return true;
 		}
+		if ((u->flags & EMU_UOP_FENCE) && (e->hooks & EMU_HOOK_FENCE) &&
+		    e->fences >= e->fence_limit) {
+			*why = EMU_STOP_FENCE;
+			return true;
+		}
 		e->ordinal = 0;
 		c->cur = u;
 		u->fn(e, u);
@@ -305,11 +310,18 @@ static bool stops_in(struct emu *e, struct emu_block *b)
 	return b->stops;
 }
 
+/* Whether the block may have a fence too many. */
+static inline bool limited(const struct emu *e, const struct emu_block *b)
+{
+	return (e->hooks & EMU_HOOK_FENCE) && b->fences && e->fences + b->fences > e->fence_limit;
+}
+
 /* Whether somebody has to be asked, or told exactly, about instructions of this block. */
 static inline bool watched(struct emu *e, struct emu_block *b)
 {
 	return (e->stop_at && stops_in(e, b)) ||
-	       __builtin_expect(e->hooks && ((e->hooks & EMU_HOOK_IMPORT) || e->exact), 0);
+	       __builtin_expect(
+		       e->hooks && ((e->hooks & EMU_HOOK_IMPORT) || e->exact || limited(e, b)), 0);
 }
 
 /* Run whole blocks, one after the other, for as long as nothing is in the way. Returns the block
@@ -359,7 +371,7 @@ static bool run_part(struct emu *e, struct emu_block *b, unsigned from, uint64_t
 
 	c->running = b;
 	c->from = from;
-	c->careful = ask || (e->hooks & EMU_HOOK_IMPORT) || (e->hooks && e->exact);
+	c->careful = ask || (e->hooks & EMU_HOOK_IMPORT) || (e->hooks && e->exact) || limited(e, b);
 	if (c->careful)
 		return run_careful(e, c, b, from, to, ask, why);
 	run_fast(e, c, b->uops + from, b->uops + to);

@@ -107,6 +107,7 @@ enum emu_stop {
 	EMU_STOP_REQUEST,   /* a hook asked to stop (stop_requested) */
 	EMU_STOP_BREAK,	    /* stop_at() said yes at cpu.rip, instruction not executed */
 	EMU_STOP_YIELD,	    /* in the middle of a REP instruction that takes long: run again */
+	EMU_STOP_FENCE,	    /* before a fence, of which fence_limit have been executed */
 };
 
 /* How control came from one instruction to another that is not simply the next: what an observer
@@ -128,6 +129,7 @@ struct emu_edge {
 enum {
 	EMU_HOOK_IMPORT = 1, /* this step has imports: call before_load before each load */
 	EMU_HOOK_TRACK = 2,  /* call after_load / before_store / after_store for each access */
+	EMU_HOOK_FENCE = 4,  /* emu_run() stops before the fence that would exceed fence_limit */
 };
 
 struct emu {
@@ -141,6 +143,7 @@ struct emu {
 	uint64_t steps;	    /* instructions executed */
 	uint64_t fences;    /* EMU_UOP_FENCE instructions executed */
 	uint64_t fence_steps; /* steps just after the last of them */
+	uint64_t fence_limit; /* with EMU_HOOK_FENCE: execute no more than so many */
 	uint8_t ordinal;      /* number of the next load within the instruction */
 	bool in_rep;	      /* stopped between iterations of the REP instruction at rip */
 	uint64_t rep_iter;    /* iterations done of the REP instruction at rip, while in_rep */

@@ -1,7 +1,8 @@
 /*
  * Inside the replay interface (replay.h): shared by replay.c (opening, state), replay-thread.c
  * (threads, the moment), replay-move.c (positions), replay-seq.c and replay-text.c (event numbers,
- * positions as text), replay-run.c (running to a condition) and replay-copy.c.
+ * positions as text), replay-run.c and replay-back.c (running to a condition), replay-turns.c (the
+ * threads one after the other) and replay-copy.c.
  */
 #ifndef DEJA_REPLAYER_REPLAY_INTERNAL_H
 #define DEJA_REPLAYER_REPLAY_INTERNAL_H
@@ -22,8 +23,20 @@ struct rp_timeline {
 	struct rp_memview *mv;
 	struct rp_checkpoints cs;
 	bool alive;  /* when last asked */
-	bool placed; /* it stands at its last position with an event number up to `upto` */
-	uint64_t upto;
+	bool placed; /* it stands at its last position before an ordered event, or at its end */
+};
+
+/* Which thread's turn comes when: what it does next sorts at this event number. */
+struct rp_turn {
+	uint64_t seq;
+	uint32_t thread;
+	bool fresh; /* its history begins there */
+};
+/* The turns of all threads but the one that is running, the next one first (a heap). */
+struct rp_turns {
+	struct rp_turn *heap;
+	size_t n, cap;
+	struct rp_turn now;
 };
 
 struct replay_watch {
@@ -39,6 +52,8 @@ struct replay {
 	size_t nthreads;
 	struct replay_pos moment; /* as replay_pos() has it, except while its thread is selected */
 	uint32_t selected;
+	enum replay_scope scope;
+	struct rp_turns turns;
 
 	/* the selected thread's */
 	struct rp_thread *th;
@@ -115,6 +130,43 @@ void rp_begin_move(struct replay *r);
 void rp_put_back(struct replay *r, uint32_t selected);
 /* Where the selected thread stands. */
 void rp_here(const struct replay *r, struct replay_pos *pos);
+/* Switch to a thread that has begun, and put it where the moment has it. */
+int rp_place(struct replay *r, uint32_t thread, struct dj_error *err);
+/* Whether the thread's history has begun at `moment`, which is another's position; if so, up to
+ * which event number it has come. */
+bool rp_begun(const struct replay *r, const struct replay_pos *moment, uint32_t thread,
+	      uint64_t *upto);
+/* The number of a thread's last event; false if only replaying can tell. */
+bool rp_last_seq(const struct replay *r, uint32_t thread, uint64_t *seq);
+
+/* ---- replay-run.c, replay-back.c ---------------------------------------------------------- */
+
+/* Turn the conditions on or off in the thread in hand. */
+void rp_conditions(struct replay *r, bool on);
+/* What rp_thread_run() is to stop for. */
+unsigned rp_events_wanted(const struct replay *r);
+/* A stop here for that reason. */
+void rp_fill(struct replay *r, struct replay_stop *stop, enum replay_reason reason);
+/* Conditions that hold at a position rather than on the way to it; breakpoints if `breaks`. */
+bool rp_position_condition(struct replay *r, struct replay_stop *stop, bool breaks);
+/* What rp_thread_run() stopped for, as a reason; false if it is nothing anyone asked for. */
+bool rp_reason_of(struct replay *r, int res, struct replay_stop *stop);
+void rp_continue_backward(struct replay *r, struct replay_stop *stop);
+void rp_step_backward(struct replay *r, struct replay_stop *stop);
+
+/* ---- replay-turns.c --------------------------------------------------------------------- */
+
+/* Whether a move goes through the history of the selected thread alone. */
+bool rp_alone(const struct replay *r);
+/* Make r->turns, for going on from the moment, and switch to its thread. 1: it has none, since its
+ * thread is not in the scope. */
+int rp_turns_begin(struct replay *r, struct dj_error *err);
+/* The running thread must not pass events of this number or a higher one before the next turn. */
+uint64_t rp_turns_limit(const struct replay *r);
+/* The running thread has come to that event, or to its end. */
+void rp_turns_wait(struct replay *r);
+/* Switch to the thread whose turn is next, if there is one, and return it. */
+const struct rp_turn *rp_turns_next(struct replay *r, struct dj_error *err);
 
 /* ---- replay-seq.c ------------------------------------------------------------------------ */
 

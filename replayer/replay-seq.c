@@ -1,8 +1,7 @@
 /*
  * Finding events of the selected thread by their numbers.
  *
- * Where an event is, nothing tells but replaying: from the newest checkpoint before it forward by
- * checkpointed slices, then by halves.
+ * Where an event is, nothing tells but replaying, from the newest checkpoint before it.
  */
 #include "replayer/replay-internal.h"
 
@@ -35,51 +34,37 @@ static int before_seq(struct replay *r, uint64_t seq, struct dj_error *err)
 	return 0;
 }
 
-/* Forward, to less than a slice before event number `seq`, or to the end: 1. */
-static int near_seq(struct replay *r, uint64_t seq, struct dj_error *err)
+/* Forward to the last position before event number `seq` or a higher one. 1: the thread has none,
+ * and stands at its end. */
+static int run_before_seq(struct replay *r, uint64_t seq, struct dj_error *err)
 {
-	for (;;) {
-		struct rp_thread_pos start, next;
-		rp_thread_pos(r->th, &start);
-		next = (struct rp_thread_pos){ .steps = start.steps + r->spacing };
-		if (next.steps < start.steps)
-			next.steps = UINT64_MAX;
-		rp_checkpoint_take(r->cs);
-		enum rp_thread_stop res = replay_run_to(r, &next, 0, false);
-		if (rp_move_failed(r, res, err))
-			return -1;
-		if (seq_cmp(r, seq) >= 0)
-			return replay_move(r, &start, err);
-		if (res == THREAD_END)
-			return 1;
-	}
+	const struct rp_thread_pos far = { .steps = UINT64_MAX };
+
+	r->mv->watching = false;
+	bool (*stop_at)(void *, struct emu *) = r->th->e->stop_at;
+	r->th->e->stop_at = NULL;
+	r->th->seq_stop = seq;
+	enum rp_thread_stop res = replay_run_to(r, &far, 0, false);
+	r->th->seq_stop = UINT64_MAX;
+	r->th->e->stop_at = stop_at;
+	if (rp_move_failed(r, res, err))
+		return -1;
+	return res == THREAD_END;
 }
 
 int rp_find_seq(struct replay *r, uint64_t seq, struct dj_error *err)
 {
 	if (before_seq(r, seq, err))
 		return -1;
-	int res = seq_cmp(r, seq) < 0 ? near_seq(r, seq, err) : 0;
+	int res = seq_cmp(r, seq) < 0 ? run_before_seq(r, seq, err) : 0;
 	if (res)
 		return res;
+	rp_checkpoint_take(r->cs);
 	while (seq_cmp(r, seq) < 0) {
-		/* halve what is left before the event; single steps at the end */
-		struct rp_thread_pos start, mid;
-		rp_thread_pos(r->th, &start);
-		uint64_t n = r->spacing;
-		for (; n > 1 && seq_cmp(r, seq) < 0; n /= 2) {
-			rp_thread_pos(r->th, &start);
-			mid = (struct rp_thread_pos){ .steps = start.steps + n / 2 };
-			rp_checkpoint_take(r->cs);
-			if (rp_move_failed(r, replay_run_to(r, &mid, 0, false), err))
-				return -1;
-			if (seq_cmp(r, seq) >= 0 && replay_move(r, &start, err))
-				return -1;
-		}
-		enum rp_thread_stop res = rp_thread_step(r->th);
-		if (rp_move_failed(r, res, err))
+		enum rp_thread_stop step = rp_thread_step(r->th);
+		if (rp_move_failed(r, step, err))
 			return -1;
-		if (res == THREAD_END)
+		if (step == THREAD_END)
 			return dj_fail(err, 1, "%s", r->th->err.text);
 	}
 	return 0;
@@ -87,11 +72,9 @@ int rp_find_seq(struct replay *r, uint64_t seq, struct dj_error *err)
 
 int rp_last_upto(struct replay *r, uint64_t seq, struct dj_error *err)
 {
-	int res = seq == UINT64_MAX ? 1 : rp_find_seq(r, seq + 1, err);
-
-	if (res < 0)
+	if (seq == UINT64_MAX)
+		return replay_move(r, &(struct rp_thread_pos){ .steps = UINT64_MAX }, err);
+	if (before_seq(r, seq + 1, err))
 		return -1;
-	if (!res)
-		return replay_move_back(r, err) < 0 ? -1 : 0;
-	return replay_move(r, &(struct rp_thread_pos){ .steps = UINT64_MAX }, err);
+	return run_before_seq(r, seq + 1, err) < 0 ? -1 : 0;
 }

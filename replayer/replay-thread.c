@@ -4,8 +4,8 @@
  * Each thread has a history of its own (struct rp_timeline), replayed by itself. The moment is a
  * position of one of them; the others are moved only when somebody looks at them, to the last
  * position that sorts before the moment. Since positions sort by event number first, that is
- * the one before the thread's next event with a higher number, and it is kept together with
- * that number: as long as the moment passes no other event, no thread has to be moved again.
+ * the one before the thread's next event with a higher number: as long as the moment does not come
+ * to that event, the thread need not be moved again.
  */
 #include "replayer/replay-internal.h"
 
@@ -43,8 +43,7 @@ static int32_t pid_of(const struct replay *r, uint32_t process)
 	return dj_trace_process(r->t, process)->pid;
 }
 
-/* The number of a thread's last event; false if only replaying can tell. */
-static bool last_seq(const struct replay *r, uint32_t thread, uint64_t *seq)
+bool rp_last_seq(const struct replay *r, uint32_t thread, uint64_t *seq)
 {
 	*seq = info(r, thread)->last_seq;
 	return *seq != DJ_SEQ_UNKNOWN;
@@ -69,7 +68,7 @@ void replay_thread_end(struct replay *r, uint32_t thread, struct replay_pos *pos
 	*pos = (struct replay_pos){
 		.thread = thread, .steps = (th ? th->end_steps : info(r, thread)->last_steps) + 1
 	};
-	if (!last_seq(r, thread, &pos->seq))
+	if (!rp_last_seq(r, thread, &pos->seq))
 		pos->seq = UINT64_MAX;
 }
 
@@ -127,9 +126,8 @@ int rp_open_first(struct replay *r, struct dj_error *err)
 	return 0;
 }
 
-/* Whether the thread's history has begun, and if so, up to which event number it has come. */
-static bool begun(const struct replay *r, const struct replay_pos *moment, uint32_t thread,
-		  uint64_t *upto)
+bool rp_begun(const struct replay *r, const struct replay_pos *moment, uint32_t thread,
+	      uint64_t *upto)
 {
 	uint64_t first = rp_thread_first_seq(info(r, thread));
 
@@ -139,22 +137,30 @@ static bool begun(const struct replay *r, const struct replay_pos *moment, uint3
 	return first <= *upto;
 }
 
-/* Switch to a thread and put it where the moment has it. It must have begun. */
-static int place(struct replay *r, uint32_t thread, struct dj_error *err)
+/* Whether the thread in hand stands where a moment has it at which it has come up to event `upto`.
+ */
+static bool in_place(const struct rp_thread *th, uint64_t upto)
+{
+	uint64_t seq, within;
+
+	rp_thread_seq(th, &seq, &within);
+	return seq <= upto && (rp_thread_at_end(th) || rp_thread_next_seq(th) > upto);
+}
+
+int rp_place(struct replay *r, uint32_t thread, struct dj_error *err)
 {
 	struct rp_timeline *line = &r->threads[thread];
 	bool told = r->signal_told;
 	uint64_t upto = 0;
 
 	replay_pos(r, &r->moment);
-	if (thread != r->moment.thread && !begun(r, &r->moment, thread, &upto))
+	if (thread != r->moment.thread && !rp_begun(r, &r->moment, thread, &upto))
 		return dj_fail(err, 1, "thread %d has not begun", (int)info(r, thread)->tid);
 	if (rp_switch(r, thread, err))
 		return -1;
-	if (thread == r->moment.thread || (line->placed && line->upto == upto))
+	if (thread == r->moment.thread || (line->placed && in_place(r->th, upto)))
 		return 0;
 	line->placed = !rp_last_upto(r, upto, err);
-	line->upto = upto;
 	r->signal_told = told;
 	return line->placed ? 0 : -1;
 }
@@ -167,11 +173,11 @@ static bool find_alive(struct replay *r, uint32_t thread)
 	replay_pos(r, &moment);
 	if (thread == moment.thread)
 		return true;
-	if (!begun(r, &moment, thread, &upto))
+	if (!rp_begun(r, &moment, thread, &upto))
 		return false;
-	if (last_seq(r, thread, &last) && last > upto)
+	if (rp_last_seq(r, thread, &last) && last > upto)
 		return true;
-	return !place(r, thread, NULL) && !(rp_thread_at_end(r->th) && r->th->exited);
+	return !rp_place(r, thread, NULL) && !(rp_thread_at_end(r->th) && r->th->exited);
 }
 
 /* Whether the thread is alive at the moment. May move it, and switch to it. In a throw-away copy
@@ -198,7 +204,7 @@ void rp_put_back(struct replay *r, uint32_t selected)
 	r->threads[r->selected].placed = false;
 	rp_switch(r, m->thread, NULL);
 	replay_move(r, &to, NULL);
-	if (selected != m->thread && place(r, selected, NULL))
+	if (selected != m->thread && rp_place(r, selected, NULL))
 		rp_switch(r, m->thread, NULL);
 }
 
@@ -292,7 +298,7 @@ int replay_select(struct replay *r, uint32_t thread, struct dj_error *err)
 	if (r->in_copy)
 		return dj_fail(err, 1, "this is a throw-away copy of one thread");
 	if (thread < r->nthreads && alive(r, thread)) {
-		if (!place(r, thread, err))
+		if (!rp_place(r, thread, err))
 			return 0;
 	} else {
 		dj_fail(err, 1, "there is no such thread at this moment");

@@ -72,6 +72,7 @@ struct replay *replay_open(const char *path, struct dj_error *err)
 		return NULL;
 	}
 	r->spacing = 1000000;
+	r->scope = REPLAY_PROCESS;
 	r->break_generation = 1;
 	rp_patience_init(&r->patience, interrupted, r);
 	r->t = dj_trace_open(path, err);
@@ -103,6 +104,7 @@ void replay_close(struct replay *r)
 	for (size_t i = 0; r->threads && i < r->nthreads; i++)
 		close_thread(&r->threads[i]);
 	free(r->threads);
+	free(r->turns.heap);
 	rp_patience_free(&r->patience);
 	dj_trace_close(r->t);
 	rp_space_names_free(&r->names);

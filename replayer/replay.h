@@ -17,10 +17,13 @@
  * A replay has one current position, the moment. Moving it is exact and deterministic; going back
  * uses checkpoints made on the way. At the moment every other thread stands at its last position
  * that sorts before. One thread is selected: registers, memory and mappings are as it sees
- * them, and it is the one that steps and continues go on with. Selecting another thread leaves
- * the moment where it is; moving makes the selected thread's position the moment, and the
- * other threads are then where that order has them. After a move the selected thread is the
- * one that moved.
+ * them. Selecting another thread leaves the moment where it is.
+ *
+ * Who goes along when the moment is moved is the scope, see replay_set_scope(). By default it is
+ * the selected thread's process: replay_continue() goes through the histories of all its threads in
+ * that one order, from the moment on, and stops in whichever thread something comes first;
+ * replay_step() takes the selected thread a step further, and everybody else to where the order has
+ * them then. After a move the selected thread is the one that stopped.
  */
 #ifndef DEJA_REPLAYER_REPLAY_H
 #define DEJA_REPLAYER_REPLAY_H
@@ -108,12 +111,46 @@ int replay_goto_text(struct replay *r, const char *text, struct dj_error *err);
 /* Move to a position of any thread. */
 int replay_seek(struct replay *r, const struct replay_pos *pos, struct dj_error *err);
 
-/* One instruction (one iteration of a REP instruction) either way. Breakpoints are not looked
- * at; watchpoints and catchpoints are. A signal's delivery is a step of its own: from the
- * faulting or interrupted instruction to the first of the handler. */
+/*
+ * Whose histories moves go through, that is, in whose threads conditions are looked for.
+ *
+ *   REPLAY_THREAD     The selected thread alone. Its position becomes the moment and the others are
+ *                     where the order has them then; what they pass on the way is not told. That is
+ *                     gdb's `set scheduler-locking on`, a vCont packet with one action for one
+ *                     thread and none for the others (vCont;s:pP.T).
+ *   REPLAY_PROCESS    The threads of the selected thread's process: gdb's `scheduler-locking off`
+ *                     with `schedule-multiple off`, vCont;c:pP.-1 or vCont;s:pP.T;c:pP.-1.
+ *   REPLAY_PROCESSES  All threads: `schedule-multiple on`, vCont;c.
+ *
+ * The scope stays until it is set again. It makes no difference where it holds one thread only, nor
+ * in a throw-away copy.
+ */
+enum replay_scope { REPLAY_THREAD, REPLAY_PROCESS, REPLAY_PROCESSES };
+void replay_set_scope(struct replay *r, enum replay_scope scope);
+
+/*
+ * One instruction (one iteration of a REP instruction) of the selected thread, either way, from
+ * where it stands. Breakpoints at where it comes to are not looked at; watchpoints and catchpoints
+ * are. A signal's delivery is a step of its own: from the faulting or interrupted instruction to
+ * the first of the handler.
+ *
+ * Its new position is the moment then. Between two instructions of a thread there may be much of
+ * others: forwards, all that sorts before the new position comes to pass. With a scope of several
+ * threads that is looked through for conditions, breakpoints included; the first of them stops,
+ * with its thread selected, and the step has not been made. So does gdb with a program that runs:
+ * while one thread steps the others go on, and a breakpoint that one of them hits is what is
+ * reported. An instruction that is no ordered event has nothing between it and the next.
+ */
 void replay_step(struct replay *r, enum replay_dir dir, struct replay_stop *stop);
-/* Run until a breakpoint, watchpoint, catchpoint, the end of history or replay_interrupt(). A
- * breakpoint at the starting position does not count. */
+/*
+ * Run until a breakpoint, watchpoint, catchpoint, the end of history or replay_interrupt(). A
+ * breakpoint at the starting position does not count.
+ *
+ * With a scope of several threads this starts from the moment, whichever thread of the scope is
+ * selected, and goes from segment to segment of the threads in the order of positions. A thread
+ * that ends is no reason to stop: REPLAY_END is when no thread of the scope has any history left,
+ * REPLAY_BEGIN when all stand at their beginnings.
+ */
 void replay_continue(struct replay *r, enum replay_dir dir, struct replay_stop *stop);
 /* Step while rip is in [lo, hi), as gdb's vCont;r wants (stops also on all that continue does). */
 void replay_step_range(struct replay *r, uint64_t lo, uint64_t hi, struct replay_stop *stop);

@@ -61,14 +61,20 @@ static enum rp_thread_stop do_syscall(struct rp_thread *th, const struct dj_reco
 	return arrived(th, e->steps - 1);
 }
 
-/* An instruction whose order others can see counts, whoever has executed it. */
-static void count_order(struct emu *e, const struct dj_record *r)
+/* Whether a natively executed instruction is one whose order others can see. */
+static bool effects_ordered(const struct emu *e, const struct dj_record *r)
 {
 	struct insn in;
 
-	if (r->why == DJ_WHY_TSC ||
-	    insn_decode_as(e->kind, &in, r->insn, r->insn_len, e->cpu.rip) <= 0 ||
-	    !insn_is_ordered(&in))
+	return r->why != DJ_WHY_TSC &&
+	       insn_decode_as(e->kind, &in, r->insn, r->insn_len, e->cpu.rip) > 0 &&
+	       insn_is_ordered(&in);
+}
+
+/* It counts, whoever has executed it. */
+static void count_order(struct emu *e, const struct dj_record *r)
+{
+	if (!effects_ordered(e, r))
 		return;
 	e->fences++;
 	e->fence_steps = e->steps;
@@ -216,6 +222,45 @@ bool rp_thread_syscall_here(const struct rp_thread *th, uint64_t *sysno)
 	return true;
 }
 
+bool rp_thread_order_here(struct rp_thread *th)
+{
+	struct insn in;
+
+	if (rp_thread_signal_here(th))
+		return true;
+	if (rp_thread_here(th) && th->next->kind == DJ_REC_SYSCALL)
+		return true;
+	if (!th->ordered_fences)
+		return false;
+	if (rp_thread_here(th) && th->next->kind == DJ_REC_EFFECTS)
+		return effects_ordered(th->e, th->next);
+	return emu_peek(th->e, &in) && insn_is_ordered(&in);
+}
+
+/* Whether the next step is an event that is to be stopped before. */
+static bool out_of_turn(struct rp_thread *th)
+{
+	return rp_thread_next_seq(th) >= th->seq_stop && rp_thread_order_here(th);
+}
+
+/* Run to `until`, but pass no fence that is to be stopped before. */
+static enum emu_stop run_in_turn(struct rp_thread *th, uint64_t until)
+{
+	struct emu *e = th->e;
+	uint64_t next;
+
+	if (th->seq_stop == UINT64_MAX || !th->ordered_fences)
+		return emu_run(e, until);
+	next = rp_thread_next_seq(th);
+	e->fence_limit = e->fences;
+	if (next < th->seq_stop)
+		e->fence_limit += th->seq_stop - next;
+	e->hooks |= EMU_HOOK_FENCE;
+	enum emu_stop why = emu_run(e, until);
+	e->hooks &= ~(unsigned)EMU_HOOK_FENCE;
+	return why;
+}
+
 bool rp_thread_at_end(const struct rp_thread *th)
 {
 	return th->exited ? !th->next : !th->next && th->e->steps >= th->end_steps;
@@ -272,9 +317,10 @@ static enum rp_thread_stop run_chunk(struct rp_thread *th, const struct rp_threa
 	if (!r && th->end_steps < until)
 		until = th->end_steps;
 	enum rp_thread_stop res;
-	enum emu_stop why = emu_run(e, until);
+	enum emu_stop why = run_in_turn(th, until);
 	switch (why) {
 	case EMU_STOP_STEPS:
+	case EMU_STOP_FENCE:
 		return arrived(th, from);
 	case EMU_STOP_BREAK:
 		res = arrived(th, from);
@@ -360,6 +406,10 @@ enum rp_thread_stop rp_thread_run(struct rp_thread *th, const struct rp_thread_p
 			return th->damaged ? THREAD_FAILED : THREAD_END;
 		if (pos.steps == to->steps && !stays_within(th, to))
 			return THREAD_LIMIT;
+		if (th->seq_stop != UINT64_MAX && out_of_turn(th)) {
+			th->event = THREAD_EV_ORDER;
+			return THREAD_EVENT;
+		}
 		bool call = rp_thread_here(th) && th->next->kind == DJ_REC_SYSCALL && !th->nimports;
 		/* here, where all that this position may be stopped for has been looked at */
 		enum rp_thread_stop res = rp_thread_pulse(th, RECORD_WORK + pos.steps - before);

@@ -177,6 +177,11 @@ void rp_thread_seq(const struct rp_thread *th, uint64_t *seq, uint64_t *within)
 		*within = th->e->steps - th->e->fence_steps;
 }
 
+uint64_t rp_thread_next_seq(const struct rp_thread *th)
+{
+	return th->numbers.next + (counted(th) - th->numbers.from);
+}
+
 bool rp_thread_renumber(struct rp_thread *th, uint64_t next)
 {
 	uint64_t last, within;
@@ -235,6 +240,7 @@ struct rp_thread *rp_thread_new(struct dj_trace *t, size_t index, struct rp_spac
 	th->e->mirror_stores = meta->predict == DJ_PREDICT_SHADOW;
 	th->end_steps = th->info->last_steps;
 	th->last_sysno = UINT64_MAX;
+	th->seq_stop = UINT64_MAX;
 	th->ordered_fences = meta->memory_model == 2;
 	dj_cursor_mark(th->cur, &th->first_mark);
 	return th;

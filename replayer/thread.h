@@ -47,6 +47,7 @@ enum {
 	THREAD_EV_SIGNAL = 4,  /* before a signal's delivery */
 	THREAD_EV_EXEC = 8,    /* after the image was replaced */
 	THREAD_EV_FORK = 16,   /* after a child was made: th->fork_pid */
+	THREAD_EV_ORDER = 32,  /* before an ordered event, as th->seq_stop says; always */
 };
 
 /* From ordered events counted in the thread to their numbers. Each is the last plus one, but where
@@ -92,7 +93,8 @@ struct rp_thread {
 	bool (*answer)(void *ctx, uint64_t *result);
 	void *answer_ctx;
 	uint64_t resume_steps; /* stop_at is not to stop here: it has been asked */
-	bool exited;	       /* EXIT was passed */
+	uint64_t seq_stop; /* rp_thread_run() stops before events of this number or a higher one */
+	bool exited;	   /* EXIT was passed */
 	int32_t status;
 
 	unsigned event; /* after THREAD_EVENT */
@@ -136,6 +138,11 @@ enum rp_thread_stop rp_thread_restart(struct rp_thread *th);
 void rp_thread_pos(const struct rp_thread *th, struct rp_thread_pos *pos);
 /* The position as people see it: number of the last ordered event, instructions since. */
 void rp_thread_seq(const struct rp_thread *th, uint64_t *seq, uint64_t *within);
+/* The number of its next ordered event, if there is one. What a record says of it is known once the
+ * thread has come to that event. */
+uint64_t rp_thread_next_seq(const struct rp_thread *th);
+/* Whether the next step is an ordered event. */
+bool rp_thread_order_here(struct rp_thread *th);
 /* The next ordered event has the number `next`; false if that does not go up. */
 bool rp_thread_renumber(struct rp_thread *th, uint64_t next);
 /* Its number at its first position. */

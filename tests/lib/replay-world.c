@@ -161,16 +161,40 @@ static struct world_region *region(struct world *w, uint64_t addr)
 
 static uint8_t *byte(struct world *w, uint64_t addr)
 {
-	struct world_region *r = region(w, addr);
+	struct world_region *r = region(w->mates[0], addr);
 
 	return &r->mem[addr - r->start];
 }
 
-static void see(struct world *w, uint64_t addr, uint8_t value, bool store)
+enum way { READ, IMPORT, STORE };
+
+/* A watched byte, as all threads in their order have it. */
+static void see_in_order(struct world *w, unsigned which, uint64_t k, uint8_t value, enum way way)
+{
+	struct world *all = w->mates[0];
+	bool *known = &all->last_known[which][k];
+
+	if (way == READ)
+		return;
+	if (*known ? all->last_value[which][k] != value : way == STORE)
+		w->all_watch[which] = true;
+	*known = true;
+	all->last_value[which][k] = value;
+}
+
+static void see(struct world *w, uint64_t addr, uint8_t value, enum way way)
 {
 	struct world_region *r = region(w, addr);
 	uint64_t k = addr - r->start;
-	bool changed = r->known[k] ? r->seen[k] != value : store;
+	bool changed = r->known[k] ? r->seen[k] != value : way == STORE;
+
+	if (addr - WATCHED < 8)
+		see_in_order(w, 0, addr - WATCHED, value, way);
+	if (addr - WATCHED2 < 8)
+		see_in_order(w, 1, addr - WATCHED2, value, way);
+	r->touched[k] = w->stamp;
+	if (way != READ)
+		r->changed[k] = w->stamp;
 
 	if (addr - WATCHED < 8 && changed)
 		w->watch = true;
@@ -204,14 +228,14 @@ static void before_load(void *ctx, struct emu *e, uint64_t addr, unsigned size)
 		differs |= *byte(w, addr + i) != e->shadow[(uint32_t)addr + i];
 	if (!differs) {
 		for (unsigned i = 0; i < size; i++)
-			see(w, addr + i, *byte(w, addr + i), false);
+			see(w, addr + i, *byte(w, addr + i), READ);
 		return;
 	}
 	for (uint64_t line = addr & ~63ULL; line < addr + size; line += 64) {
 		uint8_t bytes[64];
 		for (unsigned i = 0; i < 64; i++) {
 			bytes[i] = *byte(w, line + i);
-			see(w, line + i, bytes[i], false);
+			see(w, line + i, bytes[i], IMPORT);
 		}
 		memcpy(e->shadow + (uint32_t)line, bytes, 64);
 		dj_stream_import(w->thread, e->steps, w->rep_now, e->ordinal, line, bytes, NULL);
@@ -235,7 +259,7 @@ static void after_store(void *ctx, struct emu *e, uint64_t addr, unsigned size,
 	(void)e;
 	for (unsigned i = 0; i < size; i++) {
 		*byte(w, addr + i) = bytes[i];
-		see(w, addr + i, bytes[i], true);
+		see(w, addr + i, bytes[i], STORE);
 	}
 }
 
@@ -258,6 +282,34 @@ static void number_event(struct world *w)
 	w->events++;
 }
 
+/* What a person who looks at memory in this thread should be shown: what the thread knows, unless
+ * another one has changed it since; of what it does not know, the latest change. */
+static uint64_t hash_shown(struct world *w)
+{
+	uint64_t h = 0;
+
+	for (size_t i = 1; i < 4; i++)
+		for (size_t k = 0; k < REGION; k++) {
+			const struct world_region *r = &w->region[i];
+			uint64_t at = r->known[k] ? r->touched[k] : 0;
+			uint64_t value = r->known[k] ? r->seen[k] : 256;
+			for (unsigned t = 0; t < w->nmates; t++) {
+				const struct world_region *o = &w->mates[t]->region[i];
+				if (o->known[k] && o->changed[k] > at) {
+					at = o->changed[k];
+					value = o->seen[k];
+				}
+			}
+			h = world_hash(h, value);
+		}
+	return h;
+}
+
+static uint64_t stamp(const struct world *w, uint64_t seq)
+{
+	return (seq + 1) * WORLD_THREADS + w->number;
+}
+
 static struct world_pos *note(struct world *w)
 {
 	struct dj_regs regs;
@@ -276,6 +328,9 @@ static struct world_pos *note(struct world *w)
 				 .rflags = regs.rflags,
 				 .seq = w->seq,
 				 .within = w->e->steps - w->event_steps };
+	if (w->nmates > 1 && w->n % 200 == 0)
+		for (unsigned t = 0; t < w->nmates; t++)
+			p->seen_by[t] = hash_shown(w->mates[t]);
 	if (w->n % w->seen_every == 0)
 		for (size_t i = 1; i < 4; i++)
 			for (size_t k = 0; k < REGION; k++)
@@ -314,12 +369,13 @@ static void do_signal(struct world *w, struct world_pos *p, bool in_rep)
 	r.siginfo[0] = 10;
 	/* the kernel's frame, known without having been looked at */
 	uint8_t frame[0x200 - 128];
+	w->stamp = stamp(w, *w->last + 1);
 	r.addr = r.regs.gpr[DJ_RSP];
 	r.length = rnd(w) % (sizeof(frame) + 1);
 	r.bytes = frame;
 	for (size_t i = 0; i < r.length; i++) {
 		*byte(w, r.addr + i) = frame[i] = (uint8_t)rnd(w);
-		see(w, r.addr + i, frame[i], false);
+		see(w, r.addr + i, frame[i], IMPORT);
 	}
 	number_event(w);
 	put_record(w, &r);
@@ -414,6 +470,30 @@ static void digest(struct world *w)
 	w->digest_at = w->e->steps + 501;
 }
 
+static void decide(struct world *w)
+{
+	if (!w->decided)
+		w->will_signal = !w->in_handler && rnd(w) % 300 == 0;
+	w->decided = true;
+}
+
+/* With memory model 2 fences are ordered events. */
+static bool fence(const struct world *w, const struct insn *in)
+{
+	return (in->attr & (INSN_A_ATOMIC | INSN_A_FENCE)) && w->seen_every & 1;
+}
+
+/* Whether the next step is an ordered event. */
+static bool event_next(struct world *w)
+{
+	struct insn in;
+
+	decide(w);
+	if (!emu_peek(w->e, &in))
+		abort();
+	return w->will_signal || (in.attr & INSN_A_SYSCALL) || fence(w, &in);
+}
+
 /* The step from the position just noted; false at the end. */
 static bool step(struct world *w)
 {
@@ -425,9 +505,14 @@ static bool step(struct world *w)
 
 	if (!emu_peek(e, &in))
 		abort();
-	w->watch = w->watch2 = w->reads = false;
-	if (!w->in_handler && rnd(w) % 300 == 0) {
+	w->watch = w->watch2 = w->reads = w->all_watch[0] = w->all_watch[1] = false;
+	w->stamp = stamp(w, w->seq);
+	decide(w);
+	w->decided = false;
+	if (w->will_signal) {
 		do_signal(w, p, (in.attr & INSN_A_REP) && e->in_rep);
+		p->all_watch = w->all_watch[0];
+		p->all_watch2 = w->all_watch[1];
 		return true;
 	}
 	meddle(w);
@@ -436,11 +521,12 @@ static bool step(struct world *w)
 	} else if (in.attr & INSN_A_NONDET) {
 		do_rdtsc(w);
 	} else {
-		/* with memory model 2 fences are ordered events */
-		bool ordered = (in.attr & (INSN_A_ATOMIC | INSN_A_FENCE)) && w->seen_every & 1;
+		bool ordered = fence(w, &in);
 		w->rep_now = in.attr & INSN_A_REP ? e->cpu.gpr[DJ_RCX] : 0;
-		if (ordered)
+		if (ordered) {
 			number_event(w);
+			w->stamp = stamp(w, *w->last);
+		}
 		if (emu_step(e) != EMU_STOP_STEPS)
 			abort();
 		if (ordered) {
@@ -450,6 +536,8 @@ static bool step(struct world *w)
 	}
 	p->watch = w->watch;
 	p->watch2 = w->watch2;
+	p->all_watch = w->all_watch[0];
+	p->all_watch2 = w->all_watch[1];
 	p->reads = w->reads;
 	if (e->steps != before)
 		w->signals = 0;
@@ -465,7 +553,7 @@ static void begin(struct world *w, unsigned rounds, int module, bool found)
 
 	r.regs.rip = CODE_AT;
 	r.regs.rflags = 0x202;
-	r.regs.gpr[DJ_RSP] = STACK_AT + REGION - 0x100;
+	r.regs.gpr[DJ_RSP] = STACK_AT + REGION - 0x100 - 0x800 * w->number;
 	r.regs.gpr[DJ_R14] = rounds;
 	r.regs.mxcsr = 0x1f80;
 	r.regs.fcw = 0x37f;
@@ -487,7 +575,7 @@ static void begin(struct world *w, unsigned rounds, int module, bool found)
 	if (found && dj_stream_facts(w->thread, 0, 4, NULL))
 		abort();
 	for (size_t i = 1; i < 4; i++)
-		for (size_t k = 0; k < REGION; k++)
+		for (size_t k = 0; !w->number && k < REGION; k++)
 			w->region[i].mem[k] = rnd(w) % 3 ? 0 : (uint8_t)rnd(w);
 }
 
@@ -541,6 +629,8 @@ static struct world *start(struct dj_writer *writer, struct dj_stream *process, 
 	w->w = writer;
 	w->tid = tid;
 	w->last = &w->seq;
+	w->mates[0] = w;
+	w->nmates = 1;
 	w->e = emu_new(&err);
 	if (!w->e || !process ||
 	    !(w->thread = dj_writer_thread(w->w, process, tid, "program", &err))) {
@@ -624,6 +714,65 @@ void world_record_two(const char *path, uint64_t seed, const unsigned rounds[2],
 		}
 	}
 	close_trace(writer, out[0]->e->steps + out[1]->e->steps);
+}
+
+/* Steps of one thread, the next one and then up to an ordered event. */
+static bool take_turn(struct world *w)
+{
+	while (step(w))
+		if (event_next(w))
+			return true;
+	return false;
+}
+
+void world_record_many(const char *path, uint64_t seed, unsigned n, unsigned rounds,
+		       unsigned memory_model, bool racy, struct world *out[])
+{
+	int module;
+	struct dj_writer *writer = create(path, seed, DJ_PREDICT_SHADOW, memory_model, &module);
+	struct dj_stream *process = dj_writer_process(writer, 1, NULL, NULL);
+	uint64_t last = 0, steps = 0;
+	unsigned begun = 0, left = n;
+	bool more[WORLD_THREADS];
+
+	while (left) {
+		/* the next one begins, or one of those that are there goes on */
+		if (begun < n && last >= begun * 4) {
+			struct world *w = start(writer, process, (int32_t)begun + 1,
+						seed + 2 * begun, DJ_PREDICT_SHADOW, memory_model);
+			w->last = &last;
+			w->seq = last;
+			w->number = begun;
+			out[begun] = w;
+			for (unsigned i = 0; i <= begun; i++) {
+				for (unsigned k = 0; k <= begun; k++)
+					out[i]->mates[k] = out[k];
+				out[i]->nmates = begun + 1;
+			}
+			if (begun && dj_stream_flush(w->thread, 0, last, NULL))
+				abort();
+			begin(w, rounds + begun * 7, module, begun != 0);
+			more[begun] = true;
+			/* what it does before its first event sorts here */
+			if (!racy && begun)
+				more[begun] = take_turn(w);
+			begun++;
+		}
+		unsigned i = (unsigned)(rnd(out[0]) % begun);
+		if (!more[i])
+			continue;
+		if (racy)
+			for (uint64_t k = rnd(out[0]) % 200; more[i] && k; k--)
+				more[i] = step(out[i]);
+		else
+			more[i] = take_turn(out[i]);
+		if (!more[i]) {
+			finish(out[i]);
+			steps += out[i]->e->steps;
+			left--;
+		}
+	}
+	close_trace(writer, steps);
 }
 
 void world_free(struct world *w)

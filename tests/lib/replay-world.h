@@ -20,6 +20,8 @@
 #define WATCHED	 (DATA_AT + 0x108)
 #define WATCHED2 (DATA_AT + 0x1030) /* within what the program moves by REP */
 
+#define WORLD_THREADS 6 /* at most, of one process */
+
 /* One position of the recorded run, as it really was. */
 struct world_pos {
 	uint64_t steps, rep, rip, digest, rflags, seen; /* seen: hash of what memory is known */
@@ -29,11 +31,17 @@ struct world_pos {
 	bool reads;	      /* the step from here reads WATCHED */
 	bool signal, syscall; /* the step from here is one */
 	uint64_t seq, within;
+	/* of several threads: */
+	bool all_watch, all_watch2;	 /* the step changes what the threads' order has there */
+	uint64_t seen_by[WORLD_THREADS]; /* hash of what each thread should be shown of all */
 };
 
 struct world_region {
 	uint64_t start;
 	uint8_t mem[REGION], seen[REGION], known[REGION];
+	/* as far as the threads' order goes: when this thread stored or imported it, and when it
+	 * did that or read it; 0: never */
+	uint64_t changed[REGION], touched[REGION];
 };
 
 struct world {
@@ -53,6 +61,15 @@ struct world {
 	bool watch, watch2, reads;
 	unsigned seen_every; /* hash what is known at every such position */
 	int predict;
+	/* the threads of the process; memory is that of the first */
+	struct world *mates[WORLD_THREADS];
+	unsigned nmates, number;
+	uint64_t stamp;		  /* of what the step under way does, in the threads' order */
+	uint8_t last_value[2][8]; /* of the watched bytes, as the order has them; of the first
+				     thread */
+	bool last_known[2][8];
+	bool all_watch[2];
+	bool decided, will_signal; /* of the next step */
 };
 
 /* Record a run of the built-in program into `path`; `rounds` times through its loop. */
@@ -63,6 +80,11 @@ struct world *world_record(const char *path, uint64_t seed, unsigned rounds, int
  * some. */
 void world_record_two(const char *path, uint64_t seed, const unsigned rounds[2],
 		      unsigned memory_model, unsigned processes, struct world *out[2]);
+/* Record `n` threads of one process, which share memory: each begins when all before it have passed
+ * some events. Unless `racy` they take turns only before ordered events, so that memory is what the
+ * order of positions says. */
+void world_record_many(const char *path, uint64_t seed, unsigned n, unsigned rounds,
+		       unsigned memory_model, bool racy, struct world *out[]);
 void world_free(struct world *w);
 uint64_t world_hash(uint64_t h, uint64_t x);
 /* The address of a label of the program. */

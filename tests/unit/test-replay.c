@@ -671,6 +671,202 @@ static void test_threads(void)
 	}
 }
 
+/* ---- many threads of one process --------------------------------------------------------- */
+
+static struct world *many[WORLD_THREADS];
+static unsigned nmany;
+
+/* All positions of all threads in their order. */
+static struct one {
+	unsigned thread;
+	size_t i;
+} * line;
+static size_t nline;
+
+static const struct world_pos *at(size_t k)
+{
+	return &many[line[k].thread]->pos[line[k].i];
+}
+
+static int by_order(const void *a, const void *b)
+{
+	const struct one *x = a, *y = b;
+	uint64_t s = many[x->thread]->pos[x->i].seq, t = many[y->thread]->pos[y->i].seq;
+
+	if (s != t)
+		return s < t ? -1 : 1;
+	if (x->thread != y->thread)
+		return x->thread < y->thread ? -1 : 1;
+	return x->i < y->i ? -1 : x->i > y->i;
+}
+
+static void start_many(unsigned n, unsigned rounds, unsigned model, bool racy)
+{
+	struct dj_error err = { 0 };
+
+	snprintf(path, sizeof(path), "/tmp/test-replay-%d.deja", (int)getpid());
+	nmany = n;
+	world_record_many(path, rnd(), n, rounds, model, racy, many);
+	rep = replay_open(path, &err);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(rep);
+	replay_report_signals(rep, 0);
+	nline = 0;
+	for (unsigned t = 0; t < n; t++)
+		nline += many[t]->n;
+	line = malloc(nline * sizeof(*line));
+	CU_ASSERT_PTR_NOT_NULL_FATAL(line);
+	nline = 0;
+	for (unsigned t = 0; t < n; t++)
+		for (size_t i = 0; i < many[t]->n; i++)
+			line[nline++] = (struct one){ t, i };
+	qsort(line, nline, sizeof(*line), by_order);
+	world = many[0];
+}
+
+static void finish_many(void)
+{
+	replay_close(rep);
+	for (unsigned t = 0; t < nmany; t++)
+		world_free(many[t]);
+	free(line);
+	unlink(path);
+}
+
+/* Whether the moment is position k of the order, with its thread selected. */
+static bool there(size_t k)
+{
+	struct replay_pos pos;
+	struct replay_thread t;
+
+	replay_pos(rep, &pos);
+	replay_thread(rep, &t);
+	world = many[line[k].thread];
+	if (t.number == line[k].thread && pos.thread == t.number && pos.seq == at(k)->seq &&
+	    pos.within == at(k)->within && same(line[k].i))
+		return true;
+	fprintf(stderr, "\n  wanted %llu:%llu of %u, have %llu:%llu of %u, %u selected\n",
+		(unsigned long long)at(k)->seq, (unsigned long long)at(k)->within, line[k].thread,
+		(unsigned long long)pos.seq, (unsigned long long)pos.within, pos.thread, t.number);
+	return false;
+}
+
+static bool go_there(size_t k)
+{
+	world = many[line[k].thread];
+	return go(line[k].i);
+}
+
+/* Which conditions are looked for. */
+static struct {
+	bool function, rep, signals, calls;
+} wanted;
+
+/* What position k of the order stops a continue for; `arrival`: also what its thread did last. */
+static enum replay_reason reason_at(size_t k, bool arrival)
+{
+	const struct world_pos *p = at(k), *before = line[k].i ? p - 1 : NULL;
+
+	if (arrival && wanted.calls && before && before->syscall &&
+	    before->rip == world_label("syscall"))
+		return REPLAY_SYSCALL_RETURN;
+	if (wanted.signals && p->signal)
+		return REPLAY_SIGNAL;
+	if (wanted.calls && p->syscall && p->rip == world_label("syscall"))
+		return REPLAY_SYSCALL_ENTRY;
+	if (wanted.function && p->rip == world_label("function") && !p->rep)
+		return REPLAY_BREAK;
+	if (wanted.rep && p->rip == world_label("rep") && !p->rep)
+		return REPLAY_BREAK;
+	return REPLAY_STEPPED;
+}
+
+static void want_some(void)
+{
+	static const uint64_t nr[] = { 39 };
+	unsigned kinds = 1 + (unsigned)(rnd() % 15);
+
+	memset(&wanted, 0, sizeof(wanted));
+	wanted.function = kinds & 1;
+	wanted.rep = kinds & 2;
+	wanted.signals = kinds & 4;
+	wanted.calls = kinds & 8;
+	if (wanted.function)
+		replay_break_add(rep, world_label("function"));
+	if (wanted.rep)
+		replay_break_add(rep, world_label("rep"));
+	replay_report_signals(rep, wanted.signals ? 1 << 10 : 0);
+	replay_catch_syscalls(rep, wanted.calls, nr, 1);
+}
+
+static void want_none(void)
+{
+	if (wanted.function)
+		replay_break_del(rep, world_label("function"));
+	if (wanted.rep)
+		replay_break_del(rep, world_label("rep"));
+	replay_report_signals(rep, 0);
+	replay_catch_syscalls(rep, false, NULL, 0);
+	memset(&wanted, 0, sizeof(wanted));
+}
+
+/* Some continues forward from position k of the order, against the order itself. */
+static bool walk_forward(size_t k, int stops)
+{
+	struct replay_stop stop;
+	bool told = false;
+
+	while (stops--) {
+		/* a signal that arrives where one goes on from is told, too, if it was not */
+		if (!told && wanted.signals && at(k)->signal) {
+			replay_continue(rep, REPLAY_FORWARD, &stop);
+			if (stop.reason != REPLAY_SIGNAL || !there(k))
+				return false;
+			told = true;
+			continue;
+		}
+		enum replay_reason reason = REPLAY_END;
+		for (k++; k < nline && (reason = reason_at(k, true)) == REPLAY_STEPPED; k++)
+			;
+		if (k == nline)
+			reason = REPLAY_END;
+		replay_continue(rep, REPLAY_FORWARD, &stop);
+		told = reason == REPLAY_SIGNAL;
+		if (stop.reason != reason || stop.pos.thread != line[k - (k == nline)].thread ||
+		    !there(k - (k == nline))) {
+			fprintf(stderr, "  forward: reason %d, wanted %d at %zu of %zu %s\n",
+				stop.reason, reason, k, nline, stop.err.text);
+			return false;
+		}
+		if (k == nline)
+			break;
+	}
+	return true;
+}
+
+static void test_all_forward(void)
+{
+	for (unsigned kind = 0; kind < 6; kind++) {
+		size_t bad = 0;
+		start_many(2 + kind % 4, 40, 1 + (kind & 1), kind & 2);
+		replay_limits(rep, 700, 30, 1 << 22);
+		bad += !there(0) || !walk_forward(0, 1);
+		for (int n = 0; n < 25 && bad < 3; n++) {
+			size_t k = rnd() % nline;
+			bad += !go_there(k);
+			want_some();
+			/* whoever is selected, it goes on from the moment */
+			uint32_t other = (uint32_t)(rnd() % nmany);
+			struct dj_error err;
+			if (rnd() & 1 && !(wanted.signals && at(k)->signal))
+				replay_select(rep, other, &err);
+			bad += !walk_forward(k, 12);
+			want_none();
+		}
+		CU_ASSERT_EQUAL(bad, 0);
+		finish_many();
+	}
+}
+
 /* Going by text, stops, and the ends of history. */
 static void test_thread_positions(void)
 {
@@ -696,12 +892,14 @@ static void test_thread_positions(void)
 		/* without the thread: another may have it, too */
 		bad += replay_goto_text(rep, "999999:0", &err) == 0 || !both(x, i);
 		bad += replay_goto_text(rep, "1:1@3", &err) == 0 || !both(x, i);
-		/* a breakpoint stops the thread that goes on */
+		/* a breakpoint stops the thread that goes on, if it goes on alone */
+		replay_set_scope(rep, REPLAY_THREAD);
 		replay_break_add(rep, world_label("function"));
 		replay_continue(rep, REPLAY_FORWARD, &stop);
 		bad += !selected(x) || stop.tid != x + 1 ||
 		       (stop.reason != REPLAY_BREAK && stop.reason != REPLAY_END);
 		replay_break_del(rep, world_label("function"));
+		replay_set_scope(rep, REPLAY_PROCESS);
 	}
 	CU_ASSERT_EQUAL(bad, 0);
 	CU_ASSERT(!replay_goto_text(rep, "begin", &err) && both(0, 0));
@@ -872,6 +1070,7 @@ int main(void)
 	CU_add_test(s, "observers", test_observers);
 	CU_add_test(s, "two threads", test_threads);
 	CU_add_test(s, "positions of two threads", test_thread_positions);
+	CU_add_test(s, "all threads forward", test_all_forward);
 	CU_add_test(s, "a copy of another thread", test_thread_copy);
 	CU_add_test(s, "the order of positions", test_order);
 	CU_add_test(s, "divergence", test_divergence);
