@@ -33,6 +33,9 @@ static const char help_text[] =
 	"signals),\n"
 	"                            fence (default: locked instructions and fences, too)\n"
 	"      --digest-interval N   instructions between register digests (default 10000000)\n"
+	"      --call-data BYTES     how much of what a system call wrote is kept for the "
+	"debugger\n"
+	"                            (default 400; 0: nothing)\n"
 	"  -v, --verbose             statistics on stderr at the end\n"
 	"  -h, --help                this text\n";
 
@@ -186,6 +189,41 @@ static bool model_of(const char *name, uint32_t *model)
 	return *model == DJ_ORDER_KERNEL || !strcmp(name, "fence");
 }
 
+/* Record the program with these arguments; returns deja's exit status. */
+static int record(char **args, struct rec_options *opt)
+{
+	struct dj_error err = { 0 };
+	char *file = find_program(args[0]);
+	if (!file) {
+		int missing = errno == ENOENT;
+		cli_warn("%s: %s", args[0], missing ? "program not found" : strerror(errno));
+		return missing ? 127 : 126;
+	}
+	char *output = NULL;
+	if (check_program(file, &err) ||
+	    (!opt->output && !(output = default_output(args[0], &err)))) {
+		free(file);
+		return cli_error(&err);
+	}
+	if (output) {
+		opt->output = output;
+		opt->share = true;
+	}
+	struct rec_result result;
+	struct cli_terminal terminal;
+	cli_terminal_keep(&terminal);
+	int rc = rec_program(file, args, environ, opt, &result, &err);
+	if (rc || (result.cut && !result.went_on))
+		cli_terminal_restore(&terminal);
+	if (!rc)
+		say_where(opt, &result, output != NULL);
+	free(output);
+	free(file);
+	if (rc || (result.cut && !result.went_on))
+		return cli_error(&err);
+	return end_like(result.status);
+}
+
 int cmd_record(int argc, char **argv)
 {
 	static const struct option options[] = { { "output", required_argument, NULL, 'o' },
@@ -193,11 +231,13 @@ int cmd_record(int argc, char **argv)
 						 { "order", required_argument, NULL, 'm' },
 						 { "digest-interval", required_argument, NULL,
 						   'd' },
+						 { "call-data", required_argument, NULL, 'c' },
 						 { "verbose", no_argument, NULL, 'v' },
 						 { "help", no_argument, NULL, 'h' },
 						 { NULL, 0, NULL, 0 } };
-	struct rec_options opt = { .predict = DJ_PREDICT_SHADOW, .memory_model = DJ_ORDER_FENCE };
-	struct dj_error err = { 0 };
+	struct rec_options opt = { .predict = DJ_PREDICT_SHADOW,
+				   .memory_model = DJ_ORDER_FENCE,
+				   .call_data = REC_CALL_DATA };
 	int c;
 	opterr = 0;
 	while ((c = getopt_long(argc, argv, "+:o:vh", options, NULL)) != -1) {
@@ -223,6 +263,14 @@ int cmd_record(int argc, char **argv)
 					"--digest-interval takes a number of instructions, not %s",
 					optarg);
 			break;
+		case 'c':
+			if (!cli_number(optarg, &opt.call_data) ||
+			    opt.call_data > REC_CALL_DATA_MAX)
+				return cli_usage("record",
+						 "--call-data takes a number of bytes up to %u, "
+						 "not %s",
+						 REC_CALL_DATA_MAX, optarg);
+			break;
 		case 'v':
 			opt.verbose = true;
 			break;
@@ -236,34 +284,5 @@ int cmd_record(int argc, char **argv)
 	if (optind >= argc)
 		return cli_usage("record", "which program?");
 
-	char **args = argv + optind;
-	char *file = find_program(args[0]);
-	if (!file) {
-		int missing = errno == ENOENT;
-		cli_warn("%s: %s", args[0], missing ? "program not found" : strerror(errno));
-		return missing ? 127 : 126;
-	}
-	char *output = NULL;
-	if (check_program(file, &err) ||
-	    (!opt.output && !(output = default_output(args[0], &err)))) {
-		free(file);
-		return cli_error(&err);
-	}
-	if (output) {
-		opt.output = output;
-		opt.share = true;
-	}
-	struct rec_result result;
-	struct cli_terminal terminal;
-	cli_terminal_keep(&terminal);
-	int rc = rec_program(file, args, environ, &opt, &result, &err);
-	if (rc || (result.cut && !result.went_on))
-		cli_terminal_restore(&terminal);
-	if (!rc)
-		say_where(&opt, &result, output != NULL);
-	free(output);
-	free(file);
-	if (rc || (result.cut && !result.went_on))
-		return cli_error(&err);
-	return end_like(result.status);
+	return record(argv + optind, &opt);
 }

@@ -14,10 +14,13 @@ struct rec_options {
 	uint32_t memory_model;	  /* enum dj_order */
 	uint64_t digest_interval; /* instructions; 0 takes the default */
 	bool share;		  /* modules, with other recordings in the directory of `output` */
+	uint64_t call_data;	  /* bytes kept of what a system call wrote, for a debugger */
 	bool verbose;		  /* statistics on stderr at the end */
 };
 
 #define REC_DIGEST_INTERVAL 10000000u
+#define REC_CALL_DATA	    400u /* the largest structure that a call fills, uname's, has 390 bytes */
+#define REC_CALL_DATA_MAX   (1u << 20)
 
 /* What came of it. */
 struct rec_result {

@@ -21,7 +21,7 @@
  *   deliver.c    how they are; sigtrap.c: the one that deja uses itself
  *   maps.c       mappings; maplog.c: those changed without a stop; modules.c
  *   code.c       the program's code as the translator reads it
- *   written.c    what the kernel wrote to the stack, for a debugger
+ *   calldata.c   what system calls wrote, for a debugger; written.c: to the stack
  *   check.c      digests: what a replay is compared with
  *   order.c      numbers of ordered events, and what they take
  *   ring.c       the ring buffer and the thread that writes it out
@@ -401,6 +401,16 @@ void rec_import(struct rec_thread *t, uint64_t addr, unsigned size);
 /* In hand: put into the trace what the kernel wrote to the stack; if not `now`, then if it is time.
  */
 void rec_written(struct rec_thread *t, bool now);
+
+/* ---- calldata.c ---- */
+/* Tell the cache which calls write where. */
+void rec_call_data_init(struct rec_thread *t);
+/* In hand behind a system call made with registers `in`: put into the trace what it wrote. */
+void rec_call_data(struct rec_thread *t, uint64_t nr, const struct user_regs_struct *in,
+		   uint64_t result);
+/* A fault at r->rip in the cache: whether it was nothing but an attempt to copy such data. Then the
+ * thread can go on. */
+bool rec_call_data_faulted(struct rec_thread *t, struct user_regs_struct *r);
 
 /* ---- check.c ---- */
 /* A new image: digests begin afresh. */

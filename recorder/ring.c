@@ -144,6 +144,9 @@ static unsigned write_from_ring(struct rec_ring *g, const struct half *h, uint64
 	case RING_SEQ:
 		size = RING_SEQ_SIZE;
 		break;
+	case RING_DATA:
+		size = w[2] <= RING_DATA_MAX ? RING_DATA_HEAD + ((unsigned)w[2] + 7) / 8 * 8 : 0;
+		break;
 	}
 	if (!size || size > left || steps < g->last || steps > h->steps + AHEAD ||
 	    (type == RING_IMPORT && w[1] % DJ_LINE != 0) ||
@@ -162,6 +165,13 @@ static unsigned write_from_ring(struct rec_ring *g, const struct half *h, uint64
 		rc = write_record(g, &r);
 	} else if (type == RING_SEQ) {
 		struct dj_record r = { .kind = DJ_REC_SEQ, .steps = steps, .seq = w[1] };
+		rc = write_record(g, &r);
+	} else if (type == RING_DATA) {
+		struct dj_record r = { .kind = DJ_REC_SYSDATA,
+				       .steps = steps,
+				       .addr = w[1],
+				       .length = w[2],
+				       .bytes = p + RING_DATA_HEAD };
 		rc = write_record(g, &r);
 	} else {
 		rc = write_tsc(g, w, ordinal);

@@ -274,8 +274,10 @@ static enum rec_state behind_call(struct rec_thread *t, const struct rec_stop *s
 		info.si_call_addr = (void *)(uintptr_t)after;
 	if (!restarts((int64_t)r->rax) || (int64_t)r->orig_rax < 0) {
 		rec_complete_call(t, r->rax);
-		if (stop->sig != SIGSYS || !stop->sync)
+		if (stop->sig != SIGSYS || !stop->sync) {
 			rec_log_call(t, r);
+			rec_call_data(t, r->orig_rax, r, r->rax);
+		}
 		return rec_deliver(t, &info, 0);
 	}
 	t->regs.rip = after;
@@ -300,6 +302,12 @@ enum rec_state rec_signal_stop(struct rec_thread *t, const struct rec_stop *stop
 	}
 	if (located && w.after_syscall)
 		return behind_call(t, stop, &r, &w);
+	if (stop->sync && rec_call_data_faulted(t, &r)) {
+		if (t->n_pending)
+			return rec_step_to_boundary(t);
+		rec_run(t, REC_CONT, 0);
+		return REC_CACHE;
+	}
 	if (stop->sync)
 		return located ? fault(t, stop, &r, &w) : nowhere(t, stop, &r);
 	rec_put_aside(t, &stop->info);

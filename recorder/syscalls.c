@@ -41,7 +41,9 @@ enum rec_state rec_answer(struct rec_thread *t, int64_t result)
 {
 	if (!rec_call_allowed(t)) /* the kernel knows what comes of that */
 		return rec_make_call(t);
+	struct user_regs_struct in = t->regs;
 	rec_complete_call(t, (uint64_t)result);
+	rec_call_data(t, in.rax, &in, (uint64_t)result);
 	return REC_IN_HAND;
 }
 
@@ -297,6 +299,7 @@ void rec_syscalls_init(struct rec_thread *t)
 							 : SYS_SUPERVISED;
 	rec_trap_classes(t);
 	rec_writer_classes(t);
+	rec_call_data_init(t);
 }
 
 enum rec_state rec_syscall(struct rec_thread *t)
@@ -329,6 +332,7 @@ static enum rec_state call_done(struct rec_thread *t, uint64_t result)
 	rec_complete_call(t, result);
 	if (row && row->effect && (!failed || row->effect_if_failed))
 		row->effect(t, &t->sys.regs, result);
+	rec_call_data(t, t->sys.regs.rax, &t->sys.regs, result);
 	if (row && row->checked && !failed)
 		rec_data_learn(t, &t->sys.regs);
 	return REC_IN_HAND;

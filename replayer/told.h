@@ -13,14 +13,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TOLD_HASH 1024u
+#define TOLD_HASH 4096u
 
 struct rp_told_line;
 
 struct rp_told {
 	struct rp_told_line *v; /* in the order in which they were told */
 	size_t n, cap;
-	uint32_t hash[TOLD_HASH]; /* the newest of these lines, plus one */
+	uint32_t *ended; /* those that are not true any more, as they ended */
+	size_t n_ended;
+	uint32_t hash[TOLD_HASH]; /* the first of the true lines there, plus one */
 };
 
 /* A place in the thread's history: instructions, signals delivered since the last of them. */

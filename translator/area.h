@@ -76,6 +76,21 @@
 #define T_ORDER_RET	(T_BASE + 0x680) /* rt_order_wait, rt_order_two: where to go on */
 #define T_ORDER_OTHER	(T_BASE + 0x688) /* rt_order_two: the second lock */
 #define T_ORDER_SAVE(i) (T_BASE + 0x690 + 8 * (i)) /* 0..2: rax, rcx, rdx */
+/* What calls made in the cache write (rt_call_data) */
+#define T_DATA_NR     (T_BASE + 0x700) /* the call being made */
+#define T_DATA_LIMIT  (T_BASE + 0x708) /* so many bytes of what it writes are kept */
+#define T_DATA_STEPS  (T_BASE + 0x710) /* position and type of the records */
+#define T_DATA_RESULT (T_BASE + 0x718)
+#define T_DATA_ARG(i) (T_BASE + 0x720 + 8 * (i)) /* arguments 0..5; 6: ~0 */
+#define T_DATA_MSG    (T_BASE + 0x758)		 /* the routine's own */
+#define T_DATA_IOV    (T_BASE + 0x760)
+#define T_DATA_IOVS   (T_BASE + 0x768)
+#define T_DATA_BACK   (T_BASE + 0x770)
+#define T_WRITES      (T_BASE + 0x800) /* 512 bytes: by number, the first of its forms, or 0 */
+#define T_FORMS	      (T_BASE + 0xa00) /* FORM_SIZE bytes each; 0 is none */
+#define AREA_FORMS    176
+#define T_IOCTLS      (T_BASE + 0xf80) /* words of 16 bits: a request and how much it writes */
+#define AREA_IOCTLS   16
 
 #define AREA_HALF  (4 << 20) /* bytes of one ring half */
 #define AREA_SLACK 4096	     /* end of a half that only a record under way may use */
@@ -117,6 +132,9 @@
 #define RING_TSC	 3 /* rax, rdx, rcx (rdtscp only), rip after; ordinal = instruction length */
 #define RING_RECORD	 4 /* pointer to a struct dj_record of the supervisor's */
 #define RING_SEQ	 5 /* number of the ordered event that follows */
+#define RING_DATA	 9 /* address, length, so many bytes and what fills up the last word */
+#define RING_DATA_HEAD	 24
+#define RING_DATA_MAX	 1024
 #define RING_IMPORT_SIZE 88
 #define RING_SEQ_SIZE	 16
 #define RING_SMALL_SIZE	 32
@@ -130,6 +148,26 @@
 #define SYS_CHECKED    2
 #define SYS_SIGACTION  3
 #define SYS_SIGMASK    4
+
+/* What a call writes, bytes: the argument that points there, how much that is, the argument that
+ * says it, whether it is the last form of its call; and a size (32 bits). */
+#define FORM_ARG   0
+#define FORM_HOW   1
+#define FORM_OTHER 2
+#define FORM_LAST  3
+#define FORM_SIZES 4
+#define FORM_SIZE  8
+#define FORM_FIXED 0 /* how: the size */
+#define FORM_RESULT                                                                                \
+	1	      /* so many of them as the call returned, but no more bytes than other says   \
+		       */
+#define FORM_COUNT  2 /* so many as other says */
+#define FORM_PAGES  3 /* a byte for each page of other */
+#define FORM_BITS   4 /* so many bits as other says, in whole words */
+#define FORM_LENGTH 5 /* as 32 bits at other say */
+#define FORM_IOVEC  6 /* struct iovec, other says how many; what the call returned in all */
+#define FORM_MSGHDR 7 /* struct msghdr; what the call returned in all */
+#define FORM_IOCTL  8 /* other is the request */
 
 /* An entry of the log, in words: the address in the ring behind the call's SYSCALL record, T_SEQ
  * after it, its number, rdi, rsi, rdx, r10, r9, the result. */

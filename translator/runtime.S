@@ -19,7 +19,7 @@ rt_heads:
 rt_bulks:
 
 	.text
-	.globl	rt_begin, rt_import, rt_import_masked, rt_import_patch8, rt_other_hw, rt_other_saved, rt_none_hw, rt_none_saved, rt_miss, rt_syscall, rt_map_check, rt_map_log, rt_order_wait, rt_order_two, rt_end
+	.globl	rt_begin, rt_import, rt_import_masked, rt_import_patch8, rt_other_hw, rt_other_saved, rt_none_hw, rt_none_saved, rt_miss, rt_syscall, rt_map_check, rt_map_log, rt_call_data, rt_call_data_out, rt_call_data_end, rt_order_wait, rt_order_two, rt_end
 
 	.p2align 6
 rt_begin:
@@ -491,6 +491,218 @@ rt_map_log:
 	movq	$0, %gs:T_CALL
 	mov	%gs:T_CALL_SAVE, %r11
 	jmp	*%gs:T_CALL_RET
+
+/*
+ * The call T_DATA_NR is over, with its result in rax, and its record is in the ring. What it wrote, as
+ * far as T_WRITES and T_FORMS say and no more than T_DATA_LIMIT, follows there, for people to look at:
+ * nothing depends on it. rcx is the place in the fragment behind the call, and free; r11's value is in T_CALL_SAVE
+ * and back in r11 at the end.
+ *
+ * The memory need not be there. Another thread may have unmapped it, or the call has written less than
+ * the forms say. A fault at any place in here goes on at rt_call_data_out: the supervisor sees to that
+ * (recorder/calldata.c).
+ *
+ * r8: what may still be kept; r9: the form.
+ */
+rt_call_data:
+	mov	%rdi, %gs:T_DATA_ARG(0)
+	mov	%rsi, %gs:T_DATA_ARG(1)
+	mov	%rdx, %gs:T_DATA_ARG(2)
+	mov	%r10, %gs:T_DATA_ARG(3)
+	mov	%r8, %gs:T_DATA_ARG(4)
+	mov	%r9, %gs:T_DATA_ARG(5)
+	mov	%rax, %gs:T_DATA_RESULT
+	add	%gs:T_STEPS, %rcx
+	mov	%rcx, %gs:T_DATA_STEPS
+	movb	$RING_DATA, %gs:(T_DATA_STEPS + 7)
+	cmp	$-4096, %rax
+	ja	rt_call_data_out	/* it failed */
+	mov	%gs:T_DATA_LIMIT, %r8
+	movzwl	%gs:T_DATA_NR, %ecx
+	movzbl	%gs:T_WRITES(%rcx), %r9d
+10:	movzbl	%gs:(T_FORMS + FORM_ARG)(,%r9,FORM_SIZE), %ecx
+	mov	%gs:T_DATA_ARG(0)(,%rcx,8), %rsi
+	movzbl	%gs:(T_FORMS + FORM_OTHER)(,%r9,FORM_SIZE), %ecx
+	mov	%gs:T_DATA_ARG(0)(,%rcx,8), %rdi
+	mov	%gs:(T_FORMS + FORM_SIZES)(,%r9,FORM_SIZE), %edx
+	movzbl	%gs:(T_FORMS + FORM_HOW)(,%r9,FORM_SIZE), %ecx
+	lea	19f(%rip), %r11
+	test	%rsi, %rsi
+	jz	19f
+	test	%ecx, %ecx
+	jz	50f
+	cmp	$FORM_COUNT, %ecx
+	je	12f
+	cmp	$FORM_PAGES, %ecx
+	je	13f
+	cmp	$FORM_BITS, %ecx
+	je	14f
+	cmp	$FORM_LENGTH, %ecx
+	je	15f
+	mov	%gs:T_DATA_RESULT, %r10
+	cmp	$FORM_IOVEC, %ecx
+	je	30f
+	cmp	$FORM_MSGHDR, %ecx
+	je	20f
+	cmp	$FORM_IOCTL, %ecx
+	je	40f
+	imul	%r10, %rdx		/* FORM_RESULT */
+	cmp	%rdi, %rdx
+	cmova	%rdi, %rdx
+	jmp	50f
+12:	imul	%rdi, %rdx
+	jmp	50f
+13:	lea	4095(%rdi), %rdx
+	shr	$12, %rdx
+	jmp	50f
+14:	mov	%edi, %edx
+	add	$63, %rdx
+	shr	$6, %rdx
+	shl	$3, %rdx
+	jmp	50f
+15:	mov	(%rdi), %edx
+	jmp	50f
+
+19:	cmpb	$0, %gs:(T_FORMS + FORM_LAST)(,%r9,FORM_SIZE)
+	lea	1(%r9), %r9
+	je	10b
+rt_call_data_out:
+	mov	%gs:T_DATA_ARG(0), %rdi
+	mov	%gs:T_DATA_ARG(1), %rsi
+	mov	%gs:T_DATA_ARG(2), %rdx
+	mov	%gs:T_DATA_ARG(3), %r10
+	mov	%gs:T_DATA_ARG(4), %r8
+	mov	%gs:T_DATA_ARG(5), %r9
+	mov	%gs:T_DATA_RESULT, %rax
+	mov	%gs:T_CALL_SAVE, %r11
+	jmp	*%gs:T_CALL_RET
+
+	/* struct msghdr: name, its length, iovec, how many, control data, their length, flags */
+20:	mov	%rsi, %gs:T_DATA_MSG
+	mov	24(%rsi), %rdi
+	mov	16(%rsi), %rsi
+	lea	21f(%rip), %r11
+	jmp	30f
+21:	mov	%gs:T_DATA_MSG, %rdi
+	mov	(%rdi), %rsi
+	mov	8(%rdi), %edx
+	lea	22f(%rip), %r11
+	jmp	50f
+22:	mov	%gs:T_DATA_MSG, %rdi
+	mov	32(%rdi), %rsi
+	mov	40(%rdi), %rdx
+	lea	23f(%rip), %r11
+	jmp	50f
+23:	mov	%gs:T_DATA_MSG, %rsi
+	add	$8, %rsi
+	mov	$4, %edx
+	lea	24f(%rip), %r11
+	jmp	50f
+24:	mov	%gs:T_DATA_MSG, %rsi
+	add	$40, %rsi
+	mov	$12, %edx
+	lea	19b(%rip), %r11
+	jmp	50f
+
+	/* rdi of struct iovec at rsi have r10 bytes; then to r11 */
+30:	mov	%rsi, %gs:T_DATA_IOV
+	mov	%rdi, %gs:T_DATA_IOVS
+	mov	%r11, %gs:T_DATA_BACK
+	lea	31f(%rip), %r11
+31:	decq	%gs:T_DATA_IOVS
+	js	32f
+	test	%r8, %r8
+	jz	32f
+	test	%r10, %r10
+	jz	32f
+	mov	%gs:T_DATA_IOV, %rdi
+	addq	$16, %gs:T_DATA_IOV
+	mov	(%rdi), %rsi
+	mov	8(%rdi), %rdx
+	cmp	%r10, %rdx
+	cmova	%r10, %rdx
+	sub	%rdx, %r10
+	jmp	50f
+32:	jmp	*%gs:T_DATA_BACK
+
+	/* an ioctl's request has the size in it, unless it is one of the old ones */
+40:	movzwl	%di, %eax
+	cmp	%eax, %edi
+	jne	43f
+	xor	%ecx, %ecx
+41:	movzwl	%gs:T_IOCTLS(,%rcx,4), %edx
+	test	%edx, %edx
+	jz	42f
+	cmp	%edx, %eax
+	movzwl	%gs:(T_IOCTLS + 2)(,%rcx,4), %edx
+	je	50f
+	inc	%ecx
+	jmp	41b
+42:	shr	$8, %eax
+	cmp	$0x89, %eax		/* struct ifreq */
+	jne	19b
+	mov	$40, %edx
+	jmp	50f
+43:	test	%edi, %edi
+	jns	19b
+	mov	%edi, %edx
+	shr	$16, %edx
+	and	$0x3fff, %edx
+
+	/* rdx bytes at rsi go to the ring; then to r11 */
+50:	test	%rsi, %rsi
+	jz	59f
+	cmp	%r8, %rdx
+	cmova	%r8, %rdx
+	sub	%rdx, %r8
+51:	test	%rdx, %rdx
+	jz	59f
+	mov	$RING_DATA_MAX, %ecx
+	cmp	%rcx, %rdx
+	cmovb	%edx, %ecx
+	sub	%rcx, %rdx
+	mov	%gs:T_HEAD, %rdi
+	mov	%gs:T_DATA_STEPS, %rax
+	mov	%rax, (%rdi)
+	mov	%rsi, 8(%rdi)
+	mov	%rcx, 16(%rdi)
+	add	$RING_DATA_HEAD, %rdi
+	sub	$32, %ecx
+	jb	53f
+52:	.irp	k, 0, 8, 16, 24
+	mov	\k(%rsi), %rax
+	mov	%rax, \k(%rdi)
+	.endr
+	add	$32, %rsi
+	add	$32, %rdi
+	sub	$32, %ecx
+	jae	52b
+53:	add	$24, %ecx
+	js	55f
+54:	mov	(%rsi), %rax
+	mov	%rax, (%rdi)
+	add	$8, %rsi
+	add	$8, %rdi
+	sub	$8, %ecx
+	jns	54b
+55:	add	$8, %ecx
+	jz	57f
+56:	mov	(%rsi), %al		/* what lies behind the last byte may not be there */
+	mov	%al, (%rdi)
+	inc	%rsi
+	inc	%rdi
+	dec	%ecx
+	jnz	56b
+57:	add	$7, %rdi
+	and	$-8, %rdi
+	mov	%rdi, %gs:T_HEAD
+	cmp	%gs:T_LIMIT, %rdi
+	jb	51b
+	int3
+	.long	STOP_RING_FULL
+	jmp	51b
+59:	jmp	*%r11
+rt_call_data_end:
 
 /*
  * String instructions. The program's rsi, rdi, rcx and rax are in their registers and

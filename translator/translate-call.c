@@ -45,6 +45,24 @@ static void log_call(struct tr_build *b)
 	cg_jmp(b->cold, cg_va(c));
 }
 
+/* ... and what it wrote, if that is known and wanted. rcx is T_HEAD before and after. */
+static void call_data(struct tr_build *b)
+{
+	struct cg *c = b->c;
+	struct ea nr = ea_gs(T_DATA_NR);
+	struct ea writes = { .base = 1, .index = -1, .scale = 1, .disp = T_WRITES, .gs = true };
+	cg_rm(c, 4, 0x0fb7, 1, &nr, 0);	  /* movzx ecx, word gs:[T_DATA_NR] */
+	cg_rm(c, 4, 0x80, 7, &writes, 1); /* cmp byte gs:[rcx + T_WRITES], 0 */
+	cg8(c, 0);
+	cg_jcc(c, 5, cg_va(b->cold));
+	cg_store_gs(b->cold, 11, T_CALL_SAVE);
+	cg_imm(b->cold, 1, b->i + 1);
+	cold_call(b, rt_call_data);
+	uint64_t back = cg_va(c);
+	cg_load_gs(c, 1, T_HEAD);
+	cg_jmp(b->cold, back);
+}
+
 static void class_is(struct cg *c, unsigned class)
 {
 	struct ea at = { .base = 0, .index = -1, .scale = 1, .disp = T_SYSCLASS, .gs = true };
@@ -115,6 +133,7 @@ void tr_call_insn(struct tr_build *b)
 	tr_flags_need(b, c); /* for r11 */
 	if (b->st.flags == TR_FLAGS_BOTH)
 		b->st.flags = TR_FLAGS_SAVED; /* what follows overwrites them */
+	cg_store_gs(c, 0, T_DATA_NR);
 	cg_imm_gs(c, T_IN_SYSCALL, 1);
 	cg_bytes(c, "\x0f\x05", 2);
 	fi->after_syscall = (uint32_t)(cg_va(c) - b->f->entry);
@@ -134,6 +153,7 @@ void tr_call_insn(struct tr_build *b)
 	cg_lea(b->c, 1, 1, RING_SMALL_SIZE);
 	cg_store_gs(c, 1, T_HEAD);
 	log_call(b);
+	call_data(b);
 	tr_ring_check(b, 1);
 	cg_imm(c, 1, in->addr + in->len);
 	b->st.clean &= ~(1u << 0 | 1u << 1 | 1u << 11);

@@ -65,6 +65,14 @@ uint64_t tr_string_singly(const struct translator *tr, uint64_t va)
 	return 0;
 }
 
+uint64_t tr_call_data_out(const struct translator *tr, uint64_t va)
+{
+	const struct tr_arena *a = tr_arena_at(tr, va);
+	return a && va >= rt_va(a, rt_call_data) && va < rt_va(a, rt_call_data_end)
+		       ? rt_va(a, rt_call_data_out)
+		       : 0;
+}
+
 uint64_t tr_syscall_insn(const struct translator *tr)
 {
 	return tr->arenas ? rt_va(tr->arenas, rt_syscall) : 0;

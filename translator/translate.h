@@ -147,6 +147,10 @@ bool tr_locate(const struct translator *tr, uint64_t va, uint64_t rt_ret, struct
  * one by one, from the same registers. 0 if `va` is elsewhere. */
 uint64_t tr_string_singly(const struct translator *tr, uint64_t va);
 
+/* In the routine that copies what a system call wrote: where it goes on if it cannot. 0 if `va` is
+ * elsewhere. */
+uint64_t tr_call_data_out(const struct translator *tr, uint64_t va);
+
 /* Code or mappings at [addr, addr+len) changed: nothing enters what was translated from there any
  * more. Threads that are inside leave by the next exit. */
 void tr_invalidate(struct translator *tr, uint64_t addr, uint64_t len);

@@ -20,6 +20,7 @@ ${CC:-gcc} -g -O0 "$here/target.c" -o "$work/target" -ldl || exit 99
 ${CC:-gcc} -g -O0 "$here/kernel.c" -o "$work/kernel" || exit 99
 echo 'int main(void) { for (unsigned long i = 0; i < 700000000; i++) __asm__("nop;nop"); }' >"$work/long.c"
 ${CC:-gcc} -g -O1 "$work/long.c" -o "$work/long" || exit 99
+${CC:-gcc} -g -O0 "$here/calldata.c" -o "$work/calldata" || exit 99
 ${CC:-gcc} -g -O0 -shared -fPIC "$here/plugin.c" -o "$work/plugin.so" || exit 99
 ${CC:-gcc} -g -O0 -static "$here/target.c" -o "$work/static" -ldl 2>/dev/null
 # where gdb has the scripts that print them
@@ -45,6 +46,7 @@ record plain 7 "$work/target" "$work/plugin.so"
 record crash 139 "$work/target" "$work/plugin.so" crash
 record long 0 "$work/long"
 record kernel 0 "$work/kernel"
+record calldata 0 "$work/calldata" </dev/null
 record exec 7 /bin/sh -c 'exec "$0" "$1"' "$work/target" "$work/plugin.so"
 [ -x "$work/static" ] && record static 7 "$work/static"
 [ -x "$work/throwing" ] && record throwing 0 "$work/throwing"

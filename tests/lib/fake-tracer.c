@@ -136,6 +136,13 @@ void tr_add_indirect(struct translator *tr, struct tr_frag *f)
 	(void)f;
 }
 
+uint64_t tr_call_data_out(const struct translator *tr, uint64_t va)
+{
+	(void)tr;
+	(void)va;
+	return 0;
+}
+
 uint64_t tr_string_singly(const struct translator *tr, uint64_t va)
 {
 	(void)tr;
