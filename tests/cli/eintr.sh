@@ -1,0 +1,30 @@
+#!/bin/bash
+# A tracer's own stop is none of the program's business: while deja's clock interrupts it some
+# thousands of times a second (DEJA_CLOCK), often an instant too late, when it has just begun a
+# system call that says EINTR of any interruption, no call says so. And the recording is right.
+#
+# usage: tests/cli/eintr.sh [MILLISECONDS]     (DEJA names the program under test)
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+deja=${DEJA:-./deja}
+deja=$(cd "$(dirname "$deja")" && pwd)/$(basename "$deja")
+[ -x "$deja" ] || { echo "$deja is not built"; exit 77; }
+work=$(mktemp -d "${TMPDIR:-/tmp}/deja-eintr.XXXXXX") || exit 99
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 99
+${CC:-gcc} -O1 -w "$here/eintr.c" -o eintr || exit 99
+"$deja" record -o t.deja true 2>err || {
+	grep -Eqi 'ptrace|not permitted' err || { cat err; exit 1; }
+	echo "skipped: programs cannot be recorded here: $(cat err)"
+	exit 77
+}
+./eintr 100 >native || { echo "FAIL: without deja: $(cat native)"; exit 1; }
+DEJA_CLOCK=30 timeout -s KILL 60 "$deja" record -o t.deja ./eintr "${1:-2000}" >out 2>err || {
+	echo "FAIL: exit status $?: $(cat out err)"
+	exit 1
+}
+cat out
+stops=$("$deja" info t.deja | sed -n 's/^ *\([0-9,]*\) *stops: clock$/\1/p' | tr -d ,)
+[ "${stops:-0}" -gt 100 ] || { echo "FAIL: the clock stopped it ${stops:-0} times only"; exit 1; }
+"$deja" verify t.deja >out || { echo "FAIL: verify: $(cat out)"; exit 1; }
+echo "$stops interruptions"
