@@ -9,22 +9,14 @@
 
 #include <string.h>
 
-/* The last condition met on the way forward through an interval. */
-struct last {
-	bool found;
-	struct replay_stop stop;
-	struct rp_thread_pos pos;   /* where to stop for it */
-	bool before;		    /* one position earlier, that is */
-	bool refine;		    /* a watch in a REP instruction: some iteration of it */
-	struct rp_thread_pos after; /* where it was noticed */
-};
-
-static void remember(struct replay *r, struct last *last, const struct replay_stop *stop,
-		     const struct rp_thread_pos *hi, bool newest)
+static void remember(struct replay *r, struct rp_hunt *h, const struct replay_stop *stop)
 {
-	struct last l = { .found = true, .stop = *stop };
+	const struct rp_thread_pos *hi = &h->hi.pos;
+	struct rp_last l = { .found = true, .stop = *stop };
+	uint64_t within;
 
 	rp_thread_pos(r->th, &l.after);
+	rp_thread_seq(r->th, &l.seq, &within);
 	l.pos = l.after;
 	if (stop->reason == REPLAY_WATCH) {
 		l.pos = r->mv->hit.before;
@@ -33,23 +25,23 @@ static void remember(struct replay *r, struct last *last, const struct replay_st
 		l.before = true;
 	} else if (stop->reason == REPLAY_FORKED) {
 		return; /* tells a debugger nothing backwards */
-	} else if (rp_thread_pos_cmp(&l.pos, hi) >= 0 &&
-		   (newest || stop->reason != REPLAY_SYSCALL_RETURN)) {
+	} else if (rp_thread_pos_cmp(&l.pos, hi) >= 0 && !h->inclusive &&
+		   (h->newest || stop->reason != REPLAY_SYSCALL_RETURN)) {
 		return; /* the end of the interval belongs to the next */
 	}
-	*last = l;
+	h->last = l;
 }
 
-/* Run from here, the interval's beginning, to `hi`. */
-static int search(struct replay *r, const struct rp_thread_pos *hi, bool newest, struct last *last)
+/* Run from here, the interval's beginning, to its end. */
+static int search(struct replay *r, struct rp_hunt *h)
 {
+	const struct rp_thread_pos *hi = &h->hi.pos;
 	struct replay_stop stop;
 	struct rp_thread_pos now;
 
-	last->found = false;
 	memset(&stop, 0, sizeof(stop));
 	if (rp_position_condition(r, &stop, true))
-		remember(r, last, &stop, hi, newest);
+		remember(r, h, &stop);
 	for (;;) {
 		rp_conditions(r, true);
 		int res = replay_run_to(r, hi, rp_events_wanted(r), true);
@@ -57,12 +49,13 @@ static int search(struct replay *r, const struct rp_thread_pos *hi, bool newest,
 		bool found = rp_reason_of(r, res, &stop);
 		if (found && res != THREAD_END && res != THREAD_FAILED &&
 		    res != THREAD_INTERRUPTED) {
-			remember(r, last, &stop, hi, newest);
+			remember(r, h, &stop);
 			/* a breakpoint where another condition stopped us has its say, too */
 			rp_thread_pos(r->th, &now);
-			if (stop.reason != REPLAY_BREAK && rp_thread_pos_cmp(&now, hi) < 0 &&
+			if (stop.reason != REPLAY_BREAK &&
+			    rp_thread_pos_cmp(&now, hi) < h->inclusive &&
 			    rp_position_condition(r, &stop, true))
-				remember(r, last, &stop, hi, newest);
+				remember(r, h, &stop);
 		}
 		rp_conditions(r, false);
 		if (res == THREAD_LIMIT || res == THREAD_END)
@@ -73,7 +66,7 @@ static int search(struct replay *r, const struct rp_thread_pos *hi, bool newest,
 }
 
 /* The last iteration within the REP instruction at l->pos that hits a watch. */
-static int refine_backward(struct replay *r, struct last *l)
+static int refine_backward(struct replay *r, struct rp_last *l)
 {
 	struct rp_thread_pos at = l->pos, found = l->pos;
 
@@ -100,7 +93,7 @@ static int refine_backward(struct replay *r, struct last *l)
 	return 0;
 }
 
-static void stop_at_last(struct replay *r, struct last *l, struct replay_stop *stop)
+void rp_stop_at_last(struct replay *r, struct rp_last *l, struct replay_stop *stop)
 {
 	*stop = l->stop;
 	if ((l->refine && refine_backward(r, l)) || replay_move(r, &l->pos, &stop->err) ||
@@ -113,74 +106,86 @@ static void stop_at_last(struct replay *r, struct last *l, struct replay_stop *s
 	replay_pos(r, &stop->pos);
 }
 
-/* What had happened up to the end of the interval that is searched next. */
-struct upto {
-	struct rp_thread_pos pos;
-	uint64_t calls, signals, image;
-};
-
-/* Whether nothing that is looked for can have happened from checkpoint c to there. */
-static bool quiet(struct replay *r, struct rp_checkpoint *c, const struct upto *hi)
+/* Whether nothing that is looked for can have happened from checkpoint c on. */
+static bool quiet(struct replay *r, struct rp_checkpoint *c, const struct rp_hunt *h)
 {
-	if (r->nbreaks || (r->signals && hi->signals != c->signals_total) ||
-	    (r->catching && hi->calls != c->events - c->signals_total) ||
-	    hi->image != c->space->image_steps)
+	if (r->nbreaks || (r->signals && h->hi.signals != c->signals_total) ||
+	    (r->catching && h->hi.calls != c->events - c->signals_total) ||
+	    h->hi.image != c->space->image_steps)
+		return false;
+	/* a call or a signal at the very end is not counted yet */
+	if (h->inclusive && (r->signals || r->catching))
 		return false;
 	return rp_memview_watches_quiet(r->mv, &c->log);
+}
+
+void rp_hunt_begin(struct replay *r, struct rp_hunt *h, bool inclusive)
+{
+	uint64_t within;
+
+	*h = (struct rp_hunt){ .inclusive = inclusive, .newest = true };
+	h->hi.calls = r->th->events - r->th->signals_total;
+	h->hi.signals = r->th->signals_total;
+	h->hi.image = r->th->space->image_steps;
+	rp_thread_pos(r->th, &h->hi.pos);
+	rp_thread_seq(r->th, &h->seq, &within);
+}
+
+enum rp_thread_stop rp_hunt_on(struct replay *r, struct rp_hunt *h, struct dj_error *err)
+{
+	const struct rp_thread_pos begin = { .steps = r->th->info->first_steps };
+	enum rp_thread_stop res = THREAD_LIMIT;
+
+	if (rp_thread_pos_cmp(&h->hi.pos, &begin) <= 0 && !h->inclusive)
+		return THREAD_END;
+	size_t i = r->cs->n;
+	while (i > 0 && rp_thread_pos_cmp(&r->cs->list[i - 1]->pos, &h->hi.pos) >= 0)
+		i--;
+	struct rp_checkpoint *c = i ? r->cs->list[i - 1] : NULL;
+	struct rp_upto lo = { .pos = begin };
+	uint64_t seq = rp_thread_first_seq(r->th->info);
+	if (c) {
+		lo = (struct rp_upto){ .pos = c->pos,
+				       .calls = c->events - c->signals_total,
+				       .signals = c->signals_total,
+				       .image = c->space->image_steps };
+		seq = c->seq;
+	}
+	if (!c || !quiet(r, c, h)) {
+		if (rp_checkpoint_back(r->cs, &lo.pos, err))
+			return THREAD_FAILED;
+		res = search(r, h);
+		if (res == THREAD_FAILED)
+			dj_fail(err, r->th->err.exit_status, "%s", r->th->err.text);
+	}
+	h->hi = lo;
+	h->seq = seq;
+	h->newest = h->inclusive = false;
+	return res;
 }
 
 void rp_continue_backward(struct replay *r, struct replay_stop *stop)
 {
 	struct rp_thread_pos begin = { .steps = r->th->info->first_steps };
-	struct upto hi = { .calls = r->th->events - r->th->signals_total,
-			   .signals = r->th->signals_total,
-			   .image = r->th->space->image_steps };
-	bool newest = true;
-	struct last last;
+	enum rp_thread_stop res;
+	struct dj_error err;
+	struct rp_hunt h;
 
 	r->signal_told = false;
-	rp_thread_pos(r->th, &hi.pos);
-	for (;;) {
-		if (rp_thread_pos_cmp(&hi.pos, &begin) <= 0) {
-			struct dj_error err;
-			if (replay_move(r, &begin, &err)) {
-				stop->err = err;
-				rp_fill(r, stop, REPLAY_FAILED);
-				return;
-			}
-			rp_fill(r, stop, REPLAY_BEGIN);
-			return;
-		}
-		size_t i = r->cs->n;
-		while (i > 0 && rp_thread_pos_cmp(&r->cs->list[i - 1]->pos, &hi.pos) >= 0)
-			i--;
-		struct rp_checkpoint *c = i ? r->cs->list[i - 1] : NULL;
-		struct upto lo = { .pos = begin };
-		if (c)
-			lo = (struct upto){ .pos = c->pos,
-					    .calls = c->events - c->signals_total,
-					    .signals = c->signals_total,
-					    .image = c->space->image_steps };
-		if (!c || !quiet(r, c, &hi)) {
-			int res = THREAD_FAILED;
-			if (rp_checkpoint_back(r->cs, &lo.pos, &stop->err) == 0)
-				res = search(r, &hi.pos, newest, &last);
-			if (res == THREAD_FAILED) {
-				rp_fill(r, stop, REPLAY_FAILED);
-				return;
-			}
-			if (res == THREAD_INTERRUPTED) {
-				rp_fill(r, stop, REPLAY_INTERRUPTED);
-				return;
-			}
-			if (last.found) {
-				stop_at_last(r, &last, stop);
-				return;
-			}
-		}
-		hi = lo;
-		newest = false;
-	}
+	rp_hunt_begin(r, &h, false);
+	do
+		res = rp_hunt_on(r, &h, &err);
+	while (res == THREAD_LIMIT && !h.last.found);
+	if (res == THREAD_END && replay_move(r, &begin, &err))
+		res = THREAD_FAILED;
+	if (res == THREAD_END)
+		rp_fill(r, stop, REPLAY_BEGIN);
+	else if (res == THREAD_INTERRUPTED)
+		rp_fill(r, stop, REPLAY_INTERRUPTED);
+	else if (res == THREAD_FAILED)
+		rp_failed(r, stop, &err);
+	else
+		rp_stop_at_last(r, &h.last, stop);
 }
 
 void rp_step_backward(struct replay *r, struct replay_stop *stop)

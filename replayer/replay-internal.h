@@ -132,6 +132,8 @@ void rp_put_back(struct replay *r, uint32_t selected);
 void rp_here(const struct replay *r, struct replay_pos *pos);
 /* Switch to a thread that has begun, and put it where the moment has it. */
 int rp_place(struct replay *r, uint32_t thread, struct dj_error *err);
+/* The same where it has come up to event `upto`. */
+int rp_place_upto(struct replay *r, uint32_t thread, uint64_t upto, struct dj_error *err);
 /* Whether the thread's history has begun at `moment`, which is another's position; if so, up to
  * which event number it has come. */
 bool rp_begun(const struct replay *r, const struct replay_pos *moment, uint32_t thread,
@@ -151,13 +153,53 @@ void rp_fill(struct replay *r, struct replay_stop *stop, enum replay_reason reas
 bool rp_position_condition(struct replay *r, struct replay_stop *stop, bool breaks);
 /* What rp_thread_run() stopped for, as a reason; false if it is nothing anyone asked for. */
 bool rp_reason_of(struct replay *r, int res, struct replay_stop *stop);
+/* A stop that is an error, unless it was an interruption. */
+void rp_failed(struct replay *r, struct replay_stop *stop, const struct dj_error *err);
+/* Whether anybody wants to know what other threads do meanwhile. */
+bool rp_curious(const struct replay *r);
+
+/* The last condition met on the way forward through an interval. */
+struct rp_last {
+	bool found;
+	struct replay_stop stop;
+	struct rp_thread_pos pos;   /* where to stop for it */
+	bool before;		    /* one position earlier, that is */
+	bool refine;		    /* a watch in a REP instruction: some iteration of it */
+	struct rp_thread_pos after; /* where it was noticed, */
+	uint64_t seq;		    /* and the event number there */
+};
+/* A search back through the history of one thread. */
+struct rp_hunt {
+	/* the end of the interval that is searched next, and what had happened up to there */
+	struct rp_upto {
+		struct rp_thread_pos pos;
+		uint64_t calls, signals, image;
+	} hi;
+	uint64_t seq;	/* the event number there */
+	bool newest;	/* it is where the search began */
+	bool inclusive; /* conditions at that very position count */
+	struct rp_last last;
+};
+/* From where the thread in hand stands. */
+void rp_hunt_begin(struct replay *r, struct rp_hunt *h, bool inclusive);
+/* Search the next interval. THREAD_END: nothing is left. */
+enum rp_thread_stop rp_hunt_on(struct replay *r, struct rp_hunt *h, struct dj_error *err);
+/* Go to what was found. */
+void rp_stop_at_last(struct replay *r, struct rp_last *l, struct replay_stop *stop);
+/* Of the thread in hand alone. */
 void rp_continue_backward(struct replay *r, struct replay_stop *stop);
 void rp_step_backward(struct replay *r, struct replay_stop *stop);
+
+/* ---- replay-back-all.c -------------------------------------------------------------------- */
+
+void rp_continue_all_backward(struct replay *r, struct replay_stop *stop);
+void rp_step_all_backward(struct replay *r, struct replay_stop *stop);
 
 /* ---- replay-turns.c --------------------------------------------------------------------- */
 
 /* Whether a move goes through the history of the selected thread alone. */
 bool rp_alone(const struct replay *r);
+bool rp_in_scope(const struct replay *r, uint32_t thread);
 /* Make r->turns, for going on from the moment, and switch to its thread. 1: it has none, since its
  * thread is not in the scope. */
 int rp_turns_begin(struct replay *r, struct dj_error *err);

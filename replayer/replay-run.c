@@ -95,6 +95,13 @@ void rp_fill(struct replay *r, struct replay_stop *stop, enum replay_reason reas
 	}
 }
 
+void rp_failed(struct replay *r, struct replay_stop *stop, const struct dj_error *err)
+{
+	rp_fill(r, stop, REPLAY_FAILED);
+	if (stop->reason == REPLAY_FAILED)
+		stop->err = *err;
+}
+
 /* Conditions that hold at a position rather than on the way to it. */
 bool rp_position_condition(struct replay *r, struct replay_stop *stop, bool breaks)
 {
@@ -236,13 +243,6 @@ static void continue_forward(struct replay *r, struct replay_stop *stop)
 
 /* ---- forward through several threads ------------------------------------------------------- */
 
-static void failed(struct replay *r, struct replay_stop *stop, const struct dj_error *err)
-{
-	rp_fill(r, stop, REPLAY_FAILED);
-	if (stop->reason == REPLAY_FAILED)
-		stop->err = *err;
-}
-
 /* The thread in hand has come to an event that is another's turn before, or to its end. */
 static bool turn_over(const struct replay *r, int res)
 {
@@ -259,7 +259,7 @@ static bool all_forward(struct replay *r, uint32_t until, struct replay_stop *st
 	int res = rp_turns_begin(r, &err);
 
 	if (res < 0)
-		return failed(r, stop, &err), true;
+		return rp_failed(r, stop, &err), true;
 	bool running = !res;
 	if (running && until == REPLAY_ALL && signal_first(r, stop))
 		return true;
@@ -275,7 +275,7 @@ static bool all_forward(struct replay *r, uint32_t until, struct replay_stop *st
 		running = true;
 		const struct rp_turn *next = rp_turns_next(r, &err);
 		if (!next && err.text[0])
-			return failed(r, stop, &err), true;
+			return rp_failed(r, stop, &err), true;
 		if (!next)
 			return rp_fill(r, stop, REPLAY_END), true;
 		if (next->thread == until)
@@ -312,7 +312,7 @@ static void step_forward(struct replay *r, struct replay_stop *stop)
 }
 
 /* Whether anybody wants to know what other threads do meanwhile. */
-static bool curious(const struct replay *r)
+bool rp_curious(const struct replay *r)
 {
 	return r->nbreaks || r->nwatches || r->catching || r->signals;
 }
@@ -322,7 +322,7 @@ static void step_all_forward(struct replay *r, struct replay_stop *stop)
 {
 	uint32_t thread = r->selected;
 
-	if (!rp_alone(r) && curious(r) && !rp_thread_at_end(r->th) &&
+	if (!rp_alone(r) && rp_curious(r) && !rp_thread_at_end(r->th) &&
 	    (thread != r->moment.thread || rp_thread_order_here(r->th))) {
 		if (all_forward(r, thread, stop))
 			return;
@@ -379,8 +379,7 @@ void replay_step(struct replay *r, enum replay_dir dir, struct replay_stop *stop
 	if (dir == REPLAY_FORWARD) {
 		step_all_forward(r, stop);
 	} else {
-		rp_begin_move(r);
-		rp_step_backward(r, stop);
+		rp_step_all_backward(r, stop);
 	}
 }
 
@@ -390,8 +389,11 @@ void replay_continue(struct replay *r, enum replay_dir dir, struct replay_stop *
 	r->cancelled = false;
 	if (copy_cannot(r, dir, stop))
 		return;
-	if (dir == REPLAY_FORWARD && !rp_alone(r)) {
-		all_forward(r, REPLAY_ALL, stop);
+	if (!rp_alone(r)) {
+		if (dir == REPLAY_FORWARD)
+			all_forward(r, REPLAY_ALL, stop);
+		else
+			rp_continue_all_backward(r, stop);
 		return;
 	}
 	rp_begin_move(r);

@@ -147,22 +147,30 @@ static bool in_place(const struct rp_thread *th, uint64_t upto)
 	return seq <= upto && (rp_thread_at_end(th) || rp_thread_next_seq(th) > upto);
 }
 
-int rp_place(struct replay *r, uint32_t thread, struct dj_error *err)
+int rp_place_upto(struct replay *r, uint32_t thread, uint64_t upto, struct dj_error *err)
 {
 	struct rp_timeline *line = &r->threads[thread];
 	bool told = r->signal_told;
-	uint64_t upto = 0;
 
-	replay_pos(r, &r->moment);
-	if (thread != r->moment.thread && !rp_begun(r, &r->moment, thread, &upto))
-		return dj_fail(err, 1, "thread %d has not begun", (int)info(r, thread)->tid);
 	if (rp_switch(r, thread, err))
 		return -1;
-	if (thread == r->moment.thread || (line->placed && in_place(r->th, upto)))
+	if (line->placed && in_place(r->th, upto))
 		return 0;
 	line->placed = !rp_last_upto(r, upto, err);
 	r->signal_told = told;
 	return line->placed ? 0 : -1;
+}
+
+int rp_place(struct replay *r, uint32_t thread, struct dj_error *err)
+{
+	uint64_t upto = 0;
+
+	replay_pos(r, &r->moment);
+	if (thread == r->moment.thread)
+		return rp_switch(r, thread, err);
+	if (!rp_begun(r, &r->moment, thread, &upto))
+		return dj_fail(err, 1, "thread %d has not begun", (int)info(r, thread)->tid);
+	return rp_place_upto(r, thread, upto, err);
 }
 
 static bool find_alive(struct replay *r, uint32_t thread)

@@ -22,7 +22,7 @@ static uint32_t process_of(const struct replay *r, uint32_t thread)
 	return dj_trace_thread(r->t, thread)->process;
 }
 
-static bool in_scope(const struct replay *r, uint32_t thread)
+bool rp_in_scope(const struct replay *r, uint32_t thread)
 {
 	return r->scope == REPLAY_PROCESSES || process_of(r, thread) == process_of(r, r->selected);
 }
@@ -32,7 +32,7 @@ bool rp_alone(const struct replay *r)
 	if (r->in_copy || r->scope == REPLAY_THREAD)
 		return true;
 	for (uint32_t i = 0; i < r->nthreads; i++)
-		if (i != r->selected && in_scope(r, i))
+		if (i != r->selected && rp_in_scope(r, i))
 			return false;
 	return true;
 }
@@ -115,7 +115,7 @@ static int enter(struct replay *r, uint32_t thread, struct dj_error *err)
 int rp_turns_begin(struct replay *r, struct dj_error *err)
 {
 	uint32_t selected = r->selected;
-	bool running = in_scope(r, r->moment.thread);
+	bool running = rp_in_scope(r, r->moment.thread);
 
 	replay_pos(r, &r->moment);
 	r->turns.n = 0;
@@ -127,8 +127,8 @@ int rp_turns_begin(struct replay *r, struct dj_error *err)
 		r->turns.cap = r->nthreads;
 	}
 	for (uint32_t i = 0; i < r->nthreads; i++) {
-		rp_switch(r, selected, NULL); /* in_scope() looks at it */
-		if (i == r->moment.thread || !in_scope(r, i))
+		rp_switch(r, selected, NULL); /* rp_in_scope() looks at it */
+		if (i == r->moment.thread || !rp_in_scope(r, i))
 			continue;
 		if (enter(r, i, err)) {
 			rp_switch(r, selected, NULL);

@@ -867,6 +867,140 @@ static void test_all_forward(void)
 	}
 }
 
+/* What position k of the order stops a continue back for. */
+static enum replay_reason reason_back(size_t k)
+{
+	enum replay_reason reason = reason_at(k, false);
+
+	return reason != REPLAY_STEPPED ? reason : reason_at(k, true);
+}
+
+static bool walk_backward(size_t k, int stops)
+{
+	struct replay_stop stop;
+
+	while (stops--) {
+		enum replay_reason reason = REPLAY_BEGIN;
+		size_t from = k;
+		while (k-- > 0 && (reason = reason_back(k)) == REPLAY_STEPPED)
+			;
+		if (k == SIZE_MAX) {
+			reason = REPLAY_BEGIN;
+			k = 0;
+		}
+		replay_continue(rep, REPLAY_BACKWARD, &stop);
+		if (stop.reason != reason || stop.pos.thread != line[k].thread || !there(k)) {
+			fprintf(stderr,
+				"  backward from %zu: reason %d, wanted %d at %zu of %zu %s\n",
+				from, stop.reason, reason, k, nline, stop.err.text);
+			return false;
+		}
+		if (reason == REPLAY_BEGIN)
+			break;
+	}
+	return true;
+}
+
+static void test_all_backward(void)
+{
+	for (unsigned kind = 0; kind < 6; kind++) {
+		size_t bad = 0;
+		start_many(2 + kind % 4, 40, 1 + (kind & 1), kind & 2);
+		replay_limits(rep, 700, 30, 1 << 22);
+		bad += !go_there(nline - 1) || !walk_backward(nline - 1, 1);
+		for (int n = 0; n < 25 && bad < 3; n++) {
+			size_t k = rnd() % nline;
+			bad += !go_there(k);
+			want_some();
+			uint32_t other = (uint32_t)(rnd() % nmany);
+			struct dj_error err;
+			if (rnd() & 1)
+				replay_select(rep, other, &err);
+			bad += !walk_backward(k, 8);
+			if (n % 3 == 0) {
+				replay_break_add(rep, world_label("handler"));
+				replay_break_del(rep, world_label("handler"));
+				k = rnd() % nline;
+				bad += !go_there(k) || !walk_forward(k, 3);
+			}
+			want_none();
+		}
+		CU_ASSERT_EQUAL(bad, 0);
+		finish_many();
+	}
+}
+
+/* The next (or last) position of the order that is thread t's, from k on; nline if there is none.
+ */
+static size_t next_of(unsigned t, size_t k, bool back)
+{
+	while (k < nline && line[k].thread != t)
+		k += back ? (size_t)-1 : 1;
+	return k < nline ? k : nline;
+}
+
+/* Steps of any thread from any moment, with others' conditions and without. */
+static void test_all_steps(void)
+{
+	for (unsigned kind = 0; kind < 6; kind++) {
+		size_t bad = 0, taken = 0, stopped = 0;
+		start_many(2 + kind % 4, 40, 1 + (kind & 1), kind & 2);
+		replay_limits(rep, 700, 30, 1 << 22);
+		for (int n = 0; n < 150 && bad < 3; n++) {
+			size_t k = rnd() % nline;
+			uint32_t t = (uint32_t)(rnd() % nmany);
+			bool back = rnd() & 1, alone = rnd() & 1;
+			struct replay_stop stop;
+			struct dj_error err;
+			size_t mine = next_of(t, k, true), to, at_stop = nline;
+			if (n % 2) {
+				/* a thread's last position before an event, or the next */
+				while (k + 1 < nline && line[k].thread == line[k + 1].thread)
+					k++;
+				t = line[k].thread;
+				mine = k;
+				back = false;
+				if (n % 4 == 1 && (mine = next_of(t, k + 1, false)) < nline) {
+					k = mine;
+					back = true;
+				} else {
+					mine = k;
+				}
+			}
+			bad += !go_there(k);
+			if (mine == nline || replay_select(rep, t, &err))
+				continue;
+			to = back ? (mine ? next_of(t, mine - 1, true) : nline)
+				  : next_of(t, mine + 1, false);
+			if (to == nline)
+				continue;
+			want_some();
+			replay_report_signals(rep, 0);
+			replay_catch_syscalls(rep, false, NULL, 0);
+			wanted.signals = wanted.calls = false;
+			replay_set_scope(rep, alone ? REPLAY_THREAD : REPLAY_PROCESS);
+			for (size_t i = back ? k - 1 : k + 1; !alone && i != to && at_stop == nline;
+			     i += back ? (size_t)-1 : 1)
+				if (line[i].thread != t && reason_at(i, false) == REPLAY_BREAK)
+					at_stop = i;
+			replay_step(rep, back ? REPLAY_BACKWARD : REPLAY_FORWARD, &stop);
+			if (at_stop == nline) {
+				bad += stop.reason != REPLAY_STEPPED || !there(to);
+				taken++;
+			} else {
+				bad += stop.reason != REPLAY_BREAK || !there(at_stop);
+				stopped++;
+			}
+			replay_set_scope(rep, REPLAY_PROCESS);
+			want_none();
+		}
+		CU_ASSERT_EQUAL(bad, 0);
+		CU_ASSERT(taken > 20);
+		CU_ASSERT(stopped > 3);
+		finish_many();
+	}
+}
+
 /* Going by text, stops, and the ends of history. */
 static void test_thread_positions(void)
 {
@@ -1071,6 +1205,8 @@ int main(void)
 	CU_add_test(s, "two threads", test_threads);
 	CU_add_test(s, "positions of two threads", test_thread_positions);
 	CU_add_test(s, "all threads forward", test_all_forward);
+	CU_add_test(s, "all threads backward", test_all_backward);
+	CU_add_test(s, "steps among many threads", test_all_steps);
 	CU_add_test(s, "a copy of another thread", test_thread_copy);
 	CU_add_test(s, "the order of positions", test_order);
 	CU_add_test(s, "divergence", test_divergence);

@@ -1,0 +1,291 @@
+/*
+ * Running backward through several threads.
+ *
+ * What comes last before the moment, in the one order of positions, is what comes last in one of
+ * the threads. So each thread's history is searched back by itself, interval by interval
+ * (replay-back.c), that whose unsearched part reaches furthest first; and once something was found,
+ * no thread is searched further back than that. Positions of different threads are told apart by
+ * their event number and the thread's alone. A thread that need not be searched is not replayed
+ * either.
+ *
+ * A condition on the way to a position, such as a changed watchpoint, is stopped for before the
+ * instruction. If that is an ordered event, others may have done a lot since the thread's position
+ * before it: none of that is passed. The moment is then the last position of all that sorts before
+ * the event, which another thread's may be, and the selected thread stands where it did.
+ */
+#include "replayer/replay-internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Where segments sort. */
+struct key {
+	uint64_t seq;
+	uint32_t thread;
+};
+
+static bool later(struct key a, struct key b)
+{
+	return a.seq != b.seq ? a.seq > b.seq : a.thread > b.thread;
+}
+
+struct party {
+	struct rp_hunt h;
+	uint32_t thread;
+	uint64_t upto; /* the last event it has passed at the moment, or a higher number */
+	bool began, done;
+};
+
+struct parties {
+	struct party *list;
+	size_t n;
+	struct party *best; /* who has found what sorts last so far */
+};
+
+static struct key unsearched(const struct party *p)
+{
+	return (struct key){ p->began ? p->h.seq : p->upto, p->thread };
+}
+
+static struct key found_at(const struct party *p)
+{
+	return (struct key){ p->h.last.seq, p->thread };
+}
+
+/* All threads of the scope but `except` that may have something before r->moment. */
+static int gather(struct replay *r, uint32_t except, struct parties *all)
+{
+	*all = (struct parties){ .list = calloc(r->nthreads, sizeof(*all->list)) };
+	if (!all->list)
+		return -1;
+	for (uint32_t i = 0; i < r->nthreads; i++) {
+		struct party *p = &all->list[all->n];
+		uint64_t last;
+		if (i == except || !rp_in_scope(r, i))
+			continue;
+		*p = (struct party){ .thread = i, .upto = r->moment.seq };
+		if (i != r->moment.thread) {
+			if (!rp_begun(r, &r->moment, i, &p->upto))
+				continue;
+			if (rp_last_seq(r, i, &last) && last < p->upto)
+				p->upto = last;
+		}
+		all->n++;
+	}
+	return 0;
+}
+
+/* Switch to a thread that has not been looked at yet, and put it where the moment has it. Not 0:
+ * that cannot be. */
+static int join(struct replay *r, struct party *p, struct dj_error *err)
+{
+	bool moment = p->thread == r->moment.thread;
+
+	if (moment ? rp_switch(r, p->thread, err) : rp_place_upto(r, p->thread, p->upto, err))
+		return -1;
+	rp_hunt_begin(r, &p->h, !moment);
+	p->began = true;
+	return 0;
+}
+
+static void search(struct replay *r, struct parties *all, struct party *p, struct dj_error *err,
+		   enum rp_thread_stop *res)
+{
+	if (!p->began) {
+		/* what cannot be replayed up to the moment has been told, or was passed over */
+		if (join(r, p, err))
+			p->done = true;
+		*res = r->cancelled ? THREAD_INTERRUPTED : THREAD_LIMIT;
+		return;
+	}
+	rp_switch(r, p->thread, NULL); /* open: nothing can fail */
+	r->threads[p->thread].placed = false;
+	*res = rp_hunt_on(r, &p->h, err);
+	if (*res == THREAD_END) {
+		p->done = true;
+		*res = THREAD_LIMIT;
+	}
+	if (*res != THREAD_LIMIT || !p->h.last.found)
+		return;
+	p->done = true;
+	if (!all->best || later(found_at(p), found_at(all->best)))
+		all->best = p;
+}
+
+/* Look for what comes last before the moment; and after `low`, if that is not NULL. THREAD_LIMIT:
+ * what there is, is in all->best. */
+static enum rp_thread_stop hunt(struct replay *r, struct parties *all, const struct key *low,
+				struct dj_error *err)
+{
+	enum rp_thread_stop res = THREAD_LIMIT;
+
+	while (res == THREAD_LIMIT) {
+		struct party *next = NULL;
+		for (size_t i = 0; i < all->n; i++) {
+			struct party *p = &all->list[i];
+			if (!p->done && (!next || later(unsearched(p), unsearched(next))))
+				next = p;
+		}
+		if (!next || (low && !later(unsearched(next), *low)) ||
+		    (all->best && !later(unsearched(next), found_at(all->best))))
+			break;
+		search(r, all, next, err, &res);
+	}
+	if (all->best && low && !later(found_at(all->best), *low))
+		all->best = NULL;
+	return res;
+}
+
+/* The thread in hand stands before its event `seq`: make the last position before that, whosever it
+ * is, the moment. */
+static void moment_before(struct replay *r, uint64_t seq)
+{
+	struct replay_pos here, last;
+	uint32_t thread = r->selected;
+
+	rp_here(r, &last);
+	if (last.seq == seq)
+		return; /* nothing of anybody's is between */
+	for (uint32_t i = 0; i < r->nthreads; i++) {
+		uint64_t upto = i < thread ? seq : seq - 1, end;
+		if (i == thread || !rp_in_scope(r, i) ||
+		    rp_thread_first_seq(dj_trace_thread(r->t, i)) > upto)
+			continue;
+		if (rp_last_seq(r, i, &end) && end < upto)
+			upto = end;
+		/* the most that its position can be */
+		if (!later((struct key){ upto, i }, (struct key){ last.seq, last.thread }))
+			continue;
+		if (rp_place_upto(r, i, upto, NULL))
+			continue;
+		rp_here(r, &here);
+		if (replay_pos_cmp(&here, &last) > 0)
+			last = here;
+	}
+	rp_switch(r, thread, NULL);
+	r->threads[thread].placed = true;
+	r->moment = last;
+}
+
+/* Stop where the search has led to. */
+static void stop_there(struct replay *r, struct party *p, struct replay_stop *stop)
+{
+	bool before = p->h.last.stop.reason == REPLAY_WATCH || p->h.last.before;
+
+	rp_switch(r, p->thread, NULL);
+	r->moment.thread = p->thread;
+	r->threads[p->thread].placed = false;
+	rp_stop_at_last(r, &p->h.last, stop);
+	if (before && stop->reason != REPLAY_FAILED && stop->reason != REPLAY_INTERRUPTED)
+		moment_before(r, p->h.last.seq);
+	replay_pos(r, &stop->pos);
+}
+
+/* To where the first of the threads begins. */
+static void stop_at_beginning(struct replay *r, struct replay_stop *stop)
+{
+	struct dj_error err = { 0 };
+	uint32_t first = r->selected;
+
+	for (uint32_t i = r->nthreads; i-- > 0;)
+		if (rp_in_scope(r, i) && rp_thread_first_seq(dj_trace_thread(r->t, i)) <=
+						 rp_thread_first_seq(dj_trace_thread(r->t, first)))
+			first = i;
+	if (rp_switch(r, first, &err)) {
+		rp_failed(r, stop, &err);
+		return;
+	}
+	r->moment.thread = first;
+	r->threads[first].placed = false;
+	if (replay_move(r, &(struct rp_thread_pos){ .steps = r->th->info->first_steps }, &err))
+		rp_failed(r, stop, &err);
+	else
+		rp_fill(r, stop, REPLAY_BEGIN);
+}
+
+/* A search ended without an answer. */
+static void gave_up(struct replay *r, enum rp_thread_stop res, const struct dj_error *err,
+		    struct replay_stop *stop)
+{
+	r->moment.thread = r->selected;
+	if (res == THREAD_INTERRUPTED)
+		rp_fill(r, stop, REPLAY_INTERRUPTED);
+	else
+		rp_failed(r, stop, err);
+}
+
+void rp_continue_all_backward(struct replay *r, struct replay_stop *stop)
+{
+	enum rp_thread_stop res = THREAD_FAILED;
+	struct dj_error err = { .exit_status = 1, .text = "out of memory" };
+	struct parties all;
+
+	replay_pos(r, &r->moment);
+	r->signal_told = false;
+	if (!gather(r, REPLAY_ALL, &all))
+		res = hunt(r, &all, NULL, &err);
+	if (res != THREAD_LIMIT)
+		gave_up(r, res, &err, stop);
+	else if (all.best)
+		stop_there(r, all.best, stop);
+	else
+		stop_at_beginning(r, stop);
+	free(all.list);
+}
+
+/* Whether the step before the thread in hand's position was an ordered event. */
+static bool after_event(const struct replay *r)
+{
+	struct replay_pos here;
+
+	rp_here(r, &here);
+	return !here.within && !here.rep;
+}
+
+/* The selected thread's step back takes it across an event: others may have something to tell of
+ * what lies between there and the moment. */
+static void step_across(struct replay *r, struct replay_stop *stop)
+{
+	uint32_t thread = r->selected;
+	struct replay_pos from, here;
+	struct dj_error err = { .exit_status = 1, .text = "out of memory" };
+	struct parties all;
+	enum rp_thread_stop res = THREAD_FAILED;
+
+	replay_pos(r, &r->moment);
+	rp_here(r, &from);
+	rp_step_backward(r, stop);
+	r->threads[thread].placed = false;
+	bool mine = stop->reason == REPLAY_WATCH;
+	if (stop->reason == REPLAY_FAILED || stop->reason == REPLAY_INTERRUPTED) {
+		r->moment.thread = thread;
+		return;
+	}
+	rp_here(r, &here);
+	/* what the instruction itself does comes to pass where it leads to */
+	struct key low = { mine ? from.seq : here.seq, thread };
+	if (!gather(r, thread, &all))
+		res = hunt(r, &all, &low, &err);
+	if (res != THREAD_LIMIT) {
+		gave_up(r, res, &err, stop);
+	} else if (all.best) {
+		stop_there(r, all.best, stop);
+	} else {
+		rp_switch(r, thread, NULL);
+		r->moment.thread = thread;
+		if (mine)
+			moment_before(r, from.seq);
+		replay_pos(r, &stop->pos);
+	}
+	free(all.list);
+}
+
+void rp_step_all_backward(struct replay *r, struct replay_stop *stop)
+{
+	if (!rp_alone(r) && rp_curious(r) && (r->selected != r->moment.thread || after_event(r))) {
+		step_across(r, stop);
+		return;
+	}
+	rp_begin_move(r);
+	rp_step_backward(r, stop);
+}
