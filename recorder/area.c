@@ -30,8 +30,7 @@ static bool failed(int64_t r)
 
 /* ---- shared memory ---- */
 
-/* A part of the shared file, in us. NULL with errno. */
-static uint8_t *map_file(struct rec_process *proc, uint64_t off, uint64_t size)
+uint8_t *rec_shared_map(struct rec_process *proc, uint64_t off, uint64_t size)
 {
 	if (off + size > proc->memfd_size) {
 		if (ftruncate(proc->memfd, (off_t)(off + size)))
@@ -45,7 +44,7 @@ static uint8_t *map_file(struct rec_process *proc, uint64_t off, uint64_t size)
 /* `size` bytes of it that nobody has. */
 static uint8_t *shared(struct rec_process *proc, uint64_t size, uint64_t *off)
 {
-	uint8_t *p = map_file(proc, proc->memfd_end, size);
+	uint8_t *p = rec_shared_map(proc, proc->memfd_end, size);
 	if (!p)
 		return NULL;
 	*off = proc->memfd_end;
@@ -117,15 +116,16 @@ int rec_own_make(struct rec_thread *t)
  * fixed places; doc/recorder.md says which, and why this is none of them. */
 #define AREA_HINT   0x7e8100000000ULL
 #define WINDOW_SIZE (REC_ARENAS * TR_ARENA_SIZE)
-#define AREA_TOTAL  (AREA_CONTROL + AREA_SHADOW + WINDOW_SIZE)
+#define OWN_SIZE    ((uint64_t)REC_OWN_PARTS * AREA_THREAD)
+#define AREA_TOTAL  (AREA_CONTROL + AREA_SHADOW + WINDOW_SIZE + OWN_SIZE)
 
 uint64_t rec_area_size(const struct rec_process *proc, int resource)
 {
 	if (resource == RLIMIT_NOFILE)
 		return proc->more_files ? 65536 : 0;
 	if (resource == RLIMIT_DATA) /* of what is private and writable */
-		return (1ULL << 32) - AREA_PAGE;
-	uint64_t size = AREA_TOTAL;
+		return ((1ULL << 32) - AREA_PAGE) * (1 + proc->own.n_areas);
+	uint64_t size = AREA_TOTAL + proc->own.n_areas * REC_AREA_THREAD;
 	for (unsigned i = 0; i < REC_ARENAS; i++)
 		size += proc->window.arena[i].at ? TR_ARENA_SIZE : 0;
 	return size;
@@ -146,6 +146,7 @@ bool rec_area_part(unsigned i, uint64_t *at, uint64_t *size)
 		{ AREA_CONTROL + AREA_PAGE, (1UL << 32) - AREA_PAGE },
 		{ AREA_CONTROL + (1UL << 32), AREA_PAGE },
 		{ AREA_CONTROL + AREA_SHADOW, WINDOW_SIZE },
+		{ AREA_CONTROL + AREA_SHADOW + WINDOW_SIZE, OWN_SIZE },
 	};
 	if (i >= sizeof(parts) / sizeof(*parts))
 		return false;
@@ -209,12 +210,22 @@ static enum rec_state area_closed(struct rec_thread *t, int64_t result)
 	return rec_limits_raise(t, area_limited);
 }
 
+static enum rec_state area_own_parts(struct rec_thread *t, int64_t result)
+{
+	if (failed(result))
+		return area_failed(t, "map memory for threads into", result);
+	t->proc->own.at = (uint64_t)result;
+	return rec_call(t, area_closed, SYS_close, (uint64_t)t->area.fd, 0, 0, 0, 0, 0);
+}
+
 static enum rec_state area_window(struct rec_thread *t, int64_t result)
 {
 	if (failed(result))
 		return area_failed(t, "map memory for code into", result);
 	t->proc->window.at = (uint64_t)result;
-	return rec_call(t, area_closed, SYS_close, (uint64_t)t->area.fd, 0, 0, 0, 0, 0);
+	return rec_call(t, area_own_parts, SYS_mmap, t->proc->window.at + WINDOW_SIZE, OWN_SIZE,
+			PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, (uint64_t)t->area.fd,
+			t->proc->own.off);
 }
 
 static enum rec_state area_aliased(struct rec_thread *t, int64_t result)
@@ -254,7 +265,7 @@ static enum rec_state area_reserved(struct rec_thread *t, int64_t result)
 			 (unsigned long long)(AREA_TOTAL >> 20));
 		return area_failed(t, what, result);
 	}
-	t->area.at = (uint64_t)result;
+	t->area.at = t->proc->area_at = (uint64_t)result;
 	return rec_call(t, area_shadow, SYS_mmap, t->area.at + AREA_CONTROL, 1UL << 32,
 			PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, (uint64_t)-1, 0);
@@ -268,7 +279,7 @@ static enum rec_state area_made(struct rec_thread *t)
 	int fd = t->area.link;
 	t->area.link = -1;
 	if (fd < 0)
-		fd = tracer->take_file(tracer, proc->pid, t->area.fd);
+		fd = tracer->take_file(tracer, t->tid, t->area.fd);
 	if (fd < 0)
 		return area_failed(t, "take a file from", -errno);
 	if (proc->memfd >= 0)
@@ -279,6 +290,8 @@ static enum rec_state area_made(struct rec_thread *t)
 		return area_failed(t, "make the shared memory for", -errno);
 	proc->window.off = proc->memfd_end;
 	proc->memfd_end += WINDOW_SIZE;
+	proc->own.off = proc->memfd_end;
+	proc->memfd_end += OWN_SIZE;
 	return rec_call(t, area_reserved, SYS_mmap, AREA_HINT, AREA_TOTAL, PROT_NONE,
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, (uint64_t)-1, 0);
 }
@@ -366,19 +379,29 @@ enum rec_state rec_area_begin(struct rec_thread *t)
 
 bool rec_area_piece(const struct rec_process *proc, unsigned i, uint64_t *at, uint64_t *size)
 {
+	if (!proc->area_at)
+		return false;
+	if (i == 0) {
+		*at = proc->area_at;
+		*size = AREA_TOTAL;
+		return true;
+	}
+	i--;
+	*size = REC_AREA_THREAD;
 	for (const struct rec_thread *t = proc->rec->threads; t; t = t->next)
-		if (t->proc == proc && t->s && i-- == 0) {
+		if (t->proc == proc && t->s && t->own_part >= 0 && i-- == 0) {
 			*at = t->s - AREA_CONTROL;
-			*size = AREA_TOTAL;
 			return true;
 		}
-	return proc->tr && tr_arena(proc->tr, i, at, size);
+	if (i < proc->own.n_spares)
+		return rec_spare_at(proc, i, at);
+	return proc->tr && tr_arena(proc->tr, i - proc->own.n_spares, at, size);
 }
 
-bool rec_hole(struct rec_process *proc, uint64_t at, uint64_t size)
+bool rec_hole(struct rec_thread *t, uint64_t at, uint64_t size)
 {
 	char line[512];
-	FILE *f = proc->rec->tracer->open_proc(proc->rec->tracer, proc->pid, "maps");
+	FILE *f = t->rec->tracer->open_proc(t->rec->tracer, t->tid, "maps");
 	bool free_there = f && at >= 0x10000 && at + size < 0x7fffffff0000ULL;
 	while (free_there && fgets(line, sizeof(line), f)) {
 		uint64_t start, end;
@@ -392,7 +415,7 @@ bool rec_hole(struct rec_process *proc, uint64_t at, uint64_t size)
 }
 
 /* Where an arena near `pc` may go. */
-static uint64_t arena_place(struct rec_process *proc, uint64_t pc)
+static uint64_t arena_place(struct rec_thread *t, uint64_t pc)
 {
 	uint64_t base = pc & ~0xfffffULL;
 	/* clang-format off */
@@ -403,7 +426,7 @@ static uint64_t arena_place(struct rec_process *proc, uint64_t pc)
 	};
 	/* clang-format on */
 	for (size_t i = 0; i < sizeof(tries) / sizeof(*tries); i++)
-		if (rec_hole(proc, tries[i], TR_ARENA_SIZE))
+		if (rec_hole(t, tries[i], TR_ARENA_SIZE))
 			return tries[i];
 	return 0;
 }
@@ -441,14 +464,16 @@ enum rec_state rec_arena_begin(struct rec_thread *t, uint64_t pc)
 {
 	struct rec_process *proc = t->proc;
 	unsigned i = 0;
-	t->area.at = arena_place(proc, pc);
+	if (!rec_turn(t))
+		return REC_WAIT;
+	t->area.at = arena_place(t, pc);
 	while (i < REC_ARENAS && proc->window.arena[i].at)
 		i++;
 	if (!t->area.at || i == REC_ARENAS)
 		return no_arena(t);
 	uint8_t **ours = &proc->window.arena[i].ours;
 	if (!*ours)
-		*ours = map_file(proc, proc->window.off + i * TR_ARENA_SIZE, TR_ARENA_SIZE);
+		*ours = rec_shared_map(proc, proc->window.off + i * TR_ARENA_SIZE, TR_ARENA_SIZE);
 	if (!*ours)
 		return no_arena(t);
 	proc->window.arena[i].at = t->area.at;

@@ -14,6 +14,8 @@ int rec_tables_make(struct rec_process *proc);
 int rec_own_make(struct rec_thread *t);
 void rec_tables_free(struct rec_process *proc);
 void rec_own_free(struct rec_thread *t);
+/* A part of the shared file, in us. NULL with errno. */
+uint8_t *rec_shared_map(struct rec_process *proc, uint64_t off, uint64_t size);
 void rec_window_free(struct rec_process *proc);
 /* The arena at `at` is used no more. */
 void rec_window_give_back(struct rec_process *proc, uint64_t at);
@@ -21,7 +23,7 @@ void rec_window_give_back(struct rec_process *proc, uint64_t at);
 uint64_t rec_area_span(void);
 bool rec_area_part(unsigned i, uint64_t *at, uint64_t *size);
 /* Whether nothing is mapped there. */
-bool rec_hole(struct rec_process *proc, uint64_t at, uint64_t size);
+bool rec_hole(struct rec_thread *t, uint64_t at, uint64_t size);
 /* What deja has in the program that this resource limit counts. */
 uint64_t rec_area_size(const struct rec_process *proc, int resource);
 /* Put tables, the thread's own part and the shadow into the program; `rec_image_ready` follows. */
@@ -31,6 +33,20 @@ enum rec_state rec_image_ready(struct rec_thread *t);
 bool rec_area_piece(const struct rec_process *proc, unsigned i, uint64_t *at, uint64_t *size);
 /* An arena near the program's code at `pc`. */
 enum rec_state rec_arena_begin(struct rec_thread *t, uint64_t pc);
+
+/* ---- area-thread.c ---- */
+/* An area for a thread of a process that has one; `then` gets 0, or a negative error. */
+enum rec_state rec_area_thread_begin(struct rec_thread *t, rec_then *then);
+/* Whether the area of a thread that ends is kept for another one. */
+bool rec_area_thread_keep(const struct rec_thread *t);
+/* Number i of the areas kept. */
+bool rec_spare_at(const struct rec_process *proc, unsigned i, uint64_t *at);
+/* A thread's area is used no more; if it has been unmapped, t->s is 0. */
+void rec_area_thread_end(struct rec_thread *t);
+/* Areas of threads of an image that is gone. */
+void rec_spares_free(struct rec_process *proc);
+/* What an area takes of the address space. */
+#define REC_AREA_THREAD (AREA_CONTROL + AREA_SHADOW)
 
 /* ---- filter.c ---- */
 /* Whether the program's seccomp filters let this call through, made at `at`. */

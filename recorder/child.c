@@ -64,29 +64,20 @@ static void new_child(struct rec_thread *t, pid_t pid, uint64_t flags)
 	rec_filters_copy(proc, t->proc);
 	c->s = t->s;
 	c->helper.shares = (flags & CLONE_VM) && !(flags & CLONE_VFORK);
-	c->regs = t->regs;
-	c->regs.rip = t->regs.rip + 2;
-	c->regs.rax = 0;
-	c->regs.rcx = c->regs.rip;
-	c->regs.r11 = t->regs.eflags & ~0x10100ULL;
-	c->regs.eflags = (t->regs.eflags & ~TRAP_FLAG) | (t->trap_flag ? TRAP_FLAG : 0);
-	c->regs.gs_base = *rec_tcb(t, T_GSBASE);
-	c->regs.orig_rax = (unsigned long long)-1;
+	rec_child_regs(t, c);
 	/* a forced signal would reset what it inherits (sigtrap.c) */
 	c->quiet = t->proc->trap.action.handler;
 	c->child.trap = proc->vdso_syscall && rec_trap_inherited(t);
 	if (own_space && proc->vdso_syscall) {
 		uint64_t at = 0, size;
 		unsigned n = 0;
-		while (tr_arena(t->proc->tr, n, &at, &size))
+		while (rec_area_piece(t->proc, n, &at, &size))
 			n++;
-		c->child.unmap = calloc(n + 1, sizeof(*c->child.unmap));
+		c->child.unmap = calloc(n, sizeof(*c->child.unmap));
 		DJ_ASSERT(c->child.unmap, "out of memory for a child");
 		for (unsigned i = 0; i < n; i++)
-			tr_arena(t->proc->tr, i, &c->child.unmap[i].at, &c->child.unmap[i].size);
-		c->child.unmap[n].at = t->s - AREA_CONTROL;
-		c->child.unmap[n].size = rec_area_size(proc, RLIMIT_AS);
-		c->child.n_unmap = n + 1;
+			rec_area_piece(t->proc, i, &c->child.unmap[i].at, &c->child.unmap[i].size);
+		c->child.n_unmap = n;
 	}
 	struct dj_record r = { .kind = DJ_REC_CHILD,
 			       .steps = t->steps,
@@ -102,15 +93,10 @@ enum rec_state rec_child_event(struct rec_thread *t)
 {
 	unsigned long pid = 0;
 	uint64_t flags = clone_flags(t);
-	if (flags & CLONE_THREAD) {
-		rec_digest(t, true);
-		rec_cut(t->rec,
-			"%s starts a second thread, which cannot be recorded; the recording ends "
-			"there",
-			rec_program_name(t));
+	if (t->rec->tracer->event_message(t->rec->tracer, t->tid, &pid))
 		return REC_KILLED;
-	}
-	t->rec->tracer->event_message(t->rec->tracer, t->tid, &pid);
+	if (flags & CLONE_THREAD)
+		return rec_thread_event(t, (pid_t)pid);
 	new_child(t, (pid_t)pid, flags);
 	rec_run(t, t->how, 0);
 	return REC_SYSCALL;

@@ -39,6 +39,16 @@ static bool arena_in(struct rec_thread *t, uint64_t *at)
 	return false;
 }
 
+/* Whether something of an area is. */
+static bool area_in(struct rec_thread *t)
+{
+	uint64_t at, size, arena;
+	for (unsigned i = 0; rec_area_piece(t->proc, i, &at, &size); i++)
+		if (at < t->way.end && t->way.start < at + size)
+			return !arena_in(t, &arena);
+	return false;
+}
+
 static enum rec_state give_up_arena(struct rec_thread *t, uint64_t at)
 {
 	tr_drop_arena(t->proc->tr, at);
@@ -67,7 +77,7 @@ static uint64_t elsewhere(struct rec_thread *t)
 					  0x590100000000, 0x2e0100000000, 0x120100000000 };
 	for (size_t i = 0; i < sizeof(tries) / sizeof(*tries); i++)
 		if ((tries[i] >= t->way.end || tries[i] + size <= t->way.start) &&
-		    rec_hole(t->proc, tries[i], size))
+		    rec_hole(t, tries[i], size))
 			return tries[i];
 	return 0;
 }
@@ -82,6 +92,8 @@ static enum rec_state moved(struct rec_thread *t, int64_t result)
 				MREMAP_MAYMOVE | MREMAP_FIXED, t->way.to + at, 0);
 	t->s += by;
 	t->proc->window.at += by;
+	t->proc->own.at += by;
+	t->proc->area_at += by;
 	*rec_tcb(t, T_SELF) = t->s;
 	rec_ring_moved(t);
 	return clear_next(t, 0);
@@ -99,13 +111,13 @@ static enum rec_state move_area(struct rec_thread *t)
 
 static enum rec_state clear_next(struct rec_thread *t, int64_t result)
 {
-	uint64_t at, area = t->s - AREA_CONTROL;
+	uint64_t at;
 	(void)result;
 	if (rec_over(t->rec))
 		return REC_KILLED;
 	if (arena_in(t, &at))
 		return give_up_arena(t, at);
-	if (area < t->way.end && t->way.start < area + rec_area_span())
+	if (area_in(t))
 		return move_area(t);
 	if (t->way.n) {
 		t->way.start = t->way.more[--t->way.n].start;
@@ -143,6 +155,8 @@ static void look_at_vdso(struct rec_thread *t)
 enum rec_state rec_begin_memory(struct rec_thread *t)
 {
 	const struct user_regs_struct *r = &t->regs;
+	if (!rec_turn(t))
+		return REC_WAIT;
 	t->way.start = t->way.end = 0;
 	t->way.n = 0;
 	switch (r->rax) {

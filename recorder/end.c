@@ -62,17 +62,41 @@ enum rec_state rec_let_go(struct rec_thread *t, const char *fmt, ...)
 	return REC_FREE;
 }
 
+static void add_up(const struct rec_thread *t)
+{
+	t->rec->steps += t->steps;
+	t->rec->stops += t->stops;
+	t->rec->natives += t->natives;
+}
+
 void rec_ended(struct rec_thread *t, int status)
 {
 	if (t->own && t->ring && !t->proc->child)
 		t->steps = rec_steps(t); /* it may have ended in the cache */
+	struct rec_process *proc = t->proc;
+	bool first = t->tid == proc->pid;
 	rec_order_release(t);
 	t->state = REC_GONE;
 	t->in_hand = false;
-	t->proc->status = status;
-	if (rec_over(t->rec) && !t->proc->child)
+	t->status = status;
+	proc->n_threads--;
+	if (proc->busy == t)
+		proc->busy = NULL;
+	if (proc->hand == t)
+		proc->hand = NULL;
+	if (first)
+		proc->status = status;
+	if (rec_over(t->rec) && !proc->child)
 		return; /* we killed it, or it has gone on without us */
-	t->proc->ended = true;
+	t->ended = true;
+	if (first)
+		proc->ended = true;
+	if (proc->child || first)
+		return;
+	if (t->ring)
+		rec_thread_finish(t);
+	add_up(t);
+	rec_area_thread_end(t);
 }
 
 /* ---- the trace ------------------------------------------------------------------------ */
@@ -80,16 +104,15 @@ void rec_ended(struct rec_thread *t, int status)
 /* The end could not be written, or what came before it: then the recording is a cut one. */
 static void not_whole(struct rec_thread *t, const struct dj_error *err)
 {
-	if (!t->proc->ended)
+	if (rec_over(t->rec))
 		return; /* a better reason has been given */
 	*t->rec->err = *err;
-	t->proc->ended = false;
+	t->proc->ended = t->ended = false;
 	t->rec->cut = true;
 }
 
-static void finish_thread(struct rec_thread *t)
+void rec_thread_finish(struct rec_thread *t)
 {
-	struct rec_process *proc = t->proc;
 	struct dj_error err = { 0 };
 	uint64_t steps = rec_steps(t);
 	bool whole;
@@ -97,14 +120,14 @@ static void finish_thread(struct rec_thread *t)
 	if (steps < reached || !whole || t->overwritten)
 		steps = reached;
 	struct dj_record r = { .steps = steps };
-	if (!whole && proc->ended) { /* only now it shows that the recording is a shorter one */
+	if (!whole && t->ended) { /* only now it shows that the recording is a shorter one */
 		rec_ring_failed(t);
-		proc->ended = false;
+		t->proc->ended = t->ended = false;
 		t->rec->cut = true;
 	}
-	if (proc->ended) {
+	if (t->ended) {
 		r.kind = DJ_REC_EXIT;
-		r.status = proc->status;
+		r.status = t->status;
 	} else {
 		r.kind = DJ_REC_END;
 		r.name = t->rec->err->text;
@@ -112,29 +135,37 @@ static void finish_thread(struct rec_thread *t)
 	*rec_tcb(t, T_STEPS) = steps;
 	rec_ring_record(t, &r);
 	t->steps = steps;
-	if (rec_ring_stop(t, &err))
+	if (rec_ring_stop(t, &err) || dj_stream_close(t->stream, &err))
 		not_whole(t, &err);
 }
 
-void rec_finish_trace(struct rec_thread *t)
+void rec_finish_trace(struct rec_recording *rec)
 {
-	struct rec_process *proc = t->proc;
+	struct rec_process *proc = rec->first;
 	struct dj_error err = { 0 };
 	struct timespec now;
-	if (t->ring)
-		finish_thread(t);
-	if (!t->rec->writer)
+	for (struct rec_thread *t = rec->threads; t; t = t->next) {
+		if (t->ring)
+			rec_thread_finish(t);
+		if (!t->proc->child)
+			add_up(t);
+	}
+	if (!rec->writer)
 		return;
 	clock_gettime(CLOCK_REALTIME, &now);
 	struct dj_trace_end end = { .present = true,
 				    .status = proc->ended ? proc->status : 0,
-				    .steps = t->steps,
+				    .steps = rec->steps,
 				    .end_time_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec };
-	int counts = rec_counts_write(t->rec, &err);
+	int counts = rec_counts_write(rec, &err);
 	/* which keeps the first error, and gives everything back in any case */
-	if (dj_writer_close(t->rec->writer, &end, counts ? NULL : &err) || counts)
-		not_whole(t, &err);
-	t->rec->writer = NULL;
+	if ((dj_writer_close(rec->writer, &end, counts ? NULL : &err) || counts) &&
+	    !rec_over(rec)) {
+		*rec->err = err;
+		proc->ended = false;
+		rec->cut = true;
+	}
+	rec->writer = NULL;
 }
 
 /* ---- memory --------------------------------------------------------------------------- */
@@ -145,6 +176,12 @@ void rec_thread_free(struct rec_thread *t)
 	while (*at != t)
 		at = &(*at)->next;
 	*at = t->next;
+	for (struct rec_thread *o = t->rec->threads; o; o = o->next) {
+		if (o->helper.by == t)
+			o->helper.by = NULL;
+		if (o->helper.of == t)
+			o->helper.of = NULL;
+	}
 	rec_own_free(t);
 	free(t->pending);
 	free(t->sys.filter);
@@ -163,6 +200,7 @@ void rec_process_free(struct rec_process *proc)
 	if (proc->memfd >= 0)
 		close(proc->memfd);
 	tr_free(proc->tr); /* which knows the tables */
+	rec_spares_free(proc);
 	rec_tables_free(proc);
 	rec_window_free(proc);
 	rec_filters_free(proc);

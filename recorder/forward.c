@@ -138,7 +138,7 @@ void rec_signals_pass_on(struct rec_recording *rec)
 	struct rec_thread *t = rec->threads;
 	if (!any || !rec->began)
 		return;
-	while (t && (t->proc->child || t->state == REC_GONE))
+	while (t && (t->proc != rec->first || t->state == REC_GONE))
 		t = t->next;
 	any = 0;
 	for (int sig = 1; t && sig < SIGNALS; sig++) {

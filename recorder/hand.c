@@ -62,6 +62,7 @@ void rec_take(struct rec_thread *t, const struct user_regs_struct *r, const stru
 	t->in_hand = true;
 	t->proc->hand = t;
 	rec_log_drain(t);
+	rec_ring_facts(t);
 }
 
 void rec_import(struct rec_thread *t, uint64_t addr, unsigned size)
@@ -129,6 +130,8 @@ enum tr_found rec_fragment(struct rec_thread *t, uint64_t pc, struct tr_frag **f
 enum rec_state rec_go_on(struct rec_thread *t)
 {
 	t->proc->hand = t;
+	if (t->proc->busy == t)
+		t->proc->busy = NULL;
 	*rec_tcb(t, T_STEPS) = t->steps;
 	*rec_tcb(t, T_SEQ) = t->seq;
 	rec_order_enter(t);

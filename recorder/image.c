@@ -143,6 +143,9 @@ enum rec_state rec_on_exec_out(struct rec_thread *t, const struct rec_stop *stop
 	tr_free(proc->tr);
 	proc->tr = NULL;
 	rec_window_free(proc);
+	rec_spares_free(proc);
+	t->own_part = -1;
+	proc->area_at = 0;
 	/* mappings are read while nothing of ours is there yet */
 	t->s = 0;
 	proc->brk = 0;

@@ -28,7 +28,7 @@ static uint64_t may_lock(struct rec_thread *t)
 {
 	char line[256];
 	uint64_t limit = UINT64_MAX;
-	FILE *f = t->rec->tracer->open_proc(t->rec->tracer, t->proc->pid, "limits");
+	FILE *f = t->rec->tracer->open_proc(t->rec->tracer, t->tid, "limits");
 	while (f && fgets(line, sizeof(line), f))
 		if (sscanf(line, "Max locked memory %" SCNu64, &limit) == 1)
 			break;

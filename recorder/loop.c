@@ -50,6 +50,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 /* The states. `quiet`: what is none of the operation's business does not reach its function. */
@@ -73,6 +74,8 @@ static const struct {
 	[REC_TRAP]         = { "trap", "a trap of ours, from which a signal can be injected", rec_on_trap, true },
 	[REC_HANDLER]      = { "handler", "a signal handler's first instruction", rec_on_handler, true },
 	[REC_FATAL_SIGNAL] = { "fatal signal", "the end, by a signal", rec_on_fatal_signal, false },
+	[REC_NEW_THREAD]   = { "new thread", "a new thread's first stop", rec_on_new_thread, false },
+	[REC_WAIT]         = { "wait", "its turn, stopped and in hand", NULL, false },
 	[REC_CHILD]        = { "child", "a new child's first stop", rec_on_child, false },
 	[REC_HELPER]       = { "helper", "a system call of a process that shares memory", rec_on_helper, false },
 	[REC_FREE]         = { "free", "the end, untraced", NULL, false },
@@ -102,6 +105,7 @@ struct rec_process *rec_process_new(struct rec_recording *rec, pid_t pid)
 	proc->rec = rec;
 	proc->pid = pid;
 	proc->mem = proc->memfd = -1;
+	proc->n_threads = 1;
 	proc->next = rec->processes;
 	rec->processes = proc;
 	return proc;
@@ -115,6 +119,7 @@ struct rec_thread *rec_thread_new(struct rec_process *proc, pid_t tid, enum rec_
 	t->proc = proc;
 	t->tid = tid;
 	t->state = state;
+	t->own_part = -1;
 	t->next = t->rec->threads;
 	t->rec->threads = t;
 	return t;
@@ -183,7 +188,7 @@ void rec_run(struct rec_thread *t, enum rec_resume how, int sig)
 	if (!sig && how != REC_LISTEN && how != REC_DETACH)
 		sig = rec_trap_again(t);
 	t->how = how;
-	t->can_inject = false;
+	t->stopped = t->can_inject = false;
 	t->rec->tracer->resume(t->rec->tracer, t->tid, how, sig);
 }
 
@@ -214,12 +219,37 @@ static bool describe(struct rec_thread *t, int status, struct rec_stop *stop)
 	return true;
 }
 
+/* The process is being stopped by job control, and it is not before all its threads are. Those that
+ * wait for a turn, which perhaps a stopped one has, run into a trap: on the way the kernel stops
+ * them, and behind it they try again. */
+static enum rec_state waited(struct rec_thread *t, int64_t result)
+{
+	(void)result;
+	(void)t;
+	return REC_IN_HAND;
+}
+
+static void waiters_stop(const struct rec_process *proc)
+{
+	bool trap = proc->tr && tr_syscall_insn(proc->tr);
+	for (struct rec_thread *t = proc->rec->threads; t; t = t->next) {
+		if (t->proc != proc || t->state != REC_WAIT)
+			continue;
+		t->state = trap ? rec_into_trap(t, 0)
+				: rec_call(t, waited, SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+		if (t->state == REC_IN_HAND) /* that call is not allowed */
+			t->state = REC_WAIT;
+	}
+}
+
 /* Deal with what is none of the business of the operation under way. False if it is not that. */
 static bool none_of_its_business(struct rec_thread *t, const struct rec_stop *stop,
 				 enum rec_state *next)
 {
 	if (job_control_stop(stop)) {
 		t->rec->tracer->resume(t->rec->tracer, t->tid, REC_LISTEN, 0);
+		t->stopped = true;
+		waiters_stop(t->proc);
 		return true;
 	}
 	if (!states[t->state].quiet)
@@ -250,16 +280,33 @@ static void kill_program(struct rec_recording *rec)
 		return;
 	rec->killing = true;
 	for (struct rec_process *p = rec->processes; p; p = p->next)
-		if (!p->child && !p->ended && !p->free)
+		if (!p->child && p->n_threads && !p->free)
 			rec->tracer->kill(rec->tracer, p->pid);
 	for (struct rec_thread *t = rec->threads; t; t = t->next)
 		if (!t->proc->child && t->state != REC_GONE && t->state != REC_FREE)
 			t->state = REC_KILLED;
 }
 
-static void handle(struct rec_thread *t, int status)
+/* The next of its operations. */
+static void go_on(struct rec_thread *t, enum rec_state next)
 {
 	struct rec_recording *rec = t->rec;
+	while (next == REC_IN_HAND && !rec_over(rec))
+		next = rec_go_on(t);
+	if (next == REC_IN_HAND) { /* and will not go on */
+		if (t->in_hand && t->ring && !rec->fatal)
+			rec_digest(t, true);
+		next = REC_KILLED;
+	}
+	t->state = next;
+	if (next == REC_WAIT && t->proc->busy && t->proc->busy->stopped)
+		waiters_stop(t->proc);
+	if (rec_over(rec))
+		kill_program(rec);
+}
+
+static void handle(struct rec_thread *t, int status)
+{
 	struct rec_stop stop;
 	if (!WIFSTOPPED(status)) {
 		if (t->state == REC_HELPER)
@@ -272,16 +319,37 @@ static void handle(struct rec_thread *t, int status)
 	enum rec_state next = t->state;
 	if (!none_of_its_business(t, &stop, &next))
 		next = states[t->state].handle(t, &stop);
-	while (next == REC_IN_HAND && !rec_over(rec))
-		next = rec_go_on(t);
-	if (next == REC_IN_HAND) { /* and will not go on */
-		if (t->in_hand && t->ring && !rec->fatal)
-			rec_digest(t, true);
-		next = REC_KILLED;
-	}
-	t->state = next;
-	if (rec_over(rec))
-		kill_program(rec);
+	go_on(t, next);
+}
+
+/* ---- turns ------------------------------------------------------------------------------- */
+
+bool rec_turn(struct rec_thread *t)
+{
+	if (t->proc->busy && t->proc->busy != t)
+		return false;
+	t->proc->busy = t;
+	return true;
+}
+
+/* Whoever waits for a turn that can be had tries again. */
+static void next_turn(struct rec_recording *rec)
+{
+	for (struct rec_thread *t = rec->threads; t; t = t->next)
+		if (t->state == REC_WAIT && !t->proc->busy)
+			go_on(t, REC_IN_HAND);
+}
+
+/* A child that is on its way, or dead; a thread that is not the first. */
+static void gone(struct rec_thread *t)
+{
+	struct rec_process *proc = t->proc;
+	bool child = proc->child;
+	if (!child && t->tid == proc->pid)
+		return; /* what the whole recording is asked about */
+	rec_thread_free(t);
+	if (child)
+		rec_process_free(proc);
 }
 
 /* ---- the loop ---------------------------------------------------------------------------- */
@@ -302,13 +370,13 @@ void rec_loop(struct rec_recording *rec)
 			if (tid > 0 && !t)
 				keep_stray(rec, tid, status);
 		}
+		if (t && status >> 8 == (SIGTRAP | PTRACE_EVENT_EXEC << 8))
+			t = rec_thread_exec(t);
 		if (t)
 			handle(t, status);
-		if (t && t->state == REC_GONE && t->proc->child) { /* on its way, or dead */
-			struct rec_process *proc = t->proc;
-			rec_thread_free(t);
-			rec_process_free(proc);
-		}
+		if (t && t->state == REC_GONE)
+			gone(t);
+		next_turn(rec);
 		rec_signals_pass_on(rec);
 		if (rec_clock_ticked())
 			rec_clock_tick(rec);

@@ -73,7 +73,7 @@ void rec_maps_add(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t p
 	char link[64], path[DJ_NAME_MAX] = "";
 	struct dj_mapping m = { start, page_up(end), offset, prot, flags, -1, false, false, "" };
 	if (!(flags & MAP_ANONYMOUS) && fd >= 0) {
-		snprintf(link, sizeof(link), "/proc/%d/fd/%d", t->proc->pid, fd);
+		snprintf(link, sizeof(link), "/proc/%d/fd/%d", t->tid, fd);
 		ssize_t n = readlink(link, path, sizeof(path) - 1);
 		path[n > 0 ? n : 0] = 0;
 		int ours = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -117,7 +117,7 @@ static uint32_t permissions(const char *perm)
 void rec_maps_refresh(struct rec_thread *t, uint64_t addr)
 {
 	char line[DJ_NAME_MAX + 256];
-	FILE *f = t->rec->tracer->open_proc(t->rec->tracer, t->proc->pid, "maps");
+	FILE *f = t->rec->tracer->open_proc(t->rec->tracer, t->tid, "maps");
 	while (f && fgets(line, sizeof(line), f)) {
 		uint64_t start, end;
 		char perm[8];
@@ -133,7 +133,7 @@ void rec_maps_refresh(struct rec_thread *t, uint64_t addr)
 void rec_maps_lost(struct rec_thread *t, uint64_t start, uint64_t end)
 {
 	char line[DJ_NAME_MAX + 256];
-	FILE *f = t->rec->tracer->open_proc(t->rec->tracer, t->proc->pid, "maps");
+	FILE *f = t->rec->tracer->open_proc(t->rec->tracer, t->tid, "maps");
 	uint64_t from, to = 0;
 	const struct dj_mapping *m;
 	while (f && start < end) {

@@ -22,6 +22,13 @@ static ssize_t read_proc(pid_t pid, const char *name, void *buf, size_t size)
 	return n;
 }
 
+void rec_thread_name(const struct rec_thread *t, char name[64])
+{
+	ssize_t n = read_proc(t->tid, "comm", name, 63);
+	name[n > 0 ? n : 0] = 0;
+	name[strcspn(name, "\n")] = 0;
+}
+
 struct dj_writer *rec_create_trace(struct rec_thread *t)
 {
 	struct rec_process *proc = t->proc;
@@ -39,9 +46,7 @@ struct dj_writer *rec_create_trace(struct rec_thread *t)
 	if (!getcwd(cwd, sizeof(cwd)))
 		cwd[0] = 0;
 	ssize_t aux = read_proc(proc->pid, "auxv", auxv, sizeof(auxv));
-	n = read_proc(proc->pid, "comm", comm, sizeof(comm) - 1);
-	comm[n > 0 ? n : 0] = 0;
-	comm[strcspn(comm, "\n")] = 0;
+	rec_thread_name(t, comm);
 	clock_gettime(CLOCK_REALTIME, &now);
 	struct dj_trace_meta meta = {
 		.predict = t->rec->opt.predict,

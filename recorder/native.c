@@ -101,10 +101,7 @@ static enum rec_state answer_cpuid(struct rec_thread *t)
 static bool is_ours(const struct rec_process *proc, uint64_t addr)
 {
 	uint64_t at, size;
-	for (const struct rec_thread *t = proc->rec->threads; t; t = t->next)
-		if (t->proc == proc && t->s && addr - (t->s - AREA_CONTROL) < rec_area_span())
-			return true;
-	for (unsigned i = 0; tr_arena(proc->tr, i, &at, &size); i++)
+	for (unsigned i = 0; rec_area_piece(proc, i, &at, &size); i++)
 		if (addr - at < size)
 			return true;
 	return false;

@@ -14,7 +14,8 @@
  *   call.c       system calls made in a thread for our own purposes
  *   image.c      a new process image
  *   area.c       deja's memory in it (area.h); limits.c, filter.c, collide.c, locked.c: its room
- *   child.c      processes that the program starts; helper.c: those that share its memory
+ *   thread.c     threads that the program starts; area-thread.c: deja's memory for them
+ *   child.c      processes that it starts; helper.c: those that share its memory
  *   syscalls.c   the system calls that the supervisor performs, in a table
  *   native.c     instructions executed natively; cpuid.c
  *   signals.c    what signals mean and where they are delivered (its essay first)
@@ -74,6 +75,7 @@ struct rec_module {
 #define TRAP_FLAG 0x100ULL /* TF in RFLAGS */
 
 struct rec_ring;
+struct rec_spare;
 struct rec_note;
 struct rec_process;
 struct rec_filter;
@@ -97,8 +99,10 @@ struct rec_recording {
 	char **labels; /* names that mappings have, of those that are no files */
 	size_t n_labels;
 	struct rec_process *processes;
+	struct rec_process *first;
 	struct rec_thread *threads;
-	struct rec_stray *strays; /* stops of threads not known yet (loop.c) */
+	uint64_t steps, stops, natives; /* of threads that are done */
+	struct rec_stray *strays;	/* stops of threads not known yet (loop.c) */
 	uint64_t counts[REC_COUNTS];
 	uint64_t evex;		 /* instructions with an EVEX prefix, executed natively */
 	bool cut;		 /* recording ends before the program does: err says why */
@@ -111,8 +115,9 @@ struct rec_recording {
 	} order;
 };
 
-#define REC_ARENAS 16 /* at most, in an image; TR_ARENA_SIZE bytes each */
-#define REC_LIMITS 3
+#define REC_ARENAS    16 /* at most, in an image; TR_ARENA_SIZE bytes each */
+#define REC_LIMITS    3
+#define REC_OWN_PARTS 2048 /* threads at once, beside the first of an image */
 
 /* An address space and the code translated for it. */
 struct rec_process {
@@ -123,6 +128,7 @@ struct rec_process {
 	uint64_t memfd_end; /* next free offset in there */
 	uint64_t memfd_size;
 	uint64_t number;     /* the counter of ordered events had at least this value (order.c) */
+	uint64_t area_at;    /* of the first thread, with the windows behind */
 	uint8_t *tables;     /* of indirect targets, below the S of each thread; ours... */
 	uint64_t tables_off; /* ... and in memfd */
 	struct {
@@ -132,6 +138,15 @@ struct rec_process {
 			uint8_t *ours;
 		} arena[REC_ARENAS];
 	} window;
+	struct {
+		uint64_t at, off; /* of the own parts of threads but the first, in both */
+		uint64_t used[REC_OWN_PARTS / 64]; /* bits */
+		struct rec_spare *spares;	   /* areas of threads that have ended */
+		unsigned n_spares, n_areas;	   /* n_areas: beside the first */
+	} own;
+	struct rec_thread *busy; /* does what only one thread may at a time (loop.c) */
+	unsigned n_threads;	 /* that have not ended */
+	uint64_t n_facts;	 /* recorded */
 	struct rlimit limits[REC_LIMITS], kernel_limits[REC_LIMITS]; /* the program's own, and what
 									the kernel has (limits.c) */
 	struct rec_filter *filters; /* of seccomp, the last one first (filter.c) */
@@ -160,7 +175,7 @@ struct rec_process {
 	bool no_arena;	    /* there was no room for an arena */
 	bool child;	    /* not recorded, only brought on its way (child.c) */
 	bool free;	    /* goes on unrecorded (end.c) */
-	bool ended;	    /* with this wait(2) status: */
+	bool ended;	    /* its first thread has, with this wait(2) status: */
 	int status;
 };
 
@@ -179,6 +194,8 @@ enum rec_state {
 	REC_TRAP,
 	REC_HANDLER,
 	REC_FATAL_SIGNAL,
+	REC_NEW_THREAD,
+	REC_WAIT,
 	REC_CHILD,
 	REC_HELPER,
 	REC_KILLED,
@@ -210,10 +227,12 @@ struct rec_thread {
 	enum rec_state state;
 	enum rec_resume
 		how;	 /* the request under way, repeated after a stop that is none of its own */
+	bool stopped;	 /* by job control */
 	bool can_inject; /* stopped for a signal: the next request may carry one */
 
 	uint8_t *own;	  /* its AREA_THREAD bytes, in our address space... */
 	uint64_t own_off; /* ... and in memfd */
+	int own_part;	  /* which of proc->own, or -1: the first thread's */
 	uint64_t s;	  /* S in the program */
 	struct rec_ring *ring;
 	struct dj_stream *stream;     /* its stream in the trace */
@@ -243,6 +262,9 @@ struct rec_thread {
 	bool hand_over;	  /* the ring, when next in hand */
 	uint64_t stops, natives;
 	uint64_t stops_at_tick;
+	uint64_t facts; /* of the process, that hold for it */
+	bool ended;	/* with this wait(2) status: */
+	int status;
 
 	struct {
 		uint64_t owner, steps; /* of a lock that it waits for; its T_STEPS */
@@ -293,6 +315,7 @@ struct rec_thread {
 		unsigned arena;
 		int way;  /* to get the file (area.c) */
 		int link; /* ours, which the program opens; or -1 */
+		rec_then *then;
 		char why[200];
 	} area;
 	struct {
@@ -353,6 +376,9 @@ struct rec_process *rec_process_new(struct rec_recording *rec, pid_t pid);
 void rec_run(struct rec_thread *t, enum rec_resume how, int sig);
 const char *rec_state_name(enum rec_state state);
 void rec_strays_free(struct rec_recording *rec);
+/* Whether it is this thread's turn to do what only one thread of a process may do at a time; until
+ * it goes on, no other gets it. If not: return REC_WAIT, and rec_go_on() will be called again. */
+bool rec_turn(struct rec_thread *t);
 
 /* ---- the handlers of the states ---- */
 typedef enum rec_state rec_handler(struct rec_thread *t, const struct rec_stop *stop);
@@ -368,6 +394,7 @@ rec_handler rec_on_native_run;	 /* native.c */
 rec_handler rec_on_trap;	 /* deliver.c */
 rec_handler rec_on_handler;	 /* deliver.c */
 rec_handler rec_on_fatal_signal; /* deliver.c */
+rec_handler rec_on_new_thread;	 /* thread.c */
 rec_handler rec_on_child;	 /* child.c */
 rec_handler rec_on_helper;	 /* helper.c */
 
@@ -396,33 +423,6 @@ enum rec_state rec_step(struct rec_thread *t, const struct user_regs_struct *r,
 /* In hand: an instruction that wrote to the shadow will not be executed after all. Shadow and trace
  * get the lines of memory at [addr, addr+size) as they are; what cannot be read is left out. */
 void rec_import(struct rec_thread *t, uint64_t addr, unsigned size);
-
-/* ---- written.c ---- */
-/* In hand: put into the trace what the kernel wrote to the stack; if not `now`, then if it is time.
- */
-void rec_written(struct rec_thread *t, bool now);
-
-/* ---- calldata.c ---- */
-/* Tell the cache which calls write where. */
-void rec_call_data_init(struct rec_thread *t);
-/* In hand behind a system call made with registers `in`: put into the trace what it wrote. */
-void rec_call_data(struct rec_thread *t, uint64_t nr, const struct user_regs_struct *in,
-		   uint64_t result);
-/* A fault at r->rip in the cache: whether it was nothing but an attempt to copy such data. Then the
- * thread can go on. */
-bool rec_call_data_faulted(struct rec_thread *t, struct user_regs_struct *r);
-
-/* ---- check.c ---- */
-/* A new image: digests begin afresh. */
-void rec_digest_start(struct rec_thread *t);
-bool rec_digest_is_due(const struct rec_thread *t, uint64_t steps);
-/* In hand: what a replay is to be compared with; of memory the stack only, unless `whole`. */
-void rec_digest(struct rec_thread *t, bool whole);
-void rec_check_record(struct rec_thread *t, const struct dj_check *c);
-/* In hand behind a system call that a signal interrupts: the same as far as it is known there, and
- * the rest when the call turns out to have this result. */
-void rec_digest_in_call(struct rec_thread *t);
-void rec_digest_after_call(struct rec_thread *t, uint64_t result);
 
 /* ---- cache.c ---- */
 /* A trap of ours in the cache (int3), the thread being stopped behind it. */
@@ -459,6 +459,17 @@ void rec_child_traced(struct rec_thread *t, struct user_regs_struct *r);
 /* A system call of the program's has made a process or a thread. */
 enum rec_state rec_child_event(struct rec_thread *t);
 
+/* ---- thread.c ---- */
+/* A system call of the program's has made a thread. */
+enum rec_state rec_thread_event(struct rec_thread *t, pid_t tid);
+/* A new thread's or child's registers, but for what clone changes. */
+void rec_child_regs(const struct rec_thread *t, struct rec_thread *c);
+/* In hand, about to exit: give the shadow back, then make the call. */
+enum rec_state rec_thread_exit(struct rec_thread *t);
+/* Exec has ended all other threads, and given the one that made it the process's id: which it is.
+ */
+struct rec_thread *rec_thread_exec(struct rec_thread *t);
+
 /* ---- helper.c ---- */
 enum rec_state rec_helper_begin(struct rec_thread *c);
 void rec_helper_ended(struct rec_thread *c);
@@ -479,51 +490,6 @@ void rec_code_translated(void *ctx, uint64_t pc, size_t len);
 void rec_code_forget(struct rec_process *proc, uint64_t start, uint64_t end);
 void rec_code_free(struct rec_process *proc);
 
-/* ---- ring.c ---- */
-bool rec_ring_start(struct rec_thread *t);
-/* The area has been moved. */
-void rec_ring_moved(struct rec_thread *t);
-/* The thread is stopped: hand what it wrote to the writing thread. */
-void rec_ring_hand_over(struct rec_thread *t);
-/* Records of the supervisor's that follow belong behind the system call whose record ends at
- * `place`, which becomes the position; false if there is none, or only before the last. */
-bool rec_ring_at_call(struct rec_thread *t, uint64_t place);
-/* They belong behind what is there. */
-void rec_ring_at_head(struct rec_thread *t);
-/* Append a record of the supervisor's; copies what it borrows. */
-void rec_ring_record(struct rec_thread *t, const struct dj_record *r);
-/* Write everything handed over or not; the latest position it implies: a thread killed inside a
- * fragment has come further than T_STEPS says. Not `whole`: later records are lost. */
-uint64_t rec_ring_reached(struct rec_thread *t, bool *whole);
-/* Write everything; -1 if writing failed at any time. */
-int rec_ring_stop(struct rec_thread *t, struct dj_error *err);
-bool rec_ring_failed(struct rec_thread *t);
-/* Lines that were imported lately, some of them; returns how many. */
-unsigned rec_ring_imported(struct rec_thread *t, uint64_t *addr, unsigned max);
-/* Cut the recording if the program has overwritten where the next record goes. */
-void rec_ring_check(struct rec_thread *t);
-
-/* ---- order.c ---- */
-/* The process has new tables, `tables`, instead of those it had. */
-void rec_order_tables(struct rec_process *proc, uint8_t *tables);
-/* There are several threads, and none is in the cache yet. */
-void rec_order_share(struct rec_recording *rec);
-/* The thread is about to enter the cache: if there are several now, the same. */
-void rec_order_enter(struct rec_thread *t);
-/* Whether it can have passed event number `seq` after so many steps. */
-bool rec_order_passed(struct rec_thread *t, uint64_t seq, uint64_t steps);
-/* The highest number that any thread has. */
-uint64_t rec_order_now(struct rec_thread *t);
-/* In hand: append the record of an ordered event, which gets its number. */
-void rec_event(struct rec_thread *t, const struct dj_record *r);
-/* In hand: nobody else performs an ordered operation on the place of this instruction's, if that
- * can be had soon, until rec_order_release(). */
-void rec_order_hold(struct rec_thread *t, const struct insn *in);
-/* The thread holds no locks of places any more. */
-void rec_order_release(struct rec_thread *t);
-/* It has been waiting for the lock at T_ORDER_LOCKS + `lock`. */
-void rec_order_wait(struct rec_thread *t, uint64_t lock);
-
 /* ---- native.c ---- */
 /* In hand: execute the instruction at t->regs.rip. */
 enum rec_state rec_native_begin(struct rec_thread *t);
@@ -535,8 +501,12 @@ void rec_cpuid(uint32_t leaf, uint32_t sub, uint32_t r[4]);
 /* ---- syscalls.c ---- */
 /* The map of system calls that generated code leaves to us. */
 void rec_syscalls_init(struct rec_thread *t);
+/* The process has a second thread. */
+void rec_syscalls_shared(struct rec_thread *t);
+bool rec_call_allowed(struct rec_thread *t);
 /* Make the call natively; or it has this result. */
 enum rec_state rec_make_call(struct rec_thread *t);
+enum rec_state rec_make_last_call(struct rec_thread *t);
 enum rec_state rec_answer(struct rec_thread *t, int64_t result);
 /* In hand at a system call of that map. */
 enum rec_state rec_syscall(struct rec_thread *t);
@@ -553,6 +523,8 @@ struct rec_recording *rec_new(const struct rec_options *opt, struct rec_tracer *
 
 /* ---- meta.c ---- */
 struct dj_writer *rec_create_trace(struct rec_thread *t);
+/* A thread's name, as the kernel has it. */
+void rec_thread_name(const struct rec_thread *t, char name[64]);
 
 /* ---- clock.c ---- */
 void rec_clock(bool on);
@@ -577,12 +549,15 @@ static inline bool rec_over(const struct rec_recording *rec)
 }
 /* The thread's end, as wait() reported it. */
 void rec_ended(struct rec_thread *t, int status);
-void rec_finish_trace(struct rec_thread *t);
+void rec_finish_trace(struct rec_recording *rec);
+/* Write what is left of a thread that has come to its end, or to that of the recording. */
+void rec_thread_finish(struct rec_thread *t);
 void rec_thread_free(struct rec_thread *t);
 void rec_process_free(struct rec_process *proc);
 void rec_free(struct rec_recording *rec);
 
 #include "recorder/maps.h"
+#include "recorder/ring.h"
 #include "recorder/signals.h"
 
 #endif

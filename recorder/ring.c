@@ -30,7 +30,8 @@
 
 struct own {
 	struct own *next;
-	uint64_t at; /* offset in the half */
+	uint64_t at;	/* offset in the half */
+	uint64_t facts; /* so many hold: then it is no record */
 	struct dj_record rec;
 	uint8_t bytes[];
 };
@@ -100,6 +101,14 @@ static int write_record(struct rec_ring *g, const struct dj_record *r)
 	if (r->kind == DJ_REC_SEQ)
 		g->number = r->seq;
 	return dj_stream_record(g->t->stream, r, &g->err);
+}
+
+static int write_own(struct rec_ring *g, const struct own *o)
+{
+	if (!o->facts)
+		return write_record(g, &o->rec);
+	advanced(g, o->rec.steps, o->rec.steps);
+	return dj_stream_facts(g->t->stream, o->rec.steps, o->facts, &g->err);
 }
 
 static int write_tsc(struct rec_ring *g, const uint64_t w[6], unsigned len)
@@ -191,7 +200,7 @@ static int write_half(struct rec_ring *g, struct half *h, bool skip)
 			if (good && o->rec.steps < g->last)
 				good = garbage(g, h->va + at);
 			if (good)
-				good = write_record(g, &o->rec) == 0;
+				good = write_own(g, o) == 0;
 			else if (g->garbage && o->rec.kind == DJ_REC_END)
 				write_record(g, &o->rec);
 			h->own = o->next;
@@ -363,19 +372,64 @@ void rec_ring_hand_over(struct rec_thread *t)
 	use_half(g, g->current ^ 1);
 }
 
-void rec_ring_record(struct rec_thread *t, const struct dj_record *r)
+static void append(struct rec_thread *t, struct own *o, uint64_t at)
 {
 	struct rec_ring *g = t->ring;
 	struct half *h = &g->half[g->current];
-	uint64_t at = g->own_at == AT_HEAD ? used(t) : g->own_at;
+	o->next = NULL;
+	o->at = at;
+	*h->own_end = o;
+	h->own_end = &o->next;
+	if (++h->n_own >= OWN_MAX && g->own_at == AT_HEAD)
+		rec_ring_hand_over(t);
+}
+
+static uint64_t place(struct rec_thread *t)
+{
+	struct rec_ring *g = t->ring;
+	return g->own_at == AT_HEAD ? used(t) : g->own_at;
+}
+
+void rec_ring_facts(struct rec_thread *t)
+{
+	uint64_t at = place(t);
+	if (t->ring->broken || t->overwritten || t->facts == t->proc->n_facts)
+		return;
+	struct own *o = calloc(1, sizeof(*o));
+	DJ_ASSERT(o, "out of memory for a record");
+	o->rec.steps = t->steps;
+	o->facts = t->facts = t->proc->n_facts;
+	append(t, o, at);
+}
+
+/* Facts come to pass in the order in which the supervisor learns of them, whatever has been written
+ * of the threads' records by then. */
+static void record_fact(struct rec_thread *t, const struct dj_record *r)
+{
+	struct dj_record fact = *r;
+	struct dj_error err = { 0 };
+	fact.seq = t->seq;
+	if (dj_stream_fact(t->stream, &fact, &t->proc->n_facts, &err))
+		rec_cut(t->rec, "%s", err.text);
+	else
+		rec_ring_facts(t);
+}
+
+void rec_ring_record(struct rec_thread *t, const struct dj_record *r)
+{
+	struct rec_ring *g = t->ring;
+	uint64_t at = place(t);
 	if ((g->broken || t->overwritten) && r->kind != DJ_REC_END)
 		return;
+	if (dj_record_is_fact(r->kind)) {
+		record_fact(t, r);
+		return;
+	}
 	size_t n_bytes = r->bytes ? (r->kind == DJ_REC_IMPORT ? DJ_LINE : r->length) : 0;
 	size_t n_name = r->name ? strlen(r->name) + 1 : 0;
 	struct own *o = malloc(sizeof(*o) + n_bytes + n_name);
 	DJ_ASSERT(o, "out of memory for a record");
-	o->next = NULL;
-	o->at = at;
+	o->facts = 0;
 	o->rec = *r;
 	if (r->kind != DJ_REC_SEQ)
 		o->rec.seq = t->seq;
@@ -387,10 +441,7 @@ void rec_ring_record(struct rec_thread *t, const struct dj_record *r)
 		memcpy(o->bytes + n_bytes, r->name, n_name);
 		o->rec.name = (char *)o->bytes + n_bytes;
 	}
-	*h->own_end = o;
-	h->own_end = &o->next;
-	if (++h->n_own >= OWN_MAX && g->own_at == AT_HEAD)
-		rec_ring_hand_over(t);
+	append(t, o, at);
 }
 
 unsigned rec_ring_imported(struct rec_thread *t, uint64_t *addr, unsigned max)

@@ -90,7 +90,8 @@ static int start(struct rec_recording *rec, const char *file, int *report)
 		kill(pid, SIGKILL);
 		waitpid(pid, NULL, __WALL);
 	} else {
-		rec_thread_new(rec_process_new(rec, pid), pid, REC_STARTING);
+		rec->first = rec_process_new(rec, pid);
+		rec_thread_new(rec->first, pid, REC_STARTING);
 		(void)!write(go[1], "x", 1);
 	}
 	close(go[1]);
@@ -126,26 +127,17 @@ static int not_started(struct rec_recording *rec, int report)
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-static void print_statistics(const struct rec_thread *t)
+static void print_statistics(const struct rec_recording *rec)
 {
 	struct tr_stats st;
-	tr_stats(t->proc->tr, &st);
+	tr_stats(rec->first->tr, &st);
 	fprintf(stderr,
 		"deja: %llu instructions, %llu stops, %llu executed natively, %llu fragments, "
 		"%llu instructions translated into %llu bytes, %llu flushes\n",
-		(unsigned long long)t->steps, (unsigned long long)t->stops,
-		(unsigned long long)t->natives, (unsigned long long)st.fragments,
+		(unsigned long long)rec->steps, (unsigned long long)rec->stops,
+		(unsigned long long)rec->natives, (unsigned long long)st.fragments,
 		(unsigned long long)st.instructions, (unsigned long long)st.code_bytes,
 		(unsigned long long)st.flushes);
-}
-
-/* The recorded thread; children come and go. */
-static struct rec_thread *recorded(const struct rec_recording *rec)
-{
-	struct rec_thread *t = rec->threads;
-	while (t && t->proc->child)
-		t = t->next;
-	return t;
 }
 
 struct rec_recording *rec_new(const struct rec_options *opt, struct rec_tracer *tracer,
@@ -173,20 +165,19 @@ int rec_program(const char *file, char *const argv[], char *const envp[],
 	rec_signals_take();
 	raise_limits();
 	int rc = start(rec, file, &report);
-	struct rec_thread *t = recorded(rec);
 	if (!rc) {
 		rec_loop(rec);
 		rec_clock(false);
 		if (!rec->began && !rec_over(rec))
 			rc = not_started(rec, report);
 	}
-	if (t) {
-		rec_finish_trace(t);
-		if (opt->verbose && t->proc->tr)
-			print_statistics(t);
-		result->status = t->proc->status;
-		result->went_on = t->proc->free;
-		result->instructions = t->steps;
+	if (rec->first) {
+		rec_finish_trace(rec);
+		if (opt->verbose && rec->first->tr)
+			print_statistics(rec);
+		result->status = rec->first->status;
+		result->went_on = rec->first->free;
+		result->instructions = rec->steps;
 	}
 	if (report >= 0)
 		close(report);

@@ -89,7 +89,7 @@ enum rec_state rec_make_call(struct rec_thread *t)
 }
 
 /* The thread may not come back: the program's own gs base for whoever looks. */
-static enum rec_state make_last_call(struct rec_thread *t)
+enum rec_state rec_make_last_call(struct rec_thread *t)
 {
 	rec_digest(t, true);
 	t->regs.gs_base = *rec_tcb(t, T_GSBASE);
@@ -261,10 +261,10 @@ static const struct row {
 	ROW(clone3,           "process",   rec_make_call, NULL, false),
 	ROW(fork,             "process",   rec_make_call, NULL, false),
 	ROW(vfork,            "process",   rec_make_call, NULL, false),
-	ROW(execve,           "image",     make_last_call, NULL, false),
-	ROW(execveat,         "image",     make_last_call, NULL, false),
-	ROW(exit,             "end",       make_last_call, NULL, false),
-	ROW(exit_group,       "end",       make_last_call, NULL, false),
+	ROW(execve,           "image",     rec_make_last_call, NULL, false),
+	ROW(execveat,         "image",     rec_make_last_call, NULL, false),
+	ROW(exit,             "end",       rec_thread_exit, NULL, false),
+	ROW(exit_group,       "end",       rec_make_last_call, NULL, false),
 	ROW(rt_sigreturn,     "registers", begin_sigreturn, NULL, false),
 	ROW(arch_prctl,       "registers", begin_arch_prctl, after_arch_prctl, false),
 	ROW(rseq,             "registers", refuse_rseq, NULL, false),
@@ -297,9 +297,21 @@ void rec_syscalls_init(struct rec_thread *t)
 		class[table[i].nr] = table[i].classified ? SYS_HERE
 				     : table[i].checked	 ? SYS_CHECKED
 							 : SYS_SUPERVISED;
+	if (t->proc->n_threads > 1)
+		rec_syscalls_shared(t);
 	rec_trap_classes(t);
 	rec_writer_classes(t);
 	rec_call_data_init(t);
+}
+
+/* The kernel makes mapping calls of several threads in an order of its own: so they are made one
+ * after the other, by us. */
+void rec_syscalls_shared(struct rec_thread *t)
+{
+	uint8_t *class = (uint8_t *)rec_tcb(t, T_SYSCLASS);
+	for (size_t i = 0; i < ROWS; i++)
+		if (table[i].checked && table[i].begin == rec_begin_memory)
+			class[table[i].nr] = SYS_SUPERVISED;
 }
 
 enum rec_state rec_syscall(struct rec_thread *t)

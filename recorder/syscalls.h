@@ -16,9 +16,6 @@ rec_effect rec_after_sigaction, rec_after_sigprocmask; /* sigtrap.c */
 rec_effect rec_after_seek, rec_after_write, rec_after_pwrite, rec_after_madvise;
 void rec_writer_classes(struct rec_thread *t);
 
-/* Whether the program's filters let the call through that it is about to make. */
-bool rec_call_allowed(struct rec_thread *t);
-
 /* collide.c: make the call when nothing of deja's is in its way. */
 enum rec_state rec_begin_memory(struct rec_thread *t);
 

@@ -350,7 +350,7 @@ static unsigned long control_block_end(void)
 
 	/* tables, ring, log, control page, and the first page of the shadow */
 	while (f && fgets(line, sizeof(line), f))
-		if (strstr(line, "memfd:deja") && strstr(line, "rw-s") &&
+		if (!s && strstr(line, "memfd:deja") && strstr(line, "rw-s") &&
 		    sscanf(line, "%lx-%lx", &start, &end) == 2 && end - start > (1 << 20))
 			s = end - 4096;
 	if (f)

@@ -268,7 +268,7 @@ static int ends(struct fake_thread *m, int status)
 
 static void check_registers(const struct fake_thread *m, const char *where)
 {
-	if (m->regs.rbx != 0xb0b0u + (unsigned)m->number && !m->child)
+	if (m->regs.rbx != 0xb0b0u + (unsigned)m->number && !m->child && !m->clone)
 		fake_fail("thread %d: rbx is %#llx %s", m->number, m->regs.rbx, where);
 }
 
@@ -296,6 +296,21 @@ static void make_child(struct fake_thread *m, bool vfork)
 	m->message = c->tid;
 }
 
+static void make_thread(struct fake_thread *m)
+{
+	struct fake_thread *c = &fake.threads[fake.n_threads];
+	memset(c, 0, sizeof(*c));
+	c->number = (int)fake.n_threads++;
+	c->tid = 1000 + c->number;
+	c->pid = m->pid;
+	c->alive = c->traced = c->clone = c->born = true;
+	c->regs = m->regs;
+	c->regs.rax = 0;
+	c->mask = c->own_mask = m->own_mask;
+	c->expected = -1;
+	m->message = c->tid;
+}
+
 static int end_of_step(struct fake_thread *m, uint64_t rax)
 {
 	m->regs.rip += 2;
@@ -315,9 +330,11 @@ static int system_call(struct fake_thread *m)
 		check_registers(m, "at a system call");
 	}
 	switch (nr) {
-	case SYS_clone: /* a thread, of which nobody hears more */
-		m->message = 99;
-		return event(m, PTRACE_EVENT_CLONE, SIGTRAP);
+	case SYS_clone:
+		make_thread(m);
+		m->fork_event = PTRACE_EVENT_CLONE;
+		m->running = true;
+		return 0;
 	case SYS_fork:
 	case SYS_vfork:
 		/* the child is there, and may stop, before its parent does */
@@ -342,6 +359,8 @@ static int system_call(struct fake_thread *m)
 		return signal_stop(m, SIGTRAP, TRAP_BRKPT);
 	case SYS_mmap:
 		m->expected = own ? -1 : m->expected;
+		if (fake.no_room && m->regs.rsi == REC_AREA_THREAD)
+			return end_of_step(m, (uint64_t)-ENOMEM);
 		return end_of_step(m, m->regs.rdi ? m->regs.rdi : 0x71000000);
 	case SYS_munmap:
 		m->unmapped++;
@@ -362,6 +381,8 @@ static int in_cache(struct fake_thread *m)
 	uint64_t at = m->regs.rip & 15;
 	unsigned k;
 	bool handler;
+	if (m->clone)
+		return ends(m, EXITED);
 	owner(pc_of(m->regs.rip), &k, &handler);
 	if (m->how == REC_CONT && m->mask != m->own_mask)
 		fake_fail("thread %d: the mask in the cache is not the program's", m->number);
@@ -446,7 +467,10 @@ static int run(struct fake_thread *m)
 		return event(m, PTRACE_EVENT_STOP, SIGTRAP);
 	}
 	if (m->listening) {
-		m->listening = false;
+		m->listening = m->continued = false;
+		for (unsigned i = 0; i < fake.n_threads; i++)
+			if (fake.threads[i].pid == m->pid && fake.threads[i].listening)
+				fake.threads[i].continued = true;
 		return event(m, PTRACE_EVENT_STOP, SIGTRAP);
 	}
 	int status = m->inject ? take_signal(m) : 0;
@@ -528,7 +552,7 @@ static bool can_stop(const struct fake_thread *m)
 	if (m->killed || m->born)
 		return true;
 	if (m->listening)
-		return whole_process_listens(m->pid);
+		return m->continued || whole_process_listens(m->pid);
 	return m->running && !sleeps(m);
 }
 
@@ -867,6 +891,8 @@ struct rec_thread *fake_record(struct rec_process *proc, struct fake_thread *m)
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	t->s = 0x600000000000ULL + AREA_CONTROL;
 	*rec_tcb(t, T_GSBASE) = FAKE_GS;
+	proc->area_at = t->s - AREA_CONTROL;
+	proc->n_threads += proc->tr != NULL;
 	if (!proc->tr) {
 		struct tr_config config = { 0 };
 		struct tr_ops ops = { 0 };

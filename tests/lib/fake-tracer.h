@@ -10,7 +10,7 @@
 #ifndef DEJA_TESTS_FAKE_TRACER_H
 #define DEJA_TESTS_FAKE_TRACER_H
 
-#include "recorder/recorder.h"
+#include "recorder/area.h"
 
 #define FAKE_THREADS 16
 #define FAKE_GS	     0x12340u /* the gs base of every program */
@@ -40,6 +40,7 @@ struct fake_thread {
 	unsigned n_script, done;   /* actions, and how many have been performed */
 	bool alive, traced, child; /* child: of a fork or vfork, not recorded */
 	bool own_space;
+	bool clone; /* a thread that ends as soon as it executes anything */
 
 	bool running, listening, continued, born;
 	enum rec_resume how;
@@ -77,6 +78,7 @@ struct fake {
 	struct fake_outside outside[16];
 	unsigned n_outside;
 	uint64_t caught; /* signals that programs handle, by bit */
+	bool no_room;	 /* for the memory of another thread */
 	int vfork_needs; /* number of the thread that must have ended before a vfork child execs */
 	unsigned (*pick)(unsigned options);
 	const void *frame; /* from where wait() is called */

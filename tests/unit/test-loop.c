@@ -68,7 +68,10 @@ static const struct fake_action
 	forks[] =   { { FAKE_CALL, SYS_fork }, { FAKE_CALL, SYS_exit_group } },
 	vforks[] =  { { FAKE_CALL, SYS_vfork }, { FAKE_CALL, SYS_exit_group } },
 	execs[] =   { { FAKE_CALL, SYS_execve }, { FAKE_CALL, SYS_exit_group } },
-	threads[] = { { FAKE_CALL, SYS_fork }, { FAKE_CALL, SYS_clone } },
+	threads[] = { { FAKE_CALL, SYS_fork }, { FAKE_CALL, SYS_clone },
+		      { FAKE_CALL, SYS_munmap }, { FAKE_CALL, SYS_exit_group } },
+	clones[] =  { { FAKE_CALL, SYS_clone }, { FAKE_CALL, SYS_munmap }, { FAKE_CALL, SYS_clone },
+		      { FAKE_CALL, SYS_exit_group } },
 	busy[] =    { { FAKE_CALL, SYS_munmap }, { FAKE_NATIVE, 0 }, { FAKE_REP, 0 },
 		      { FAKE_CALL, SYS_fork }, { FAKE_CALL, SYS_brk }, { FAKE_CALL, SYS_exit_group } },
 	short_busy[] = { { FAKE_CALL, SYS_munmap }, { FAKE_REP, 0 }, { FAKE_CALL, SYS_exit_group } },
@@ -86,7 +89,7 @@ struct scene {
 	} threads[4];
 	struct fake_outside outside[6];
 	uint64_t caught;
-	bool cut;		 /* the recording ends before the program does */
+	bool cut; /* the recording ends before the program does: no room for a thread */
 	bool vfork_needs_second; /* the vfork child cannot get on before thread 1 has ended */
 	unsigned orders;	 /* 0: all; else so many random ones */
 };
@@ -176,6 +179,7 @@ static void begin(const struct scene *s, struct rec_recording *rec)
 		fake.n_outside++;
 	}
 	fake.caught = s->caught;
+	fake.no_room = s->cut;
 	if (s->vfork_needs_second)
 		fake.vfork_needs = 1;
 	fake.rec = rec;
@@ -254,10 +258,19 @@ static void test_exec(void)
 	play_all(&(struct scene){ .threads = { { 0, SCRIPT(execs) }, { 1, SCRIPT(ends) } } });
 }
 
-/* A second thread is refused and the program killed; its child is let go all the same. */
+/* Threads that are made, in all orders of their first stops. */
+static void test_clone(void)
+{
+	play_all(&(struct scene){ .threads = { { 0, SCRIPT(clones) } }, .orders = 200 });
+	play_all(&(struct scene){ .threads = { { 0, SCRIPT(clones) }, { 0, SCRIPT(maps) } },
+				  .orders = 200 });
+}
+
+/* A thread finds no room and the program is killed; its child is let go all the same. */
 static void test_cut(void)
 {
-	play_all(&(struct scene){ .threads = { { 0, SCRIPT(threads) } }, .cut = true });
+	play_all(&(struct scene){
+		.threads = { { 0, SCRIPT(threads) } }, .cut = true, .orders = 200 });
 }
 
 /* Two signals, at any two moments. */
@@ -312,6 +325,7 @@ int main(int argc, char **argv)
 	CU_add_test(s, "fork", test_fork);
 	CU_add_test(s, "vfork", test_vfork);
 	CU_add_test(s, "exec", test_exec);
+	CU_add_test(s, "new threads", test_clone);
 	CU_add_test(s, "the end of a recording", test_cut);
 	CU_add_test(s, "signals", test_signals);
 	CU_add_test(s, "stops by job control", test_stops);

@@ -1,0 +1,83 @@
+/*
+ * What goes into the trace: the ring and the records beside it, numbers of ordered events, digests.
+ * Part of recorder/recorder.h, which includes it.
+ */
+#ifndef DEJA_RECORDER_RING_H
+#define DEJA_RECORDER_RING_H
+
+/* ---- ring.c ---- */
+bool rec_ring_start(struct rec_thread *t);
+/* The area has been moved. */
+void rec_ring_moved(struct rec_thread *t);
+/* The thread is stopped: hand what it wrote to the writing thread. */
+void rec_ring_hand_over(struct rec_thread *t);
+/* Records of the supervisor's that follow belong behind the system call whose record ends at
+ * `place`, which becomes the position; false if there is none, or only before the last. */
+bool rec_ring_at_call(struct rec_thread *t, uint64_t place);
+/* They belong behind what is there. */
+void rec_ring_at_head(struct rec_thread *t);
+/* Append a record of the supervisor's; copies what it borrows. Facts are the process's at once, in
+ * the order of these calls. */
+void rec_ring_record(struct rec_thread *t, const struct dj_record *r);
+/* In hand: what the process's facts say by now holds for this thread. */
+void rec_ring_facts(struct rec_thread *t);
+/* Write everything handed over or not; the latest position it implies: a thread killed inside a
+ * fragment has come further than T_STEPS says. Not `whole`: later records are lost. */
+uint64_t rec_ring_reached(struct rec_thread *t, bool *whole);
+/* Write everything; -1 if writing failed at any time. */
+int rec_ring_stop(struct rec_thread *t, struct dj_error *err);
+bool rec_ring_failed(struct rec_thread *t);
+/* Lines that were imported lately, some of them; returns how many. */
+unsigned rec_ring_imported(struct rec_thread *t, uint64_t *addr, unsigned max);
+/* Cut the recording if the program has overwritten where the next record goes. */
+void rec_ring_check(struct rec_thread *t);
+
+/* ---- order.c ---- */
+/* The process has new tables, `tables`, instead of those it had. */
+void rec_order_tables(struct rec_process *proc, uint8_t *tables);
+/* There are several threads, and none is in the cache yet. */
+void rec_order_share(struct rec_recording *rec);
+/* The thread is about to enter the cache: if there are several now, the same. */
+void rec_order_enter(struct rec_thread *t);
+/* Whether it can have passed event number `seq` after so many steps. */
+bool rec_order_passed(struct rec_thread *t, uint64_t seq, uint64_t steps);
+/* The highest number that any thread has. */
+uint64_t rec_order_now(struct rec_thread *t);
+/* In hand: append the record of an ordered event, which gets its number. */
+void rec_event(struct rec_thread *t, const struct dj_record *r);
+/* In hand: nobody else performs an ordered operation on the place of this instruction's, if that
+ * can be had soon, until rec_order_release(). */
+void rec_order_hold(struct rec_thread *t, const struct insn *in);
+/* The thread holds no locks of places any more. */
+void rec_order_release(struct rec_thread *t);
+/* It has been waiting for the lock at T_ORDER_LOCKS + `lock`. */
+void rec_order_wait(struct rec_thread *t, uint64_t lock);
+
+/* ---- written.c ---- */
+/* In hand: put into the trace what the kernel wrote to the stack; if not `now`, then if it is time.
+ */
+void rec_written(struct rec_thread *t, bool now);
+
+/* ---- calldata.c ---- */
+/* Tell the cache which calls write where. */
+void rec_call_data_init(struct rec_thread *t);
+/* In hand behind a system call made with registers `in`: put into the trace what it wrote. */
+void rec_call_data(struct rec_thread *t, uint64_t nr, const struct user_regs_struct *in,
+		   uint64_t result);
+/* A fault at r->rip in the cache: whether it was nothing but an attempt to copy such data. Then the
+ * thread can go on. */
+bool rec_call_data_faulted(struct rec_thread *t, struct user_regs_struct *r);
+
+/* ---- check.c ---- */
+/* A new image: digests begin afresh. */
+void rec_digest_start(struct rec_thread *t);
+bool rec_digest_is_due(const struct rec_thread *t, uint64_t steps);
+/* In hand: what a replay is to be compared with; of memory the stack only, unless `whole`. */
+void rec_digest(struct rec_thread *t, bool whole);
+void rec_check_record(struct rec_thread *t, const struct dj_check *c);
+/* In hand behind a system call that a signal interrupts: the same as far as it is known there, and
+ * the rest when the call turns out to have this result. */
+void rec_digest_in_call(struct rec_thread *t);
+void rec_digest_after_call(struct rec_thread *t, uint64_t result);
+
+#endif

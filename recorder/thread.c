@@ -1,0 +1,165 @@
+/*
+ * Threads that the program starts.
+ *
+ * A new thread stops before its first instruction, whether that is reported before or after
+ * the event of its parent (loop.c). There it gets an area (area-thread.c), a ring and a stream
+ * in the trace, and begins in the cache with an empty shadow: everything it reads is recorded when
+ * it reads it. From then on it is a thread like the first, in all states.
+ *
+ * A thread that ends gives its shadow back before it makes the call that ends it, with all
+ * signals blocked: no handler must find the shadow empty. Threads that are ended by others
+ * (exit_group, exec, a fatal signal) take their process's memory with them.
+ *
+ * The first thread may end before others. The kernel tells us of that when the last one has
+ * ended (ptrace(2), "the thread group leader"), so it stays in the state of the call until then.
+ *
+ * When a thread that is not the first makes an exec that succeeds, the kernel ends all others and
+ * gives it the id of the first one, of whose end nothing is ever reported (ptrace(2), "execve(2)
+ * under ptrace").
+ */
+#include "recorder/area.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+
+void rec_child_regs(const struct rec_thread *t, struct rec_thread *c)
+{
+	c->regs = t->regs;
+	c->regs.rip = t->regs.rip + 2;
+	c->regs.rax = 0;
+	c->regs.rcx = c->regs.rip;
+	c->regs.r11 = t->regs.eflags & ~0x10100ULL;
+	c->regs.eflags = (t->regs.eflags & ~TRAP_FLAG) | (t->trap_flag ? TRAP_FLAG : 0);
+	c->regs.gs_base = *rec_tcb(t, T_GSBASE);
+	c->regs.orig_rax = (unsigned long long)-1;
+}
+
+enum rec_state rec_thread_event(struct rec_thread *t, pid_t tid)
+{
+	struct rec_process *proc = t->proc;
+	struct rec_thread *c = rec_thread_new(proc, tid, REC_NEW_THREAD);
+	char name[64];
+	rec_child_regs(t, c);
+	c->regs.eflags &= ~TRAP_FLAG;
+	c->trap_flag = t->trap_flag;
+	c->trap.blocked = t->trap.blocked;
+	c->seq = rec_order_now(t);
+	c->own_part = -1;
+	if (++proc->n_threads == 2)
+		rec_syscalls_shared(t);
+	rec_thread_name(c, name);
+	c->stream = dj_writer_thread(t->rec->writer, proc->facts, tid, name, t->rec->err);
+	if (!c->stream) {
+		t->rec->cut = true;
+		return REC_KILLED;
+	}
+	struct dj_record r = { .kind = DJ_REC_THREAD,
+			       .steps = t->steps,
+			       .pid = tid,
+			       .what = DJ_THREAD_MADE,
+			       .subject = (int32_t)dj_stream_number(c->stream),
+			       .name = name };
+	rec_ring_record(t, &r);
+	rec_run(t, t->how, 0);
+	return REC_SYSCALL;
+}
+
+static enum rec_state ready(struct rec_thread *t, int64_t result)
+{
+	struct dj_record r = { .kind = DJ_REC_REGS, .mask = DJ_REG_ALL };
+	uint64_t gs = t->regs.gs_base;
+	if (result < 0) {
+		rec_cut(t->rec,
+			"cannot make room for the memory of another thread in %s: %s; the "
+			"recording ends there",
+			rec_program_name(t), strerror((int)-result));
+		return REC_KILLED;
+	}
+	*rec_tcb(t, T_STEPS) = 0;
+	*rec_tcb(t, T_SEQ) = t->seq;
+	*rec_tcb(t, T_FSBASE) = t->regs.fs_base;
+	*rec_tcb(t, T_GSBASE) = gs;
+	*rec_tcb(t, T_SELF) = t->s;
+	*rec_tcb(t, T_IN_SYSCALL) = 0;
+	if (!rec_ring_start(t))
+		return REC_KILLED;
+	rec_syscalls_init(t);
+	dj_stream_flush(t->stream, 0, t->seq, t->rec->err);
+	rec_full_regs(t, &r.regs);
+	rec_ring_record(t, &r);
+	rec_ring_facts(t);
+	rec_digest_start(t);
+	return REC_IN_HAND;
+}
+
+enum rec_state rec_on_new_thread(struct rec_thread *t, const struct rec_stop *stop)
+{
+	struct user_regs_struct now;
+	if (stop->event != PTRACE_EVENT_STOP) { /* nothing comes before that one */
+		rec_run(t, REC_CONT, 0);
+		return REC_NEW_THREAD;
+	}
+	if (rec_get_regs(t, &now))
+		return REC_KILLED;
+	t->regs.rsp = now.rsp;
+	t->regs.fs_base = now.fs_base;
+	t->in_hand = true;
+	return rec_area_thread_begin(t, ready);
+}
+
+/* ---- the end ------------------------------------------------------------------------------- */
+
+static enum rec_state shadow_gone(struct rec_thread *t, int64_t result)
+{
+	(void)result;
+	memset(t->own + AREA_THREAD - AREA_PAGE, 0, AREA_PAGE);
+	return rec_make_call(t);
+}
+
+static enum rec_state area_gone(struct rec_thread *t, int64_t result)
+{
+	if (result == 0)
+		t->s = 0;
+	return rec_make_call(t);
+}
+
+enum rec_state rec_thread_exit(struct rec_thread *t)
+{
+	if (t->proc->n_threads < 2 || !rec_call_allowed(t))
+		return rec_make_last_call(t);
+	rec_digest(t, true);
+	rec_hold(t, true);
+	t->regs.gs_base = *rec_tcb(t, T_GSBASE);
+	if (rec_area_thread_keep(t))
+		return rec_call(t, shadow_gone, SYS_madvise, t->s + AREA_PAGE,
+				(1UL << 32) - AREA_PAGE, MADV_DONTNEED, 0, 0, 0);
+	return rec_call(t, area_gone, SYS_munmap, t->s - AREA_CONTROL, REC_AREA_THREAD, 0, 0, 0, 0);
+}
+
+struct rec_thread *rec_thread_exec(struct rec_thread *t)
+{
+	struct rec_recording *rec = t->rec;
+	struct rec_process *proc = t->proc;
+	unsigned long former = 0;
+	struct rec_thread *by = NULL, *next;
+	if (proc->child || rec->tracer->event_message(rec->tracer, t->tid, &former))
+		return t;
+	for (struct rec_thread *o = rec->threads; o; o = o->next)
+		if (o->proc == proc && o->tid == (pid_t)former && o->state != REC_GONE)
+			by = o;
+	if (!by || by == t)
+		by = t;
+	for (struct rec_thread *o = rec->threads; o; o = next) {
+		next = o->next;
+		if (o->proc != proc || o == by || o->state == REC_GONE)
+			continue;
+		o->tid = 0; /* whatever is still reported of it means nothing */
+		rec_ended(o, 0);
+		rec_thread_free(o);
+	}
+	by->tid = proc->pid;
+	return by;
+}
