@@ -28,7 +28,9 @@ bool stub_handle_process_info(struct stub_session *s, struct stub_scan *a)
 		return stub_reply_empty(s);
 	if (s->no_process)
 		return stub_reply_error(s, 3);
-	stub_textbuf_printf(&s->reply, "pid:%x;", (unsigned)s->pid);
+	struct replay_thread t;
+	replay_thread(s->r, &t);
+	stub_textbuf_printf(&s->reply, "pid:%x;", (unsigned)t.pid);
 	put_kind(s);
 	return true;
 }

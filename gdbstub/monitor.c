@@ -81,12 +81,14 @@ static void run_goto(struct stub_session *s, const char *args, struct stub_textb
 		return;
 	}
 	stub_scratch_leave(s, false);
+	stub_threads_return(s);
 	stub_xfer_forget(s);
 	if (replay_goto_text(s->r, args, &err) != 0) {
 		stub_textbuf_printf(out, "%s\n", err.text);
 		return;
 	}
 	stub_session_moved(s);
+	stub_threads_go(s);
 	put_place(s, out);
 }
 
@@ -122,7 +124,7 @@ static void run_info(struct stub_session *s, const char *args, struct stub_textb
 	stub_textbuf_printf(out, "trace     %s\ncommand  ", path ? path : "");
 	for (size_t i = 0; meta->argv && meta->argv[i]; i++)
 		stub_textbuf_printf(out, " %s", meta->argv[i]);
-	stub_textbuf_printf(out, "\nprocess   %d\nrecorded  %s\n", s->pid, when);
+	stub_textbuf_printf(out, "\nprocess   %d\nrecorded  %s\n", meta->pid, when);
 	stub_textbuf_printf(out, "machine   %s\n          %s\n", meta->machine ? meta->machine : "",
 			    meta->cpu ? meta->cpu : "");
 	for (size_t i = 0; i < dj_trace_threads(t); i++) {

@@ -85,7 +85,7 @@ static const char *own_part(struct stub_session *s, const char *path, struct rep
 {
 	replay_thread(s->r, t);
 	char prefix[64];
-	int n = snprintf(prefix, sizeof(prefix), "/proc/%d/", s->pid);
+	int n = snprintf(prefix, sizeof(prefix), "/proc/%d/", t->pid);
 	if (strncmp(path, prefix, (size_t)n) != 0)
 		return NULL;
 	path += n;
@@ -93,7 +93,7 @@ static const char *own_part(struct stub_session *s, const char *path, struct rep
 		char *end;
 		long tid = strtol(path + 5, &end, 10);
 		if (*end != '/' || tid <= 0 || tid > INT32_MAX ||
-		    !replay_thread_find(s->r, s->pid, (int32_t)tid, t))
+		    !replay_thread_find(s->r, t->pid, (int32_t)tid, t))
 			return NULL;
 		path = end + 1;
 	}

@@ -11,7 +11,7 @@
 static const char supported[] =
 	"QStartNoAckMode+;multiprocess+;swbreak+;hwbreak+;ReverseStep+;ReverseContinue+;"
 	"vContSupported+;QCatchSyscalls+;QPassSignals+;QProgramSignals+;exec-events+;"
-	"fork-events+;ConditionalBreakpoints+;"
+	"fork-events+;vfork-events+;ConditionalBreakpoints+;"
 	"binary-upload+;qXfer:features:read+;qXfer:auxv:read+;qXfer:exec-file:read+;"
 	"qXfer:libraries-svr4:read+;qXfer:siginfo:read+;qXfer:threads:read+";
 
@@ -25,6 +25,7 @@ static bool handle_supported(struct stub_session *s, struct stub_scan *a)
 		{ "multiprocess+", &s->multiprocess },
 		{ "exec-events+", &s->exec_events },
 		{ "fork-events+", &s->fork_events },
+		{ "vfork-events+", &s->vfork_events },
 	};
 	/* clang-format on */
 	stub_scan_char(a, ':');
@@ -105,54 +106,6 @@ static bool handle_catch_syscalls(struct stub_session *s, struct stub_scan *a)
 
 /* ---- threads and process ------------------------------------------------------------------- */
 
-static bool handle_current_thread(struct stub_session *s, struct stub_scan *a)
-{
-	if (a->p != a->end)
-		return stub_reply_empty(s);
-	if (s->no_process)
-		return stub_reply_error(s, 3);
-	struct replay_thread t;
-	replay_thread(s->r, &t);
-	stub_textbuf_str(&s->reply, "QC");
-	stub_put_thread_id(s, &t);
-	return true;
-}
-
-static bool handle_threads_first(struct stub_session *s, struct stub_scan *a)
-{
-	static struct replay_thread threads[SESSION_THREADS];
-	(void)a;
-	size_t n = s->no_process ? 0 : replay_threads(s->r, REPLAY_ALL, threads, SESSION_THREADS);
-	for (size_t i = 0; i < n && i < SESSION_THREADS; i++) {
-		stub_textbuf_char(&s->reply, i ? ',' : 'm');
-		stub_put_thread_id(s, &threads[i]);
-	}
-	if (n == 0)
-		stub_textbuf_char(&s->reply, 'l');
-	return true;
-}
-
-static bool handle_threads_next(struct stub_session *s, struct stub_scan *a)
-{
-	(void)a;
-	stub_textbuf_char(&s->reply, 'l');
-	return true;
-}
-
-static bool handle_thread_info(struct stub_session *s, struct stub_scan *a)
-{
-	int32_t pid, tid;
-	struct replay_thread t;
-	if (!stub_scan_thread_id(a, &pid, &tid) || tid <= 0 ||
-	    !stub_session_thread(s, pid, tid, &t))
-		return stub_reply_error(s, 3);
-	struct stub_textbuf name = { 0 };
-	stub_textbuf_name(&name, t.name);
-	stub_textbuf_hex(&s->reply, name.p, name.len);
-	stub_textbuf_free(&name);
-	return true;
-}
-
 /* "Attached": when gdb quits it leaves the program alone rather than kill it. */
 static bool handle_attached(struct stub_session *s, struct stub_scan *a)
 {
@@ -169,7 +122,7 @@ const struct stub_session_command stub_session_queries[] = {
 	{ "QStartNoAckMode", handle_no_acks },
 	{ "qAttached", handle_attached },
 	{ "qCRC:", stub_handle_mem_crc },
-	{ "qC", handle_current_thread },
+	{ "qC", stub_handle_current_thread },
 	{ "qHostInfo", stub_handle_host_info },
 	{ "qMemoryRegionInfo:", stub_handle_memory_region },
 	{ "qProcessInfo", stub_handle_process_info },
@@ -179,9 +132,9 @@ const struct stub_session_command stub_session_queries[] = {
 	{ "qSupported", handle_supported },
 	{ "qGetTLSAddr:", stub_handle_tls_address },
 	{ "qSymbol:", stub_handle_symbol },
-	{ "qThreadExtraInfo,", handle_thread_info },
+	{ "qThreadExtraInfo,", stub_handle_thread_info },
 	{ "qXfer:", stub_handle_xfer },
-	{ "qfThreadInfo", handle_threads_first },
-	{ "qsThreadInfo", handle_threads_next },
+	{ "qfThreadInfo", stub_handle_threads_first },
+	{ "qsThreadInfo", stub_handle_threads_next },
 	{ NULL, NULL },
 };

@@ -29,124 +29,6 @@ struct motion {
 	uint32_t thread; /* to be moved, or REPLAY_ALL */
 };
 
-/* ---- breakpoints and watchpoints ----------------------------------------------------- */
-
-static void point_drop(struct stub_session *s, struct stub_session_point *p)
-{
-	free(p->conditions);
-	if (p->type <= '1')
-		replay_break_del(s->r, p->addr);
-	else
-		replay_watch_del(s->r, p->id);
-}
-
-void stub_session_points_clear(struct stub_session *s)
-{
-	for (size_t i = 0; i < s->n_points; i++)
-		point_drop(s, &s->points[i]);
-	s->n_points = 0;
-}
-
-static struct stub_session_point *point_find(struct stub_session *s, char type, uint64_t addr,
-					     uint64_t len)
-{
-	for (size_t i = 0; i < s->n_points; i++) {
-		struct stub_session_point *p = &s->points[i];
-		if (p->type == type && p->addr == addr && p->len == len)
-			return p;
-	}
-	return NULL;
-}
-
-static size_t watchpoints(const struct stub_session *s)
-{
-	size_t n = 0;
-	for (size_t i = 0; i < s->n_points; i++)
-		n += s->points[i].type >= '2';
-	return n;
-}
-
-static struct stub_session_point *point_by_id(struct stub_session *s, int id)
-{
-	for (size_t i = 0; i < s->n_points; i++)
-		if (s->points[i].type >= '2' && s->points[i].id == id)
-			return &s->points[i];
-	return NULL;
-}
-
-static bool scan_point(struct stub_scan *a, char *type, uint64_t *addr, uint64_t *len)
-{
-	if (a->p == a->end)
-		return false;
-	*type = *a->p++;
-	return stub_scan_char(a, ',') && stub_scan_hex(a, addr) && stub_scan_char(a, ',') &&
-	       stub_scan_hex(a, len);
-}
-
-bool stub_handle_point_insert(struct stub_session *s, struct stub_scan *a)
-{
-	static const unsigned kinds[] = { REPLAY_WATCH_WRITE, REPLAY_WATCH_READ,
-					  REPLAY_WATCH_ACCESS };
-	struct stub_session_point p = { .id = -1 };
-	if (!scan_point(a, &p.type, &p.addr, &p.len))
-		return stub_reply_error(s, 1);
-	if (p.type < '0' || p.type > '4')
-		return stub_reply_empty(s);
-	if (p.type <= '1' && !stub_agent_scan_conditions(a, &p.conditions, &p.conditions_len))
-		return stub_reply_error(s, 1);
-	struct stub_session_point *same = point_find(s, p.type, p.addr, p.len);
-	if (same) { /* the manual wants these packets idempotent, but conditions may be new */
-		free(same->conditions);
-		same->conditions = p.conditions;
-		same->conditions_len = p.conditions_len;
-		return stub_reply_ok(s);
-	}
-	if (s->n_points == SESSION_POINTS) {
-		free(p.conditions);
-		return stub_reply_error_text(s, "more than %d breakpoints", SESSION_POINTS);
-	}
-	if (p.type <= '1') {
-		if (replay_break_add(s->r, p.addr) != 0) {
-			free(p.conditions);
-			return stub_reply_error(s, 12);
-		}
-	} else {
-		if (watchpoints(s) == SESSION_WATCHES)
-			return stub_reply_error_text(s, "more than %d watchpoints",
-						     SESSION_WATCHES);
-		if (p.len == 0 || p.len > (1u << 20))
-			return stub_reply_error_text(s, "cannot watch %llu bytes",
-						     (unsigned long long)p.len);
-		p.id = replay_watch_add(s->r, p.addr, p.len, kinds[p.type - '2']);
-		if (p.id < 0)
-			return stub_reply_error(s, 12);
-	}
-	s->points[s->n_points++] = p;
-	return stub_reply_ok(s);
-}
-
-bool stub_handle_point_remove(struct stub_session *s, struct stub_scan *a)
-{
-	char type;
-	uint64_t addr, len;
-	if (!scan_point(a, &type, &addr, &len))
-		return stub_reply_error(s, 1);
-	struct stub_session_point *p = point_find(s, type, addr, len);
-	if (p) {
-		point_drop(s, p);
-		*p = s->points[--s->n_points];
-	}
-	return stub_reply_ok(s);
-}
-
-bool stub_session_breakpoint_at(struct stub_session *s, uint64_t addr)
-{
-	for (size_t i = 0; i < s->n_points; i++)
-		if (s->points[i].type <= '1' && s->points[i].addr == addr)
-			return true;
-	return false;
-}
-
 /* ---- stop replies ------------------------------------------------------------------- */
 
 static void put_stop(struct stub_session *s, int signal)
@@ -187,6 +69,8 @@ bool stub_handle_why(struct stub_session *s, struct stub_scan *a)
 void stub_session_moved(struct stub_session *s)
 {
 	s->going_to[0] = '\0';
+	s->child_new = s->vforked = false;
+	stub_threads_forget(s);
 	s->have_last = false;
 	s->sysno = -1;
 }
@@ -208,7 +92,7 @@ static void tell_end(struct stub_session *s, const struct replay_stop *stop)
 static void put_watch(struct stub_session *s, const struct replay_stop *stop)
 {
 	static const char *const names[] = { "watch", "rwatch", "awatch" };
-	const struct stub_session_point *p = point_by_id(s, stop->watch);
+	const struct stub_session_point *p = stub_session_point(s, stop->watch);
 	if (p)
 		stub_textbuf_printf(&s->reply, "%s:%llx;", names[p->type - '2'],
 				    (unsigned long long)stop->watch_addr);
@@ -217,15 +101,21 @@ static void put_watch(struct stub_session *s, const struct replay_stop *stop)
 /* The name of the break reason follows the kind of breakpoint that is there. */
 static void put_break(struct stub_session *s)
 {
+	const uint32_t process = stub_threads_process_now(s);
 	struct dj_regs regs;
 	replay_regs(s->r, &regs);
 	bool hw = false, sw = false;
 	for (size_t i = 0; i < s->n_points; i++)
-		if (s->points[i].addr == regs.rip) {
+		if (s->points[i].addr == regs.rip && s->points[i].process == process) {
 			hw |= s->points[i].type == '1';
 			sw |= s->points[i].type == '0';
 		}
 	stub_textbuf_str(&s->reply, hw && !sw ? "hwbreak:;" : "swbreak:;");
+}
+
+static bool told_as_vfork(const struct stub_session *s, const struct replay_stop *stop)
+{
+	return s->vfork_events && stop->how == DJ_CHILD_VFORK;
 }
 
 static bool reply_stop(struct stub_session *s, const struct replay_stop *stop, enum replay_dir dir)
@@ -254,10 +144,11 @@ static bool reply_stop(struct stub_session *s, const struct replay_stop *stop, e
 		put_stop(s, stub_gdbsignal_from_linux(stop->signo));
 		break;
 	case REPLAY_FORKED:
-		s->child = stop->child;
+		stub_threads_forked(s, stop);
+		s->vforked = told_as_vfork(s, stop);
 		put_stop(s, GDB_SIGTRAP);
-		stub_textbuf_printf(&s->reply, "fork:p%x.%x;", (unsigned)stop->child,
-				    (unsigned)stop->child);
+		stub_textbuf_printf(&s->reply, "%s:p%x.%x;", s->vforked ? "vfork" : "fork",
+				    (unsigned)stop->child, (unsigned)stop->child);
 		break;
 	case REPLAY_EXECED: {
 		if (dir == REPLAY_FORWARD)
@@ -303,6 +194,7 @@ static bool reply_stop(struct stub_session *s, const struct replay_stop *stop, e
 /* Whether a breakpoint at this place has no condition, or one that is true. */
 static bool conditions_hold(struct stub_session *s)
 {
+	const uint32_t process = stub_threads_process_now(s);
 	struct dj_regs regs;
 	bool any = false;
 	replay_regs(s->r, &regs);
@@ -311,6 +203,8 @@ static bool conditions_hold(struct stub_session *s)
 		if (p->type > '1' || p->addr != regs.rip)
 			continue;
 		any = true;
+		if (p->process != process)
+			continue;
 		if (!p->conditions || stub_agent_any_true(s, p->conditions, p->conditions_len))
 			return true;
 	}
@@ -324,18 +218,39 @@ static bool left_range(struct stub_session *s, const struct motion *m)
 	return m->how == HOW_RANGE && (regs.rip < m->lo || regs.rip >= m->hi);
 }
 
-/* Breakpoints whose condition is false; events that this client has not asked for, or that only
+/* What happens in processes that this client does not have; breakpoints whose condition is false;
+ * events that this client has not asked for, or that only
  * make sense forwards: an image going away is told like one that appears, so that gdb loads the
  * other one's symbols. */
-static bool wanted(struct stub_session *s, const struct replay_stop *stop, enum replay_dir dir)
+static bool wanted(struct stub_session *s, const struct replay_stop *stop)
 {
-	if (stop->reason == REPLAY_BREAK)
+	const uint32_t process = stub_threads_process_now(s);
+	const struct stub_session_point *p;
+	switch (stop->reason) {
+	case REPLAY_STEPPED:
+	case REPLAY_BEGIN:
+	case REPLAY_END:
+	case REPLAY_INTERRUPTED:
+	case REPLAY_FAILED:
+		return true;
+	default:
+		break;
+	}
+	if (!stub_threads_shown(s, process))
+		return false;
+	switch (stop->reason) {
+	case REPLAY_BREAK:
 		return conditions_hold(s);
-	if (stop->reason == REPLAY_FORKED)
-		return s->fork_events && s->multiprocess && dir == REPLAY_FORWARD;
-	if (stop->reason == REPLAY_EXECED)
+	case REPLAY_WATCH:
+		p = stub_session_point(s, stop->watch);
+		return p && p->process == process;
+	case REPLAY_FORKED:
+		return (s->fork_events || told_as_vfork(s, stop)) && s->multiprocess;
+	case REPLAY_EXECED:
 		return s->exec_events;
-	return true;
+	default:
+		return true;
+	}
 }
 
 static void move(struct stub_session *s, const struct motion *m, struct replay_stop *stop)
@@ -359,8 +274,10 @@ static void move(struct stub_session *s, const struct motion *m, struct replay_s
 static bool go(struct stub_session *s)
 {
 	struct dj_error err = { 0 };
+	stub_threads_return(s);
 	int result = replay_goto_text(s->r, s->going_to, &err);
 	stub_session_moved(s);
+	stub_threads_go(s);
 	if (result != 0)
 		stub_session_console(s, "[deja: %s]\n", err.text);
 	put_stop(s, 0);
@@ -372,18 +289,25 @@ static bool resume(struct stub_session *s, const struct motion *m)
 	struct replay_stop stop;
 	struct replay_pos before, after;
 	struct dj_error err;
-	s->in_child = false;
+	bool vforked = s->vforked;
 	stub_scratch_before_resume(s, m->dir);
 	stub_xfer_forget(s);
 	if (*s->going_to && s->scratch == SCRATCH_NONE)
 		return go(s);
 	replay_pos(s->r, &before);
 	if (s->scratch == SCRATCH_NONE &&
-	    replay_select(s->r, m->thread == REPLAY_ALL ? before.thread : m->thread, &err) != 0)
+	    stub_threads_move(s, m->thread == REPLAY_ALL ? before.thread : m->thread, &err) != 0)
 		return stub_reply_error_text(s, "%s", err.text);
+	s->vforked = false;
+	if (vforked) { /* in a recording the child is always done with its parent's memory */
+		put_stop(s, GDB_SIGTRAP);
+		stub_textbuf_str(&s->reply, "vforkdone:;");
+		return true;
+	}
+	replay_pos(s->r, &before);
 	for (;;) {
 		move(s, m, &stop);
-		if (wanted(s, &stop, m->dir))
+		if (wanted(s, &stop))
 			break;
 		replay_pos(s->r, &after);
 		bool moved = replay_pos_cmp(&before, &after) != 0;
@@ -445,15 +369,29 @@ static bool scan_action(struct stub_scan *a, struct motion *m, bool *stops)
  * that is named, else what the thread at the moment is to do, else what another one is. */
 enum rank { RANK_NONE, RANK_OTHER, RANK_MOMENT, RANK_STEP };
 
+static bool in_process(struct stub_session *s, uint32_t thread, int32_t pid)
+{
+	struct dj_trace *t = replay_trace(s->r);
+	return dj_trace_process(t, dj_trace_thread(t, thread)->process)->pid == pid;
+}
+
 static enum rank rank_action(struct stub_session *s, struct motion *m, int32_t pid, int32_t tid)
 {
 	struct replay_thread t;
 	struct replay_pos moment;
 	replay_pos(s->r, &moment);
-	if (tid <= 0)
-		return pid > 0 && pid != s->pid ? RANK_NONE : RANK_MOMENT;
+	if (stub_threads_new_child(s) && (pid > 0 ? pid : tid) == s->child) {
+		m->thread = s->child_thread; /* and leaves the moment, to begin there */
+		return tid > 0 && m->how != HOW_CONTINUE ? RANK_STEP : RANK_OTHER;
+	}
 	if (!stub_session_thread(s, pid, tid, &t))
 		return RANK_NONE;
+	if (tid <= 0) {
+		if (pid <= 0 || in_process(s, moment.thread, pid))
+			return RANK_MOMENT;
+		m->thread = t.number;
+		return RANK_OTHER;
+	}
 	m->thread = t.number;
 	if (m->how != HOW_CONTINUE)
 		return RANK_STEP;

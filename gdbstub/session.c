@@ -1,6 +1,6 @@
 /*
  * A session from the first packet to the last: which request goes to which handler, replies
- * and errors, and the requests about threads and processes.
+ * and errors, and the beginning and end of it.
  *
  * Requests are looked up in a table by their beginning, the longest first where one is the
  * beginning of another. What is not in the table gets the empty reply, which the protocol
@@ -82,96 +82,6 @@ static void copy_output(void *ctx, const void *bytes, size_t len)
 	console_bytes(ctx, bytes, len);
 }
 
-/* ---- threads ---------------------------------------------------------------------- */
-
-void stub_put_thread_id(struct stub_session *s, const struct replay_thread *t)
-{
-	if (s->multiprocess)
-		stub_textbuf_printf(&s->reply, "p%x.%x", (unsigned)t->pid, (unsigned)t->tid);
-	else
-		stub_textbuf_printf(&s->reply, "%x", (unsigned)t->tid);
-}
-
-static bool scan_id(struct stub_scan *a, int32_t *out)
-{
-	if (stub_scan_word(a, "-1")) {
-		*out = -1;
-		return true;
-	}
-	uint64_t x;
-	if (!stub_scan_hex(a, &x) || x > INT32_MAX)
-		return false;
-	*out = (int32_t)x;
-	return true;
-}
-
-bool stub_scan_thread_id(struct stub_scan *a, int32_t *pid, int32_t *tid)
-{
-	*pid = 0;
-	if (!stub_scan_char(a, 'p'))
-		return scan_id(a, tid);
-	if (!scan_id(a, pid))
-		return false;
-	*tid = -1;
-	return !stub_scan_char(a, '.') || scan_id(a, tid);
-}
-
-bool stub_session_thread(struct stub_session *s, int32_t pid, int32_t tid,
-			 struct replay_thread *out)
-{
-	if (s->no_process)
-		return false;
-	if (tid > 0)
-		return replay_thread_find(s->r, pid > 0 ? pid : 0, tid, out);
-	replay_thread(s->r, out);
-	return pid <= 0 || pid == out->pid;
-}
-
-/* Select the thread that registers and memory are asked of; the debugger's changes belong to one
- * thread, and go when it looks at another. */
-static bool select_general(struct stub_session *s, uint32_t thread)
-{
-	struct replay_thread now;
-	struct dj_error err;
-	replay_thread(s->r, &now);
-	if (now.number == thread)
-		return true;
-	stub_scratch_leave(s, true);
-	return replay_select(s->r, thread, &err) == 0;
-}
-
-/* Hg: the thread that is looked at; Hc: the one that s, c, bs and bc move. gdb selects a forked
- * child to take its breakpoints out, and then detaches from it. */
-static bool handle_select(struct stub_session *s, struct stub_scan *a)
-{
-	int32_t pid, tid;
-	struct replay_thread t;
-	if (a->p == a->end)
-		return stub_reply_error(s, 1);
-	bool general = *a->p++ == 'g';
-	if (!stub_scan_thread_id(a, &pid, &tid))
-		return stub_reply_error(s, 1);
-	if (general)
-		s->in_child = pid > 0 && pid == s->child;
-	if (general && s->in_child)
-		return stub_reply_ok(s);
-	if (!stub_session_thread(s, pid, tid, &t) || (general && !select_general(s, t.number)))
-		return stub_reply_error(s, 3);
-	if (!general)
-		s->moves = tid > 0 ? t.number : REPLAY_ALL;
-	return stub_reply_ok(s);
-}
-
-static bool handle_alive(struct stub_session *s, struct stub_scan *a)
-{
-	int32_t pid, tid;
-	struct replay_thread t;
-	if (!stub_scan_thread_id(a, &pid, &tid) || tid <= 0 ||
-	    !stub_session_thread(s, pid, tid, &t))
-		return stub_reply_error(s, 3);
-	return stub_reply_ok(s);
-}
-
 /* ---- processes -------------------------------------------------------------------- */
 
 static bool handle_extended(struct stub_session *s, struct stub_scan *a)
@@ -186,12 +96,14 @@ static int restart(struct stub_session *s)
 {
 	struct dj_error err;
 	stub_scratch_leave(s, false);
-	stub_session_points_clear(s);
+	stub_session_points_clear(s, REPLAY_ALL);
+	stub_threads_return(s);
 	stub_xfer_forget(s);
 	if (replay_goto_text(s->r, "begin", &err) != 0)
 		return -1;
 	s->no_process = false;
 	stub_session_moved(s);
+	stub_threads_go(s);
 	return 0;
 }
 
@@ -212,15 +124,6 @@ static bool handle_run(struct stub_session *s, struct stub_scan *a)
 	return stub_reply_plain_stop(s);
 }
 
-static bool handle_attach(struct stub_session *s, struct stub_scan *a)
-{
-	uint64_t pid;
-	if (!stub_scan_hex(a, &pid) || pid != (uint64_t)s->pid)
-		return stub_reply_error_text(s, "only process %d was recorded", s->pid);
-	s->no_process = false;
-	return stub_reply_plain_stop(s);
-}
-
 static bool handle_kill(struct stub_session *s, struct stub_scan *a)
 {
 	(void)a;
@@ -228,11 +131,14 @@ static bool handle_kill(struct stub_session *s, struct stub_scan *a)
 	return false;
 }
 
-/* gdb takes its breakpoints for gone together with the process. */
-static bool leave_process(struct stub_session *s)
+/* gdb takes its breakpoints for gone together with the process. A number that is not of a process
+ * of its is that of a child that was made just now, and goes on undebugged. */
+static bool leave_process(struct stub_session *s, bool all, uint64_t pid)
 {
+	if (!all && !stub_threads_leave(s, pid))
+		return stub_reply_ok(s);
 	stub_scratch_leave(s, false);
-	stub_session_points_clear(s);
+	stub_session_points_clear(s, REPLAY_ALL);
 	s->no_process = true;
 	if (!s->extended)
 		s->done = true;
@@ -244,18 +150,14 @@ static bool handle_vkill(struct stub_session *s, struct stub_scan *a)
 	uint64_t pid;
 	if (!stub_scan_hex(a, &pid))
 		return stub_reply_error(s, 1);
-	if (pid != (uint64_t)s->pid)
-		return stub_reply_ok(s); /* a child, which goes on undebugged: see handle_detach */
-	return leave_process(s);
+	return leave_process(s, false, pid);
 }
 
 static bool handle_detach(struct stub_session *s, struct stub_scan *a)
 {
-	uint64_t pid;
-	s->in_child = false;
-	if (stub_scan_char(a, ';') && stub_scan_hex(a, &pid) && pid != (uint64_t)s->pid)
-		return stub_reply_ok(s); /* a forked child: it is not in this recording anyway */
-	return leave_process(s);
+	uint64_t pid = 0;
+	bool one = stub_scan_char(a, ';') && stub_scan_hex(a, &pid);
+	return leave_process(s, !one, pid);
 }
 
 static bool handle_unknown(struct stub_session *s, struct stub_scan *a)
@@ -271,11 +173,11 @@ static const struct stub_session_command commands[] = {
 	{ "!", handle_extended },
 	{ "?", stub_handle_why },
 	{ "D", handle_detach },
-	{ "H", handle_select },
+	{ "H", stub_handle_select },
 	{ "R", handle_restart },
-	{ "T", handle_alive },
+	{ "T", stub_handle_alive },
 	{ "k", handle_kill },
-	{ "vAttach;", handle_attach },
+	{ "vAttach;", stub_handle_attach },
 	{ "vCont?", stub_handle_vcont_query },
 	{ "vFile:", stub_handle_vfile },
 	{ "vKill;", handle_vkill },
@@ -326,8 +228,10 @@ bool stub_session_packet(struct stub_session *s, struct stub_scan a)
 		c = stub_session_find(process_commands, &a);
 		if (c && s->no_process)
 			return stub_reply_error(s, 3);
-		if (c && s->in_child && strchr("zZMXGP", *c->prefix))
-			return stub_reply_ok(s); /* leaves the recorded process alone */
+		if (c && s->in_child && !stub_threads_new_child(s) && strchr("zZMXGP", *c->prefix))
+			return stub_reply_ok(s); /* leaves its parent alone */
+		if (c && strchr("gmpxMXGP", *c->prefix))
+			stub_threads_visit(s);
 	}
 	if (!c)
 		return stub_reply_empty(s);
@@ -348,16 +252,16 @@ static bool poll_client(void *ctx)
 int stub_session_init(struct stub_session *s, struct replay *r, struct stub_link *link,
 		      struct dj_error *err)
 {
-	struct replay_thread first;
 	*s = (struct stub_session){ .r = r, .link = link, .sysno = -1, .moves = REPLAY_ALL };
 	s->points = calloc(SESSION_POINTS, sizeof(*s->points));
-	if (!s->points)
+	if (!s->points || stub_threads_init(s) != 0) {
+		free(s->points);
 		return dj_fail(err, 1, "out of memory");
-	replay_thread(r, &first);
-	s->pid = first.pid;
+	}
 	stub_session_image_new(s);
 	if (!s->images) {
 		free(s->points);
+		stub_threads_free(s);
 		return dj_fail(err, 1, "out of memory");
 	}
 	/* all but the ones gdb passes silently; it says which with QPassSignals */
@@ -381,6 +285,7 @@ void stub_session_free(struct stub_session *s)
 	for (size_t i = 0; i < s->n_points; i++)
 		free(s->points[i].conditions);
 	free(s->points);
+	stub_threads_free(s);
 	free(s->images);
 	free(s->kept_library);
 }

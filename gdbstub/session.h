@@ -11,13 +11,13 @@
 
 #define SESSION_FILES	32
 #define SESSION_POINTS	4096
-#define SESSION_WATCHES 128  /* of them: each access of the program to such memory looks at all */
-#define SESSION_THREADS 4096 /* listed at a time */
+#define SESSION_WATCHES 128 /* of them: each access of the program to such memory looks at all */
 #define SESSION_CHUNK	0x10000 /* bytes of memory or file handed out in one reply */
 
 /* A breakpoint or watchpoint, as inserted by Z packets. */
 struct stub_session_point {
-	char type; /* '0'..'4' */
+	char type;	  /* '0'..'4' */
+	uint32_t process; /* in which it is; number */
 	uint64_t addr, len;
 	int id;		     /* watchpoints: the replay's */
 	uint8_t *conditions; /* breakpoints: stop only if one of them is true; see agent.c */
@@ -34,8 +34,9 @@ struct stub_session_file {
 
 /* A program image: the first, and what each exec brought. */
 struct stub_session_image {
-	uint64_t steps; /* from here on... */
-	uint64_t rip;	/* ...where its first instruction is: exec itself takes no step */
+	uint32_t process;
+	struct replay_pos pos; /* from here on... */
+	uint64_t rip;	       /* ...where its first instruction is: exec itself takes no step */
 	uint8_t auxv[1024];
 	size_t auxv_len;
 	char exe[4096];
@@ -51,11 +52,23 @@ struct stub_session {
 	struct stub_textbuf doc; /* the qXfer document being read */
 	char *doc_key;		 /* which one that is, object and annex */
 
-	int32_t pid;	/* the process that is debugged */
+	/* see threads.c */
+	bool *shown; /* by process: the debugger has it */
+	size_t n_processes;
+	struct replay_thread *threads; /* of those, if threads_known */
+	size_t n_threads, next_thread;
+	bool threads_known;
+	int32_t child;	       /* the last one a fork stop told of: its number */
+	uint32_t child_thread; /* its first thread, or REPLAY_ALL: it is not recorded */
+	bool child_new;	       /* it was told of just now */
+	bool in_child;	       /* requests speak of it... */
+	bool away;	       /* ...and the replay is at its beginning; before, it was: */
+	struct replay_pos home;
+	struct replay_thread home_thread;
+	bool vforked; /* and shares its parent's memory: gdb waits to hear that this is over */
+
 	uint32_t moves; /* the thread that Hc chose, or REPLAY_ALL */
-	bool multiprocess, fork_events, exec_events;
-	int32_t child;	 /* the last one a fork stop told of, or 0 */
-	bool in_child;	 /* packets speak of that child, which was not recorded */
+	bool multiprocess, fork_events, vfork_events, exec_events;
 	bool extended;	 /* extended-remote: kill and run again are possible */
 	bool no_process; /* killed or detached: only run and attach make sense */
 	bool done;	 /* the client has said goodbye */
@@ -74,10 +87,10 @@ struct stub_session {
 	bool scratch_edited;	     /* something was changed by hand, which will be forgotten */
 	struct dj_regs scratch_regs; /* as they were before any change */
 
-	struct stub_session_image *images; /* by steps, at least one */
+	struct stub_session_image *images; /* by position, at least one */
 	size_t n_images;
-	char *kept_library;  /* an entry of the list of libraries, for gdb's sake: see solib.c... */
-	uint64_t kept_image; /* ... in the image that began there */
+	char *kept_library; /* an entry of the list of libraries, for gdb's sake: see solib.c... */
+	struct replay_pos kept_image; /* ... in the image that began there */
 
 	uint64_t tls_modid_at; /* address of glibc's word on link maps, or 0: see tls.c */
 
@@ -99,12 +112,48 @@ bool stub_reply_empty(struct stub_session *s);
 /* Text on the debugger's console while it waits for a stop. */
 void stub_session_console(struct stub_session *s, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
+
+/* threads.c */
+int stub_threads_init(struct stub_session *s);
+void stub_threads_free(struct stub_session *s);
+/* The replay has moved: what is known of threads is out of date. */
+void stub_threads_forget(struct stub_session *s);
+/* Whether the debugger has this process; and that from now on it has, or has not. */
+bool stub_threads_shown(const struct stub_session *s, uint32_t process);
+void stub_threads_show(struct stub_session *s, uint32_t process, bool show);
+/* From now on it has the process in which the replay stands. */
+void stub_threads_go(struct stub_session *s);
 void stub_put_thread_id(struct stub_session *s, const struct replay_thread *t);
 /* Parse a thread id; *tid becomes -1 for "all", 0 for "any". */
 bool stub_scan_thread_id(struct stub_scan *a, int32_t *pid, int32_t *tid);
-/* The thread that such an id means, if it is alive: the selected one for "all" and "any". */
+/* The thread that such an id means, if it is alive and the debugger has it: the selected one for
+ * "all" and "any", or the first of that process. */
 bool stub_session_thread(struct stub_session *s, int32_t pid, int32_t tid,
 			 struct replay_thread *out);
+/* That of the thread that is selected, or of the child that requests speak of. */
+uint32_t stub_threads_process_now(struct stub_session *s);
+void stub_put_threads_xml(struct stub_session *s, struct stub_textbuf *b);
+/* A child was made where the replay has stopped. */
+void stub_threads_forked(struct stub_session *s, const struct replay_stop *stop);
+/* Whether it was made just now, is recorded, and the debugger has it. */
+bool stub_threads_new_child(const struct stub_session *s);
+/* If requests speak of it, look at it where it begins; and back from there. */
+void stub_threads_visit(struct stub_session *s);
+void stub_threads_return(struct stub_session *s);
+/* Select the thread that is to be moved. */
+int stub_threads_move(struct stub_session *s, uint32_t thread, struct dj_error *err);
+/* The thread in which the process of that number is, or begins if it is not alive `here`; false if
+ * there is none. */
+bool stub_threads_process(struct stub_session *s, uint64_t pid, uint32_t *thread, bool *here);
+/* The debugger leaves a process alone; true if that was the last. */
+bool stub_threads_leave(struct stub_session *s, uint64_t pid);
+bool stub_handle_select(struct stub_session *s, struct stub_scan *a);
+bool stub_handle_alive(struct stub_session *s, struct stub_scan *a);
+bool stub_handle_attach(struct stub_session *s, struct stub_scan *a);
+bool stub_handle_current_thread(struct stub_session *s, struct stub_scan *a);
+bool stub_handle_threads_first(struct stub_session *s, struct stub_scan *a);
+bool stub_handle_threads_next(struct stub_session *s, struct stub_scan *a);
+bool stub_handle_thread_info(struct stub_session *s, struct stub_scan *a);
 
 /* resume.c */
 bool stub_handle_vcont_query(struct stub_session *s, struct stub_scan *a);
@@ -116,14 +165,19 @@ bool stub_handle_step_signal(struct stub_session *s, struct stub_scan *a);
 bool stub_handle_back_step(struct stub_session *s, struct stub_scan *a);
 bool stub_handle_back_continue(struct stub_session *s, struct stub_scan *a);
 bool stub_handle_why(struct stub_session *s, struct stub_scan *a);
-bool stub_handle_point_insert(struct stub_session *s, struct stub_scan *a);
-bool stub_handle_point_remove(struct stub_session *s, struct stub_scan *a);
-void stub_session_points_clear(struct stub_session *s);
-bool stub_session_breakpoint_at(struct stub_session *s, uint64_t addr);
 /* Forget why the replay stopped, and where it was to go: it was moved. */
 void stub_session_moved(struct stub_session *s);
 /* A stop reply that says no more than where we are. */
 bool stub_reply_plain_stop(struct stub_session *s);
+
+/* points.c */
+bool stub_handle_point_insert(struct stub_session *s, struct stub_scan *a);
+bool stub_handle_point_remove(struct stub_session *s, struct stub_scan *a);
+/* Those in a process, or REPLAY_ALL. */
+void stub_session_points_clear(struct stub_session *s, uint32_t process);
+bool stub_session_breakpoint_at(struct stub_session *s, uint64_t addr);
+/* The watchpoint with this id of the replay's, or NULL. */
+const struct stub_session_point *stub_session_point(struct stub_session *s, int id);
 
 /* registers.c */
 bool stub_handle_regs_read(struct stub_session *s, struct stub_scan *a);

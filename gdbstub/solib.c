@@ -95,12 +95,22 @@ static void read_stack_auxv(struct stub_session *s, struct stub_session_image *i
 	}
 }
 
+/* Whether a position is one of the image, given where code is executed there. */
+static bool covers(const struct stub_session_image *image, const struct replay_pos *pos,
+		   uint64_t rip)
+{
+	int d = replay_pos_cmp(&image->pos, pos);
+	return d < 0 || (d == 0 && image->rip == rip);
+}
+
 void stub_session_image_new(struct stub_session *s)
 {
 	struct replay_pos pos;
+	struct replay_thread thread;
 	replay_pos(s->r, &pos);
+	replay_thread(s->r, &thread);
 	for (size_t i = 1; i < s->n_images; i++)
-		if (s->images[i].steps == pos.steps)
+		if (replay_pos_cmp(&s->images[i].pos, &pos) == 0)
 			return;
 	struct stub_session_image *grown =
 		realloc(s->images, (s->n_images + 1) * sizeof(*s->images));
@@ -122,7 +132,8 @@ void stub_session_image_new(struct stub_session *s)
 	} else {
 		struct dj_regs regs;
 		replay_regs(s->r, &regs);
-		image->steps = pos.steps;
+		image->process = thread.process;
+		image->pos = pos;
 		image->rip = regs.rip;
 		read_stack_auxv(s, image);
 		exe = module_path(s, aux_value(image, AUX_PHDR));
@@ -131,25 +142,43 @@ void stub_session_image_new(struct stub_session *s)
 	dj_text_clean(image->exe);
 	s->n_images++;
 	/* images were met in the order of their positions or between known ones */
-	for (size_t i = s->n_images - 1; i > 1 && s->images[i].steps < s->images[i - 1].steps;
-	     i--) {
+	for (size_t i = s->n_images - 1;
+	     i > 1 && replay_pos_cmp(&s->images[i].pos, &s->images[i - 1].pos) < 0; i--) {
 		struct stub_session_image later = s->images[i - 1];
 		s->images[i - 1] = s->images[i];
 		s->images[i] = later;
 	}
 }
 
+/* The newest of the process; if it has none of its own, the one that its parent had when it was
+ * made; of whoever has none, the one that the recording began with. */
 const struct stub_session_image *stub_session_image(struct stub_session *s)
 {
+	const struct dj_trace *t = replay_trace(s->r);
+	struct replay_thread thread;
 	struct replay_pos pos;
 	struct dj_regs regs;
-	size_t i = s->n_images - 1;
+	replay_thread(s->r, &thread);
 	replay_pos(s->r, &pos);
 	replay_regs(s->r, &regs);
-	while (i > 0 && (s->images[i].steps > pos.steps ||
-			 (s->images[i].steps == pos.steps && s->images[i].rip != regs.rip)))
-		i--;
-	return &s->images[i];
+	int32_t process = (int32_t)thread.process;
+	for (unsigned depth = 0; process >= 0 && depth < 1000; depth++) {
+		for (size_t i = s->n_images; i-- > 1;)
+			if (s->images[i].process == (uint32_t)process &&
+			    covers(&s->images[i], &pos, regs.rip))
+				return &s->images[i];
+		uint32_t first = 0;
+		while (first < dj_trace_threads(t) &&
+		       dj_trace_thread(t, first)->process != (uint32_t)process)
+			first++;
+		if (first == dj_trace_threads(t))
+			break;
+		replay_thread_begin(s->r, first, &pos);
+		process = dj_trace_process(t, (size_t)process)->parent;
+		if (process >= (int32_t)s->n_processes)
+			break;
+	}
+	return &s->images[0];
 }
 
 const char *stub_session_exe(struct stub_session *s)
@@ -234,7 +263,7 @@ static void keep(struct stub_session *s, const char *entry, size_t len)
 		return;
 	free(s->kept_library);
 	s->kept_library = copy;
-	s->kept_image = stub_session_image(s)->steps;
+	s->kept_image = stub_session_image(s)->pos;
 }
 
 /* Whether it is one that must stay. */
@@ -312,7 +341,8 @@ void stub_put_library_list(struct stub_session *s, struct stub_textbuf *b)
 	}
 	if (!linker)
 		put_linker(s, &list);
-	if (!kept_there && s->kept_library && s->kept_image == stub_session_image(s)->steps)
+	if (!kept_there && s->kept_library &&
+	    replay_pos_cmp(&s->kept_image, &stub_session_image(s)->pos) == 0)
 		stub_textbuf_str(&list, s->kept_library);
 	stub_textbuf_str(b, "<library-list-svr4 version=\"1.0\"");
 	if (main_lm)

@@ -52,19 +52,8 @@ static bool make_siginfo(struct stub_session *s, struct stub_scan annex, struct 
 
 static bool make_threads(struct stub_session *s, struct stub_scan annex, struct stub_textbuf *b)
 {
-	static struct replay_thread threads[SESSION_THREADS];
 	(void)annex;
-	size_t n = s->no_process ? 0 : replay_threads(s->r, REPLAY_ALL, threads, SESSION_THREADS);
-	stub_textbuf_str(b, "<?xml version=\"1.0\"?>\n<threads>\n");
-	for (size_t i = 0; i < n && i < SESSION_THREADS; i++) {
-		stub_textbuf_str(b, s->multiprocess ? "<thread id=\"p" : "<thread id=\"");
-		if (s->multiprocess)
-			stub_textbuf_printf(b, "%x.", (unsigned)threads[i].pid);
-		stub_textbuf_printf(b, "%x\" name=\"", (unsigned)threads[i].tid);
-		stub_textbuf_xml(b, threads[i].name);
-		stub_textbuf_str(b, "\"/>\n");
-	}
-	stub_textbuf_str(b, "</threads>\n");
+	stub_put_threads_xml(s, b);
 	return true;
 }
 
@@ -83,6 +72,7 @@ void stub_xfer_forget(struct stub_session *s)
 {
 	free(s->doc_key);
 	s->doc_key = NULL;
+	stub_threads_forget(s);
 }
 
 static bool scan_is(struct stub_scan a, const char *word)

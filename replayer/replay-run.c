@@ -175,6 +175,7 @@ bool rp_reason_of(struct replay *r, int res, struct replay_stop *stop)
 	default:
 		rp_fill(r, stop, REPLAY_FORKED);
 		stop->child = th->fork_pid;
+		stop->how = th->fork_what;
 		return true;
 	}
 }

@@ -76,6 +76,7 @@ struct replay_stop {
 	uint64_t sysno;
 	int signo;
 	int32_t child;	/* REPLAY_FORKED: its pid */
+	uint32_t how;	/* and how it was made: DJ_CHILD_FORK and so on */
 	bool exited;	/* REPLAY_END: the program ended (else recording just stops) */
 	int32_t status; /* wait(2) status when exited */
 	struct dj_error err;

@@ -252,6 +252,7 @@ static enum rp_thread_stop rec_child(struct rp_thread *th, const struct dj_recor
 {
 	th->fork_passed = true;
 	th->fork_pid = r->pid;
+	th->fork_what = r->what;
 	return THREAD_LIMIT;
 }
 

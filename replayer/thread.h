@@ -100,6 +100,7 @@ struct rp_thread {
 	unsigned event; /* after THREAD_EVENT */
 	bool exec_passed, fork_passed;
 	int32_t fork_pid;
+	uint32_t fork_what;
 	uint64_t sysno;			  /* THREAD_EV_SYSCALL, _RETURN */
 	uint64_t last_sysno, last_result; /* of the last system call passed */
 	struct replay_observer observer;  /* told of edges unless e->unseen */
