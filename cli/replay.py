@@ -90,8 +90,22 @@ def _deja_monitor():
             else:
                 print(send("here"), end="")
 
+    class Selected(gdb.Command):
+        """Before a reverse command: tell which thread it is for, which gdb does not."""
+
+        def __init__(self):
+            super().__init__("_deja-selected", gdb.COMMAND_OBSCURE)
+
+        def invoke(self, args, from_tty):
+            thread = gdb.selected_thread()
+            if thread and len(gdb.selected_inferior().threads()) > 1:
+                send("selected %d" % thread.ptid[1])
+
     if hasattr(gdb, "RemoteTargetConnection"):
         Monitor()
+        Selected()
+        for command in ("step", "stepi", "next", "nexti", "finish"):
+            gdb.execute("define hook-reverse-%s\n_deja-selected\nend" % command)
 
 
 def _deja_commands():

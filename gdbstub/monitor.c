@@ -14,6 +14,7 @@
 #include "gdbstub/session.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -69,6 +70,7 @@ static void run_later(struct stub_session *s, const char *args, struct stub_text
 		return;
 	}
 	strcpy(s->going_to, args);
+	s->going_thread = REPLAY_ALL;
 	stub_textbuf_printf(out, "Type stepi, or anything that moves the program, to be at %s\n",
 			    args);
 }
@@ -139,6 +141,73 @@ static void run_info(struct stub_session *s, const char *args, struct stub_textb
 	put_place(s, out);
 }
 
+/* ---- threads and processes ------------------------------------------------------- */
+
+static void run_selected(struct stub_session *s, const char *args, struct stub_textbuf *out)
+{
+	struct replay_thread t;
+	unsigned long tid = strtoul(args, NULL, 10);
+	if (tid == 0 || tid > INT32_MAX || !stub_session_thread(s, 0, (int32_t)tid, &t))
+		stub_textbuf_printf(out, "there is no thread %s here\n", args);
+	else
+		s->selected = t.number;
+}
+
+static void run_processes(struct stub_session *s, const char *args, struct stub_textbuf *out)
+{
+	struct dj_trace *t = replay_trace(s->r);
+	size_t n = replay_processes(s->r, NULL, 0);
+	struct replay_process *alive = calloc(n + 1, sizeof(*alive));
+	(void)args;
+	n = alive ? replay_processes(s->r, alive, n) : 0;
+	for (size_t i = 0; i < dj_trace_processes(t); i++) {
+		size_t threads = 0, k = 0;
+		uint32_t first = 0;
+		for (uint32_t j = 0; j < dj_trace_threads(t); j++)
+			if (dj_trace_thread(t, j)->process == i && threads++ == 0)
+				first = j;
+		while (k < n && alive[k].number != i)
+			k++;
+		stub_textbuf_printf(out, "%8d ", dj_trace_process(t, i)->pid);
+		const char *name = threads ? dj_trace_thread(t, first)->name : NULL;
+		stub_textbuf_name(out, name ? name : "");
+		stub_textbuf_printf(out, ", %zu thread%s", threads, threads == 1 ? "" : "s");
+		if (threads) {
+			struct replay_pos begin;
+			replay_thread_begin(s->r, first, &begin);
+			stub_textbuf_printf(
+				out, ", from %llu:%llu@%d", (unsigned long long)begin.seq,
+				(unsigned long long)begin.within, dj_trace_thread(t, first)->tid);
+		}
+		stub_textbuf_printf(out, "%s%s\n", k < n ? ", alive" : "",
+				    stub_threads_shown(s, (uint32_t)i) ? ", debugged" : "");
+	}
+	free(alive);
+}
+
+/* To go to a process is to go to where it begins, unless it is there now. */
+static void run_process(struct stub_session *s, const char *args, struct stub_textbuf *out)
+{
+	uint32_t thread;
+	bool here;
+	char *end;
+	unsigned long pid = strtoul(args, &end, 10);
+	if (!*args || *end || !stub_threads_process(s, pid, &thread, &here)) {
+		stub_textbuf_printf(out,
+				    "there is no process '%s' in this recording; \"monitor "
+				    "processes\" lists them\n",
+				    args);
+		return;
+	}
+	snprintf(s->going_to, sizeof(s->going_to), "process %lu", pid);
+	s->going_thread = thread;
+	s->going_begin = !here;
+	stub_textbuf_printf(out,
+			    "Type stepi, or anything that moves the program, to be in process "
+			    "%lu\n",
+			    pid);
+}
+
 static void run_help(struct stub_session *s, const char *args, struct stub_textbuf *out);
 
 static const struct monitor_command commands[] = {
@@ -151,6 +220,11 @@ static const struct monitor_command commands[] = {
 	{ "restart", "", "the same", run_begin },
 	{ "end", "", "go to the end of history", run_end },
 	{ "later", "POSITION", "go there when the program is next moved", run_later },
+	{ "processes", "", "the processes of the recording", run_processes },
+	{ "ps", "", "the same", run_processes },
+	{ "process", "PID", "go to a process: where it begins, unless it is there now",
+	  run_process },
+	{ "selected", "TID", "the thread that the next reverse command moves", run_selected },
 	{ "info", "", "what was recorded, when and where", run_info },
 	{ "mappings", "", "the program's memory mappings at this position", run_mappings },
 	{ "help", "", "this list", run_help },

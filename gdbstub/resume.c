@@ -7,8 +7,17 @@
  * nothing. At the end of history the program does not exit for gdb: the reply is replaylog:end,
  * so that one can go back, and the console says how the program ended.
  *
- * One thread moves: the one that the request names, else the one whose position the moment is. What
- * the others do up to there follows from the order of history.
+ * One thread is moved: the one that the request names, else the one whose position the moment is.
+ * The others are then where the order of history has them. Which of them are looked at on the way
+ * is for the request to say, too (replay_set_scope()): gdb sends
+ *
+ *   set scheduler-locking       stepi              continue           reverse-continue
+ *   off, replay (the default)   vCont;s:pP.T;c     vCont;c            Hc0 or HcpP.-1, bc
+ *   step                        vCont;s:pP.T       vCont;c            likewise
+ *   on                          vCont;s:pP.T       vCont;c:pP.T       HcpP.T, bc
+ *
+ * with :pP.-1 behind "c" unless `schedule-multiple` is on. bs comes with the same Hc as bc, so that
+ * it does not say which thread is to step; see "monitor selected".
  *
  * A stopped program stands at the breakpoint's own address (swbreak and hwbreak are announced, so
  * gdb corrects nothing).
@@ -27,6 +36,7 @@ struct motion {
 	enum replay_dir dir;
 	uint64_t lo, hi;
 	uint32_t thread; /* to be moved, or REPLAY_ALL */
+	enum replay_scope scope;
 };
 
 /* ---- stop replies ------------------------------------------------------------------- */
@@ -274,8 +284,17 @@ static void move(struct stub_session *s, const struct motion *m, struct replay_s
 static bool go(struct stub_session *s)
 {
 	struct dj_error err = { 0 };
+	struct replay_pos begin;
+	int result;
 	stub_threads_return(s);
-	int result = replay_goto_text(s->r, s->going_to, &err);
+	if (s->going_thread == REPLAY_ALL) {
+		result = replay_goto_text(s->r, s->going_to, &err);
+	} else if (s->going_begin) {
+		replay_thread_begin(s->r, s->going_thread, &begin);
+		result = replay_seek(s->r, &begin, &err);
+	} else {
+		result = replay_select(s->r, s->going_thread, &err);
+	}
 	stub_session_moved(s);
 	stub_threads_go(s);
 	if (result != 0)
@@ -284,20 +303,54 @@ static bool go(struct stub_session *s)
 	return true;
 }
 
+/* The thread that is moved if the request does not say. */
+static uint32_t default_thread(struct stub_session *s, enum replay_dir dir)
+{
+	struct replay_pos moment;
+	struct replay_thread t;
+	if (s->selected != REPLAY_ALL && dir == REPLAY_BACKWARD)
+		return s->selected;
+	replay_pos(s->r, &moment);
+	replay_thread(s->r, &t);
+	if (stub_threads_shown(s, dj_trace_thread(replay_trace(s->r), moment.thread)->process))
+		return moment.thread;
+	return t.number;
+}
+
+/* What stopped the replay was not wanted: whether to go on. The thread that steps is the one to
+ * step again if it was another one that stopped. */
+static bool go_on(struct stub_session *s, const struct motion *m, uint32_t thread,
+		  const struct replay_stop *stop, struct replay_pos *before)
+{
+	struct replay_pos after;
+	struct replay_thread now;
+	struct dj_error err;
+	replay_pos(s->r, &after);
+	bool moved = replay_pos_cmp(before, &after) != 0;
+	*before = after;
+	replay_thread(s->r, &now);
+	if (m->how != HOW_CONTINUE && now.number != thread)
+		return moved && replay_select(s->r, thread, &err) == 0 && !left_range(s, m);
+	if (stop->reason == REPLAY_BREAK)
+		moved = true; /* for certain: the one at the start does not count */
+	return m->how != HOW_STEP && moved && !left_range(s, m);
+}
+
 static bool resume(struct stub_session *s, const struct motion *m)
 {
 	struct replay_stop stop;
-	struct replay_pos before, after;
+	struct replay_pos before;
 	struct dj_error err;
 	bool vforked = s->vforked;
 	stub_scratch_before_resume(s, m->dir);
 	stub_xfer_forget(s);
 	if (*s->going_to && s->scratch == SCRATCH_NONE)
 		return go(s);
-	replay_pos(s->r, &before);
-	if (s->scratch == SCRATCH_NONE &&
-	    stub_threads_move(s, m->thread == REPLAY_ALL ? before.thread : m->thread, &err) != 0)
+	uint32_t thread = m->thread == REPLAY_ALL ? default_thread(s, m->dir) : m->thread;
+	s->selected = REPLAY_ALL;
+	if (s->scratch == SCRATCH_NONE && stub_threads_move(s, thread, &err) != 0)
 		return stub_reply_error_text(s, "%s", err.text);
+	replay_set_scope(s->r, m->scope);
 	s->vforked = false;
 	if (vforked) { /* in a recording the child is always done with its parent's memory */
 		put_stop(s, GDB_SIGTRAP);
@@ -309,12 +362,7 @@ static bool resume(struct stub_session *s, const struct motion *m)
 		move(s, m, &stop);
 		if (wanted(s, &stop))
 			break;
-		replay_pos(s->r, &after);
-		bool moved = replay_pos_cmp(&before, &after) != 0;
-		before = after;
-		if (stop.reason == REPLAY_BREAK)
-			moved = true; /* for certain: the one at the start does not count */
-		if (m->how == HOW_STEP || !moved || left_range(s, m)) {
+		if (!go_on(s, m, thread, &stop, &before)) {
 			stop.reason = REPLAY_STEPPED;
 			break;
 		}
@@ -398,10 +446,22 @@ static enum rank rank_action(struct stub_session *s, struct motion *m, int32_t p
 	return t.number == moment.thread ? RANK_MOMENT : RANK_OTHER;
 }
 
+/* Whom an action is for: one thread, a process or all. */
+static enum replay_scope scope_of(const struct stub_session *s, int32_t pid, int32_t tid)
+{
+	size_t shown = 0;
+	if (tid > 0)
+		return REPLAY_THREAD;
+	for (size_t i = 0; i < s->n_processes; i++)
+		shown += s->shown[i];
+	return pid > 0 || shown < 2 ? REPLAY_PROCESS : REPLAY_PROCESSES;
+}
+
 bool stub_handle_vcont(struct stub_session *s, struct stub_scan *a)
 {
 	enum rank best = RANK_NONE;
 	struct motion chosen = { .how = HOW_CONTINUE };
+	enum replay_scope scope = REPLAY_THREAD;
 	while (a->p < a->end) {
 		struct stub_scan part = stub_scan_until(a, ';');
 		struct motion m;
@@ -414,6 +474,8 @@ bool stub_handle_vcont(struct stub_session *s, struct stub_scan *a)
 		if (part.p != part.end)
 			return stub_reply_error(s, 1);
 		enum rank rank = stops ? RANK_NONE : rank_action(s, &m, pid, tid);
+		if (!stops && scope_of(s, pid, tid) > scope)
+			scope = scope_of(s, pid, tid);
 		/* of the actions that name a thread the leftmost counts */
 		if (rank > best) {
 			best = rank;
@@ -422,10 +484,26 @@ bool stub_handle_vcont(struct stub_session *s, struct stub_scan *a)
 	}
 	if (best == RANK_NONE)
 		return stub_reply_error(s, 1);
+	chosen.scope = scope;
 	/* a range that does not hold the program counter is one plain step */
 	if (chosen.how == HOW_RANGE && chosen.lo >= chosen.hi)
 		chosen.how = HOW_STEP;
 	return resume(s, &chosen);
+}
+
+/* Those that move what Hc chose. */
+static bool resume_chosen(struct stub_session *s, enum how how, enum replay_dir dir)
+{
+	struct motion m = { .how = how, .dir = dir, .thread = s->moves };
+	struct replay_thread t;
+	struct replay_pos moment;
+	replay_pos(s->r, &moment);
+	if (m.thread == REPLAY_ALL && s->moves_pid > 0 &&
+	    !in_process(s, moment.thread, s->moves_pid) &&
+	    stub_session_thread(s, s->moves_pid, -1, &t))
+		m.thread = t.number;
+	m.scope = scope_of(s, s->moves_pid, s->moves == REPLAY_ALL ? -1 : 1);
+	return resume(s, &m);
 }
 
 /* The old requests with an address to go on from: history goes on where it is. */
@@ -436,8 +514,7 @@ static bool old_style(struct stub_session *s, struct stub_scan *a, bool with_sig
 		return stub_reply_error(s, 1);
 	if (a->p != a->end)
 		return stub_reply_error_text(s, "history cannot be left by a jump");
-	struct motion m = { .how = how, .dir = REPLAY_FORWARD, .thread = s->moves };
-	return resume(s, &m);
+	return resume_chosen(s, how, REPLAY_FORWARD);
 }
 
 bool stub_handle_continue(struct stub_session *s, struct stub_scan *a)
@@ -463,13 +540,11 @@ bool stub_handle_step_signal(struct stub_session *s, struct stub_scan *a)
 bool stub_handle_back_step(struct stub_session *s, struct stub_scan *a)
 {
 	(void)a;
-	struct motion m = { .how = HOW_STEP, .dir = REPLAY_BACKWARD, .thread = s->moves };
-	return resume(s, &m);
+	return resume_chosen(s, HOW_STEP, REPLAY_BACKWARD);
 }
 
 bool stub_handle_back_continue(struct stub_session *s, struct stub_scan *a)
 {
 	(void)a;
-	struct motion m = { .how = HOW_CONTINUE, .dir = REPLAY_BACKWARD, .thread = s->moves };
-	return resume(s, &m);
+	return resume_chosen(s, HOW_CONTINUE, REPLAY_BACKWARD);
 }

@@ -252,7 +252,9 @@ static bool poll_client(void *ctx)
 int stub_session_init(struct stub_session *s, struct replay *r, struct stub_link *link,
 		      struct dj_error *err)
 {
-	*s = (struct stub_session){ .r = r, .link = link, .sysno = -1, .moves = REPLAY_ALL };
+	*s = (struct stub_session){
+		.r = r, .link = link, .sysno = -1, .moves = REPLAY_ALL, .selected = REPLAY_ALL
+	};
 	s->points = calloc(SESSION_POINTS, sizeof(*s->points));
 	if (!s->points || stub_threads_init(s) != 0) {
 		free(s->points);

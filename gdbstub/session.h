@@ -67,7 +67,9 @@ struct stub_session {
 	struct replay_thread home_thread;
 	bool vforked; /* and shares its parent's memory: gdb waits to hear that this is over */
 
-	uint32_t moves; /* the thread that Hc chose, or REPLAY_ALL */
+	uint32_t moves;	   /* the thread that Hc chose, or REPLAY_ALL... */
+	int32_t moves_pid; /* ...of this process, if above 0 */
+	uint32_t selected; /* the one that the user looks at, if "monitor selected" said */
 	bool multiprocess, fork_events, vfork_events, exec_events;
 	bool extended;	 /* extended-remote: kill and run again are possible */
 	bool no_process; /* killed or detached: only run and attach make sense */
@@ -79,6 +81,10 @@ struct stub_session {
 
 	bool looks_again;   /* the client looks at everything anew after a monitor command */
 	char going_to[128]; /* where to go when it next moves the program, "": nowhere; monitor.c */
+
+	uint32_t
+		going_thread; /* there it is to be, instead, where it begins or is; or REPLAY_ALL */
+	bool going_begin;
 
 	struct stub_session_point *points;
 	size_t n_points;

@@ -201,10 +201,13 @@ void stub_put_threads_xml(struct stub_session *s, struct stub_textbuf *b)
 		put_id(s, b, &s->threads[i]);
 		stub_textbuf_str(b, "\" name=\"");
 		stub_textbuf_xml(b, s->threads[i].name);
-		stub_textbuf_str(b, "\">");
+		struct stub_textbuf state = { 0 };
 		if (s->n_threads > 1 && s->n_threads <= MAX_STATES)
-			put_state(s, b, &s->threads[i]);
-		stub_textbuf_str(b, "</thread>\n");
+			put_state(s, &state, &s->threads[i]);
+		stub_textbuf_str(b, state.len ? "\">" : "\"/>\n");
+		stub_textbuf_bytes(b, state.p, state.len);
+		stub_textbuf_str(b, state.len ? "</thread>\n" : "");
+		stub_textbuf_free(&state);
 	}
 	stub_textbuf_str(b, "</threads>\n");
 }
@@ -401,15 +404,18 @@ bool stub_handle_select(struct stub_session *s, struct stub_scan *a)
 		return stub_reply_ok(s);
 	}
 	if (!general && child && stub_threads_new_child(s)) {
-		s->moves = s->child_thread;
+		s->moves = tid > 0 ? s->child_thread : REPLAY_ALL;
+		s->moves_pid = s->child;
 		return stub_reply_ok(s);
 	}
 	if (general)
 		stub_threads_return(s);
 	if (!stub_session_thread(s, pid, tid, &t) || (general && !select_general(s, t.number)))
 		return stub_reply_error(s, 3);
-	if (!general)
+	if (!general) {
 		s->moves = tid > 0 ? t.number : REPLAY_ALL;
+		s->moves_pid = pid;
+	}
 	return stub_reply_ok(s);
 }
 

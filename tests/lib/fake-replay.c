@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define MAX_POINTS 8192
+#define THREADS	   3
 
 struct dj_trace {
 	int unused;
@@ -21,7 +22,8 @@ struct point {
 
 struct replay {
 	uint64_t n;
-	uint32_t selected, moved; /* 1: the second thread */
+	uint32_t selected, moved; /* 1: the second thread; 2: the child */
+	enum replay_scope scope;
 	struct dj_trace trace;
 	struct point points[MAX_POINTS];
 	size_t n_points;
@@ -56,9 +58,25 @@ static const struct dj_trace_meta fake_meta = {
 	.auxv = fake_auxv,
 	.auxv_len = sizeof(fake_auxv),
 };
-static const struct dj_thread_info fake_threads[2] = {
+static const struct dj_process_info fake_processes[2] = {
+	{ .pid = FAKE_PID, .parent = -1 },
+	{ .pid = FAKE_CHILD, .parent = 0 },
+};
+static const struct dj_thread_info fake_threads[THREADS] = {
 	{ .tid = FAKE_PID, .name = "fake<thread>", .last_steps = FAKE_STEPS, .records = 1 },
 	{ .tid = FAKE_TID2, .name = "second", .last_steps = FAKE_STEPS, .records = 1 },
+	{ .tid = FAKE_CHILD,
+	  .process = 1,
+	  .name = "child",
+	  .last_steps = FAKE_STEPS,
+	  .records = 1 },
+};
+static const struct life {
+	uint64_t begin, end, base, rip, mark, mark_at;
+} lives[THREADS] = {
+	{ 0, UINT64_MAX, 0, 0, 0, 0 },
+	{ FAKE_BEGIN2, FAKE_END2, 500000, FAKE_CODE2, FAKE_MARK2, FAKE_MARK2_AT },
+	{ FAKE_FORK_AT + 1, FAKE_CHILD_END, 700000, FAKE_CODE3, FAKE_MARK3, FAKE_MARK3_AT },
 };
 static const struct dj_module_info fake_modules[] = {
 	{ .path = FAKE_EXE, .size = 6 },
@@ -74,7 +92,17 @@ const struct dj_trace_meta *dj_trace_meta(const struct dj_trace *t)
 size_t dj_trace_threads(const struct dj_trace *t)
 {
 	(void)t;
+	return THREADS;
+}
+size_t dj_trace_processes(const struct dj_trace *t)
+{
+	(void)t;
 	return 2;
+}
+const struct dj_process_info *dj_trace_process(const struct dj_trace *t, size_t i)
+{
+	(void)t;
+	return &fake_processes[i];
 }
 const struct dj_thread_info *dj_trace_thread(const struct dj_trace *t, size_t i)
 {
@@ -151,6 +179,14 @@ size_t fake_points(const struct replay *r)
 {
 	return r->n_points;
 }
+enum replay_scope fake_scope(const struct replay *r)
+{
+	return r->scope;
+}
+void replay_set_scope(struct replay *r, enum replay_scope scope)
+{
+	r->scope = scope;
+}
 
 /* ---- state as a function of the position ----------------------------------------------------- */
 
@@ -206,9 +242,10 @@ void replay_regs(struct replay *r, struct dj_regs *regs)
 		history_regs(r->n, regs);
 	if (r->copy || !r->selected)
 		return;
+	const struct life *l = &lives[r->selected];
 	for (unsigned i = 0; i < 16; i++)
-		regs->gpr[i] = 500000 + r->n + i;
-	regs->rip = FAKE_CODE2;
+		regs->gpr[i] = l->base + r->n + i;
+	regs->rip = r->n == l->mark_at ? l->mark : l->rip;
 }
 
 size_t replay_read(struct replay *r, uint64_t addr, void *buf, size_t len)
@@ -263,13 +300,15 @@ bool replay_mapping_at(struct replay *r, uint64_t addr, struct replay_mapping *o
 
 static bool alive(const struct replay *r, uint32_t thread)
 {
-	return thread == 0 || (r->n >= FAKE_BEGIN2 && r->n < FAKE_END2);
+	return r->n >= lives[thread].begin && r->n < lives[thread].end;
 }
 
 static void describe(uint32_t thread, struct replay_thread *out)
 {
+	uint32_t process = fake_threads[thread].process;
 	*out = (struct replay_thread){ .number = thread,
-				       .pid = FAKE_PID,
+				       .process = process,
+				       .pid = fake_processes[process].pid,
 				       .tid = fake_threads[thread].tid,
 				       .name = fake_threads[thread].name };
 }
@@ -278,9 +317,8 @@ size_t replay_threads(struct replay *r, uint32_t process, struct replay_thread *
 {
 	size_t n = 0;
 
-	(void)process;
-	for (uint32_t i = 0; i < 2; i++) {
-		if (!alive(r, i))
+	for (uint32_t i = 0; i < THREADS; i++) {
+		if (!alive(r, i) || (process != REPLAY_ALL && process != fake_threads[i].process))
 			continue;
 		if (n < max)
 			describe(i, &out[n]);
@@ -290,16 +328,16 @@ size_t replay_threads(struct replay *r, uint32_t process, struct replay_thread *
 }
 size_t replay_processes(struct replay *r, struct replay_process *out, size_t max)
 {
-	(void)r;
-	if (max)
-		out[0] = (struct replay_process){ .number = 0, .pid = FAKE_PID };
-	return 1;
+	size_t n = alive(r, 2) ? 2 : 1;
+	for (uint32_t i = 0; i < n && i < max; i++)
+		out[i] = (struct replay_process){ .number = i, .pid = fake_processes[i].pid };
+	return n;
 }
 bool replay_thread_find(struct replay *r, int32_t pid, int32_t tid, struct replay_thread *out)
 {
-	for (uint32_t i = 0; i < 2; i++) {
+	for (uint32_t i = 0; i < THREADS; i++) {
 		describe(i, out);
-		if ((!pid || pid == FAKE_PID) && tid == out->tid && alive(r, i))
+		if ((!pid || pid == out->pid) && tid == out->tid && alive(r, i))
 			return true;
 	}
 	return false;
@@ -310,7 +348,7 @@ void replay_thread(struct replay *r, struct replay_thread *out)
 }
 int replay_select(struct replay *r, uint32_t thread, struct dj_error *err)
 {
-	if (thread > 1 || !alive(r, thread) || (r->copy && thread != r->selected))
+	if (thread >= THREADS || !alive(r, thread) || (r->copy && thread != r->selected))
 		return dj_fail(err, 1, "no such thread");
 	r->selected = thread;
 	return 0;
@@ -320,6 +358,10 @@ int replay_thread_doings(struct replay *r, uint32_t thread, struct replay_doings
 {
 	(void)err;
 	*out = (struct replay_doings){ .pos = { .thread = thread, .steps = r->n } };
+	if (r->n % 100 == 50) {
+		out->doing = REPLAY_CALLS;
+		out->sysno = r->n / 100 % 4;
+	}
 	return 0;
 }
 
@@ -332,6 +374,14 @@ void replay_pos(struct replay *r, struct replay_pos *pos)
 int replay_pos_cmp(const struct replay_pos *a, const struct replay_pos *b)
 {
 	return a->steps < b->steps ? -1 : a->steps > b->steps;
+}
+void replay_thread_begin(struct replay *r, uint32_t thread, struct replay_pos *pos)
+{
+	(void)r;
+	*pos = (struct replay_pos){ .thread = thread,
+				    .steps = lives[thread].begin,
+				    .seq = lives[thread].begin / 100,
+				    .within = lives[thread].begin % 100 };
 }
 void replay_begin_pos(struct replay *r, struct replay_pos *pos)
 {
@@ -352,7 +402,7 @@ int replay_seek(struct replay *r, const struct replay_pos *pos, struct dj_error 
 	if (pos->steps > FAKE_STEPS)
 		return dj_fail(err, 1, "no such position");
 	r->n = pos->steps;
-	r->moved = r->selected = 0;
+	r->moved = r->selected = alive(r, pos->thread) ? pos->thread : 0;
 	return 0;
 }
 int replay_goto_text(struct replay *r, const char *text, struct dj_error *err)
@@ -375,7 +425,7 @@ static void stop_here(struct replay *r, struct replay_stop *stop, enum replay_re
 		r->selected = 0;
 	r->moved = r->selected;
 	replay_pos(r, &stop->pos);
-	stop->pid = FAKE_PID;
+	stop->pid = fake_processes[fake_threads[r->selected].process].pid;
 	stop->tid = fake_threads[r->selected].tid;
 }
 
@@ -439,11 +489,46 @@ static bool history_step(struct replay *r, enum replay_dir dir, struct replay_st
 		stop->signo = SIGUSR1;
 		return true;
 	}
-	if (r->n == FAKE_FORK_AT) {
+	bool looks = r->selected == 0 || r->scope == REPLAY_PROCESSES ||
+		     (r->scope == REPLAY_PROCESS && r->selected == 1);
+	if (looks && (r->n == FAKE_FORK_AT || r->n == FAKE_VFORK_AT)) {
+		r->selected = 0;
 		stop_here(r, stop, REPLAY_FORKED);
-		stop->child = FAKE_PID + 1;
+		stop->child = r->n == FAKE_FORK_AT ? FAKE_CHILD : FAKE_CHILD2;
+		stop->how = r->n == FAKE_FORK_AT ? DJ_CHILD_FORK : DJ_CHILD_VFORK;
 		return true;
 	}
+	return false;
+}
+
+static bool at_break(struct replay *r)
+{
+	struct dj_regs regs;
+	replay_regs(r, &regs);
+	for (size_t i = 0; i < r->n_points; i++)
+		if (!r->points[i].kind && r->points[i].addr == regs.rip)
+			return true;
+	return false;
+}
+
+/* A breakpoint where another thread comes to. */
+static bool break_elsewhere(struct replay *r, struct replay_stop *stop)
+{
+	uint32_t selected = r->selected;
+	if (r->scope == REPLAY_THREAD || r->copy)
+		return false;
+	for (uint32_t i = 1; i < THREADS; i++) {
+		if (i == selected || !alive(r, i) || r->n != lives[i].mark_at ||
+		    (r->scope == REPLAY_PROCESS &&
+		     fake_threads[i].process != fake_threads[selected].process))
+			continue;
+		r->selected = i;
+		if (at_break(r)) {
+			stop_here(r, stop, REPLAY_BREAK);
+			return true;
+		}
+	}
+	r->selected = selected;
 	return false;
 }
 
@@ -472,18 +557,9 @@ static bool copy_step(struct replay *r, struct replay_stop *stop)
 void replay_step(struct replay *r, enum replay_dir dir, struct replay_stop *stop)
 {
 	*stop = (struct replay_stop){ 0 };
-	if (r->copy ? !copy_step(r, stop) : !history_step(r, dir, stop))
+	if (r->copy ? !copy_step(r, stop)
+		    : !history_step(r, dir, stop) && !break_elsewhere(r, stop))
 		stop_here(r, stop, REPLAY_STEPPED);
-}
-
-static bool at_break(struct replay *r)
-{
-	struct dj_regs regs;
-	replay_regs(r, &regs);
-	for (size_t i = 0; i < r->n_points; i++)
-		if (!r->points[i].kind && r->points[i].addr == regs.rip)
-			return true;
-	return false;
 }
 
 void replay_continue(struct replay *r, enum replay_dir dir, struct replay_stop *stop)
@@ -496,6 +572,8 @@ void replay_continue(struct replay *r, enum replay_dir dir, struct replay_stop *
 			stop_here(r, stop, REPLAY_BREAK);
 			return;
 		}
+		if (break_elsewhere(r, stop))
+			return;
 		if (r->interrupt || (r->poll && r->poll(r->poll_ctx))) {
 			r->interrupt = false;
 			stop_here(r, stop, REPLAY_INTERRUPTED);
