@@ -352,6 +352,14 @@ void rec_ring_at_head(struct rec_thread *t)
 	t->ring->own_at = AT_HEAD;
 }
 
+/* The number of the last ordered event that a thread passed which is gone, so that its history has
+ * an end among those of others. It may have ended in the cache. */
+static uint64_t last_number(struct rec_thread *t)
+{
+	uint64_t seq = *rec_tcb(t, T_SEQ);
+	return seq > t->seq && seq <= rec_order_now(t) ? seq : t->seq;
+}
+
 void rec_ring_hand_over(struct rec_thread *t)
 {
 	rec_log_drain(t);
@@ -361,7 +369,7 @@ void rec_ring_hand_over(struct rec_thread *t)
 	h->steps = g->broken || t->overwritten ? t->steps : rec_steps(t);
 	h->lost = g->broken || t->overwritten;
 	/* inside a fragment T_STEPS is behind, T_SEQ is not */
-	h->seq = t->in_hand ? t->seq : DJ_SEQ_UNKNOWN;
+	h->seq = t->in_hand ? t->seq : t->state == REC_GONE ? last_number(t) : DJ_SEQ_UNKNOWN;
 	h->number = rec_order_now(t);
 	pthread_mutex_lock(&g->lock);
 	h->busy = true;
