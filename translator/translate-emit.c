@@ -104,7 +104,8 @@ static bool emit_insn(struct tr_build *b)
 /* ---- a fragment ------------------------------------------------------------------------ */
 
 /* The code may be rewritten behind our back: compare it with what is being translated. What it has
- * become may read flags that this code does not. */
+ * become may read flags that this code does not. The parts are aligned: the program may have asked
+ * for a fault where one is not (EFLAGS.AC), which is not about where its code lies. */
 static void emit_code_check(struct tr_build *b, uint64_t pc, size_t len)
 {
 	struct cg *c = b->c;
@@ -116,17 +117,16 @@ static void emit_code_check(struct tr_build *b, uint64_t pc, size_t len)
 	tr_emit_save_flags(c, RAX_FREE);
 	struct tr_state st = { .spilled = 3 | HOME_BIT, .flags = TR_FLAGS_SAVED };
 	cg_imm(c, 1, pc);
-	for (size_t k = 0; k < len; k += 8) {
-		unsigned n = len - k >= 8 ? 8 : len - k >= 4 ? 4 : 1;
+	for (size_t k = 0, n; k < len; k += n) {
 		uint64_t v = 0;
+		for (n = 8; n > len - k || (pc + k) % n; n /= 2)
+			;
 		memcpy(&v, bytes + k, n);
 		cg_imm(c, 0, v);
 		struct ea m = ea_base(1, (int32_t)k);
-		cg_cmp(c, n, 0, &m);
+		cg_cmp(c, (unsigned)n, 0, &m);
 		cg_jcc(c, 5, cg_va(b->cold));
 		tr_exit_stop(b, b->cold, st, TR_STOP_CHANGED, pc, 0, ARITH);
-		if (n < 8)
-			k -= 8 - n;
 	}
 	tr_exit_leave(c, &st, 0, b->live[0]);
 }

@@ -1,6 +1,7 @@
 /* Code made and changed at run time, for the end-to-end tests: in a page that is writable and
  * executable all the time, in one that is switched by mprotect, and through a second, writable
- * mapping of the same memory; code that changes itself; and code that is unmapped and mapped
+ * mapping of the same memory; code that changes itself; code at odd
+ * addresses under EFLAGS.AC; and code that is unmapped and mapped
  * elsewhere. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -76,6 +77,22 @@ int main(void)
 			sum = sum * 3 + ((fn *)rwx)(k);
 	}
 	printf("flags %ld\n", sum);
+
+	/* code at odd addresses, with EFLAGS.AC: what is not aligned faults, which code is not:
+	 *   lea eax, [rdi+imm8]; ret */
+	for (int i = 0; i < 30; i++) {
+		uint8_t *odd = rwx + 512 + i;
+		int got;
+		memcpy(odd, "\x8d\x47\x01\x90\x90\x90\x90\x90\x90\xc3", 10);
+		odd[2] = (uint8_t)i;
+		__asm__ volatile("pushfq; orl $0x40000, (%%rsp); popfq; call *%2; "
+				 "pushfq; andl $~0x40000, (%%rsp); popfq"
+				 : "=a"(got)
+				 : "D"(i), "r"(odd)
+				 : "memory", "cc");
+		sum += got;
+	}
+	printf("aligned %ld\n", sum);
 
 	munmap(wx, 4096);
 	for (int i = 0; i < 5; i++) {
