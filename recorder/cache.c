@@ -108,6 +108,8 @@ enum rec_state rec_trap(struct rec_thread *t, struct user_regs_struct *r)
 		return rec_syscall(t);
 	case TR_STOP_NATIVE:
 		return rec_native_begin(t);
+	case TR_STOP_FACTS: /* now it does: the stop has told its stream (rec_take) */
+		break;
 	case TR_STOP_CHANGED:
 		rec_count(t, REC_COUNT_CHANGED);
 		rec_code_forget(t->proc, w.pc & ~4095ULL, (w.pc & ~4095ULL) + 8192);

@@ -20,6 +20,7 @@ struct rec_code_page {
 	bool changing; /* writable and executable, or shared */
 	bool dynamic;  /* not what a module file says: goes into the trace when translated from */
 	bool logged;
+	uint64_t fact; /* the number of the fact that says what it holds; 0: it needs none */
 	uint8_t bytes[PAGE];
 };
 
@@ -51,6 +52,7 @@ static struct rec_code_page *code_page(struct rec_process *proc, uint64_t addr)
 	DJ_ASSERT(p, "out of memory for a code page");
 	p->addr = page;
 	p->logged = false;
+	p->fact = 0;
 	p->len = (uint32_t)rec_read(proc, page, p->bytes, PAGE);
 	/* what is no module may be written to by another mapping of the file */
 	const struct rec_module *f = m->module >= 0 ? &proc->rec->modules[m->module] : NULL;
@@ -107,13 +109,31 @@ size_t rec_code_read(void *ctx, uint64_t pc, uint8_t *buf, size_t len, bool *cha
 	return done;
 }
 
-void rec_code_translated(void *ctx, uint64_t pc, size_t len)
+/* A thread comes to code that another has made by a plain pointer, without a stop and without an
+ * ordered event: its stream then says nothing of the code having been there. So what is translated
+ * while other threads live, and these are not known to have had the fact, asks for it. */
+static bool others_lag(const struct rec_thread *t, uint64_t fact)
+{
+	if (t->proc->n_threads < 2)
+		return false;
+	for (const struct rec_thread *o = t->rec->threads; o; o = o->next)
+		if (o->proc == t->proc && o != t && o->facts < fact)
+			return true;
+	return false;
+}
+
+uint64_t rec_code_translated(void *ctx, uint64_t pc, size_t len)
 {
 	struct rec_thread *t = ((struct rec_process *)ctx)->hand;
+	uint64_t newest = 0;
 	for (uint64_t page = pc & ~(PAGE - 1); page < pc + len; page += PAGE) {
 		struct rec_code_page *p = code_page(t->proc, page);
-		if (!p || !p->dynamic || p->logged)
+		if (!p || !p->dynamic)
 			continue;
+		if (p->logged) {
+			newest = p->fact > newest ? p->fact : newest;
+			continue;
+		}
 		struct dj_record r = { .kind = DJ_REC_CODE,
 				       .steps = t->steps,
 				       .addr = page,
@@ -121,7 +141,9 @@ void rec_code_translated(void *ctx, uint64_t pc, size_t len)
 				       .bytes = p->bytes };
 		rec_ring_record(t, &r);
 		p->logged = true;
+		newest = p->fact = t->proc->n_facts;
 	}
+	return others_lag(t, newest) ? newest : 0;
 }
 
 void rec_code_forget(struct rec_process *proc, uint64_t start, uint64_t end)

@@ -93,6 +93,7 @@ static enum rec_state enter(struct rec_thread *t, const struct tr_frag *f)
 	struct user_regs_struct r = t->regs;
 	*rec_tcb(t, T_SLOT(DJ_R11)) = r.r11;
 	*rec_tcb(t, T_CALL) = 0;
+	*rec_tcb(t, T_FACTS) = t->facts;
 	r.rip = tr_entry(f);
 	r.gs_base = t->s;
 	t->epoch = tr_epoch(t->proc->tr);

@@ -486,7 +486,7 @@ void rec_modules_free(struct rec_recording *rec);
 
 /* ---- code.c ---- */
 size_t rec_code_read(void *ctx, uint64_t pc, uint8_t *buf, size_t len, bool *changing);
-void rec_code_translated(void *ctx, uint64_t pc, size_t len);
+uint64_t rec_code_translated(void *ctx, uint64_t pc, size_t len);
 void rec_code_forget(struct rec_process *proc, uint64_t start, uint64_t end);
 void rec_code_free(struct rec_process *proc);
 

@@ -76,6 +76,7 @@
 #define T_ORDER_RET	(T_BASE + 0x680) /* rt_order_wait, rt_order_two: where to go on */
 #define T_ORDER_OTHER	(T_BASE + 0x688) /* rt_order_two: the second lock */
 #define T_ORDER_SAVE(i) (T_BASE + 0x690 + 8 * (i)) /* 0..2: rax, rcx, rdx */
+#define T_FACTS		(T_BASE + 0x6a8) /* facts of its process that the thread's stream knows of */
 /* What calls made in the cache write (rt_call_data) */
 #define T_DATA_NR     (T_BASE + 0x700) /* the call being made */
 #define T_DATA_LIMIT  (T_BASE + 0x708) /* so many bytes of what it writes are kept */

@@ -106,7 +106,7 @@ static bool emit_insn(struct tr_build *b)
 /* The code may be rewritten behind our back: compare it with what is being translated. What it has
  * become may read flags that this code does not. The parts are aligned: the program may have asked
  * for a fault where one is not (EFLAGS.AC), which is not about where its code lies. */
-static void emit_code_check(struct tr_build *b, uint64_t pc, size_t len)
+static void emit_code_check(struct tr_build *b, uint64_t pc, size_t len, uint64_t facts)
 {
 	struct cg *c = b->c;
 	uint8_t bytes[16 * INSN_MAX + 8] = { 0 };
@@ -116,6 +116,15 @@ static void emit_code_check(struct tr_build *b, uint64_t pc, size_t len)
 	cg_store_gs(c, 1, T_SLOT(1));
 	tr_emit_save_flags(c, RAX_FREE);
 	struct tr_state st = { .spilled = 3 | HOME_BIT, .flags = TR_FLAGS_SAVED };
+	if (facts) { /* known to the thread? */
+		struct ea known = ea_gs(T_FACTS);
+		cg_imm(c, 1, facts);
+		cg_cmp(c, 8, 1, &known);
+		cg_jcc(c, 7, cg_va(b->cold)); /* above */
+		tr_exit_stop(b, b->cold, st, TR_STOP_FACTS, pc, 0, ARITH);
+	}
+	if (!b->changing)
+		len = 0;
 	cg_imm(c, 1, pc);
 	for (size_t k = 0, n; k < len; k += n) {
 		uint64_t v = 0;
@@ -238,7 +247,7 @@ struct tr_frag *tr_translate(struct tr_build *b, struct tr_arena *a, uint64_t pc
 		return NULL;
 	const struct insn *last = &b->insn[b->n - 1];
 	size_t len = (size_t)(last->addr + last->len - pc);
-	tr->ops.translated(tr->ops.ctx, pc, len);
+	uint64_t facts = tr->ops.translated(tr->ops.ctx, pc, len);
 
 	struct tr_frag *f = b->f;
 	memset(f, 0, TR_FRAG_SIZE(b->n, 0));
@@ -248,8 +257,8 @@ struct tr_frag *tr_translate(struct tr_build *b, struct tr_arena *a, uint64_t pc
 	f->live = b->live[0];
 	f->slot = TR_NO_SLOT;
 	b->st = (struct tr_state){ .spilled = HOME_BIT, .flags = TR_FLAGS_HW };
-	if (b->changing) /* boundary 0 is behind the check, where the state is whole again */
-		emit_code_check(b, pc, len);
+	if (b->changing || facts) /* boundary 0 is behind it, where the state is whole again */
+		emit_code_check(b, pc, len, facts);
 	emit_all(b, pc);
 	f->end = cg_va(b->c);
 	f->numbers = b->numbers;

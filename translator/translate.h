@@ -49,6 +49,7 @@ enum tr_stop_kind {
 	TR_STOP_SYSCALL, /* a system call at `pc` that the supervisor performs; state complete */
 	TR_STOP_NATIVE,	 /* the instruction at `pc` is to be executed natively */
 	TR_STOP_CHANGED, /* code at `pc` (the fragment's entry) is not what was translated */
+	TR_STOP_FACTS,	 /* the code at `pc` is newer than what the thread's stream knows of */
 	TR_STOP_BRANCH,	 /* no int3, only a name: the indirect branch at `pc` */
 };
 
@@ -65,8 +66,9 @@ struct tr_ops {
 	/* Copy up to len bytes of executable program memory; returns how many can be had.
 	 * `*changing` is set if the bytes may change without the supervisor hearing of it. */
 	size_t (*read_code)(void *ctx, uint64_t pc, uint8_t *buf, size_t len, bool *changing);
-	/* The code at [pc, pc+len) is about to become executable in translation. */
-	void (*translated)(void *ctx, uint64_t pc, size_t len);
+	/* The code at [pc, pc+len) is about to become executable in translation. Returns 0, or a
+	 * number that a thread's T_FACTS must have come to before it executes the fragment. */
+	uint64_t (*translated)(void *ctx, uint64_t pc, size_t len);
 };
 
 /* What translated code does about memory. */

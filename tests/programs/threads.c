@@ -1600,6 +1600,62 @@ static void case_jit(void)
 	munmap(page, 4096);
 }
 
+/* One thread makes code and tells of it by a plain store; the other spins, makes no system call and
+ * executes no locked instruction, and goes there at once. New code in a new place, and in the old
+ * one. */
+static int (*volatile fresh)(void);
+static volatile int answered;
+
+static void *plain_executor(void *arg)
+{
+	int (*last)(void) = NULL, (*now)(void);
+	long sum = 0;
+
+	for (int i = 1; i <= 200; i++) {
+		while ((now = fresh) == last)
+			__builtin_ia32_pause();
+		last = now;
+		sum += now();
+		answered = i;
+	}
+	return (void *)sum;
+}
+
+static void case_fresh(void)
+{
+	unsigned char *page = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE | PROT_EXEC,
+				   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned char *split =
+		mmap(NULL, 200 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pthread_t t;
+
+	fresh = NULL;
+	answered = 0;
+	start(&t, plain_executor, NULL);
+	for (int i = 1; i <= 200; i++) {
+		unsigned char code[] = {
+			0xb8, (unsigned char)i, (unsigned char)(i >> 8), 0, 0, 0xc3
+		};
+		unsigned char *at = page + i % 8 * 4096; /* used again and again */
+		if (i % 3 == 0)
+			at = split + i * 4096; /* written, then executable */
+		memcpy(at, code, sizeof(code));
+		if (i % 3 == 0)
+			mprotect(at, 4096, PROT_READ | PROT_EXEC);
+		if (i % 5 == 0) /* executed here, too, before or after */
+			shared += ((int (*)(void))(uintptr_t)at)();
+		fresh = (int (*)(void))(uintptr_t)at;
+		for (int k = 0; answered != i; k++)
+			if (k > 200)
+				pause_ms(1);
+		if (i % 7 == 0)
+			shared += ((int (*)(void))(uintptr_t)at)();
+	}
+	say("%ld", (long)join(t));
+	munmap(page, 1 << 16);
+	munmap(split, 200 * 4096);
+}
+
 /* ---- the C library ------------------------------------------------------------------------------
  */
 
@@ -1905,6 +1961,7 @@ static const struct {
 	{ "memory", "handover", case_handover },
 	{ "memory", "malloc", case_malloc },
 	{ "memory", "jit", case_jit },
+	{ "memory", "fresh", case_fresh },
 	{ "memory", "stdio", case_stdio },
 	{ "module", "module", case_module },
 	{ "last", "last-first", last_first },
