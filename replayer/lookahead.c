@@ -87,6 +87,9 @@ static void look(struct replay *r)
 	r->patience.allowance = LOOK_WORK;
 	r->mv->look = &r->look;
 	r->th->e->stop_at = NULL;
+	/* behind its next event it may find what others have written until then */
+	if (rp_sharing(r))
+		r->th->seq_stop = rp_thread_next_seq(r->th);
 	for (;;) {
 		uint64_t sysno;
 		if (rp_thread_signal_here(r->th) || (rp_thread_syscall_here(r->th, &sysno) &&
@@ -95,9 +98,10 @@ static void look(struct replay *r)
 		if (rp_thread_run(r->th, &to,
 				  THREAD_EV_SYSCALL | THREAD_EV_SIGNAL | THREAD_EV_EXEC) !=
 			    THREAD_EVENT ||
-		    r->th->event == THREAD_EV_EXEC)
+		    r->th->event == THREAD_EV_EXEC || r->th->event == THREAD_EV_ORDER)
 			break;
 	}
+	r->th->seq_stop = UINT64_MAX;
 	r->mv->look = NULL;
 	r->patience.allowance = UINT64_MAX;
 	rp_checkpoint_back(r->cs, &here, &err);

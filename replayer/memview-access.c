@@ -64,6 +64,7 @@ void rp_memview_load_slow(struct rp_memview *mv, uint64_t addr, unsigned size)
 			memcpy(p->own + pc.addr % UNDO_PAGE, now, pc.size);
 		}
 	}
+	rp_note(mv, addr, size, true);
 	if (mv->nwatches)
 		rp_watch_read(mv, addr, size);
 }
@@ -73,6 +74,7 @@ void rp_memview_before_store_slow(struct rp_memview *mv, uint64_t addr, unsigned
 	struct piece pc;
 
 	mv->slow_store = false;
+	rp_note(mv, addr, size, false);
 	if (mv->nwatches)
 		mv->slow_store = rp_watch_before(mv, addr, size);
 	for (unsigned done = 0; next_piece(&pc, addr, size, &done);) {
@@ -118,6 +120,7 @@ static void put(struct rp_memview *mv, uint64_t addr, const uint8_t *bytes, unsi
 {
 	struct piece pc;
 
+	rp_note(mv, addr, size, false);
 	for (unsigned done = 0; next_piece(&pc, addr, size, &done);) {
 		struct rp_memview_page *p = rp_page_get(mv, pc.addr >> 12);
 		rp_page_note(mv, p);
@@ -197,6 +200,7 @@ void rp_memview_stale(struct rp_memview *mv, uint64_t addr, uint64_t length)
 	if (length > mv->stale_left)
 		length = mv->stale_left;
 	mv->stale_left -= length;
+	rp_note(mv, addr, length, false);
 	if (mv->look)
 		rp_patience_charge(mv->th->patience, length / 8);
 	for (unsigned done = 0; next_piece(&pc, addr, (unsigned)length, &done);) {
@@ -232,6 +236,7 @@ void rp_memview_tell(struct rp_memview *mv, uint64_t addr, const uint8_t *bytes,
 			    rp_memview_data(mv, p)[off + i] != line[(off + i) & 63])
 				rp_memview_stale(mv, pc.addr + i, 1);
 		uint64_t known = p ? p->known[pc.line] : 0;
+		rp_note(mv, pc.addr, pc.size, false);
 		if (mv->look)
 			rp_lookahead_meet(mv->look, pc.addr & ~63ULL, pc.mask & ~known, line);
 		rp_told_add(&mv->told, told_pos(mv), pc.addr & ~63ULL, pc.mask, line);
@@ -250,6 +255,7 @@ void rp_memview_tell_same(struct rp_memview *mv, uint64_t addr, uint64_t length)
 		mask &= ~rp_told_at(&mv->told, told_pos(mv), pc.addr & ~63ULL);
 		if (!mask)
 			continue;
+		rp_note(mv, pc.addr, pc.size, false);
 		if (mv->look)
 			rp_lookahead_meet(mv->look, pc.addr & ~63ULL, mask, now);
 		rp_told_add(&mv->told, told_pos(mv), pc.addr & ~63ULL, mask, now);
@@ -265,6 +271,11 @@ void rp_memview_learn(struct rp_memview *mv, uint64_t addr, const uint8_t *bytes
 {
 	struct piece pc;
 
+	if (mv->notes) {
+		mv->notes->event = true; /* a signal */
+		rp_note_met(mv, addr, length, false);
+		mv->notes->event = false;
+	}
 	for (unsigned done = 0; next_piece(&pc, addr, (unsigned)length, &done);) {
 		struct rp_memview_page *p = rp_page_get(mv, pc.addr >> 12);
 		const uint8_t *from = bytes + (pc.addr - addr);
@@ -285,6 +296,7 @@ static void move_page(struct rp_memview *mv, uint64_t from, uint64_t num)
 	if (!old)
 		return;
 	p = rp_page_get(mv, num);
+	rp_note(mv, num << 12, UNDO_PAGE, false);
 	rp_page_note(mv, p);
 	if (!p->own && !rp_page_make_own(mv, p))
 		return;

@@ -70,12 +70,16 @@ void rp_memview_syscall(struct rp_memview *mv, const uint64_t *gpr, uint64_t res
 	if (dj_call_failed(result))
 		return;
 	mv->stale_left = STALE_MAX;
+	if (mv->notes)
+		mv->notes->event = true;
 	if (gpr[DJ_RAX] == MREMAP && result != gpr[DJ_RDI])
 		rp_memview_move(mv, gpr[DJ_RDI], result,
 				gpr[DJ_RSI] < gpr[DJ_RDX] ? gpr[DJ_RSI] : gpr[DJ_RDX]);
 	if (gpr[DJ_RAX] == MADVISE && gpr[DJ_RDX] == DONTNEED)
 		discard(mv, gpr[DJ_RDI], gpr[DJ_RSI]);
 	dj_call_writes(&call, &reader);
+	if (mv->notes)
+		mv->notes->event = false;
 }
 
 void rp_memview_effects(struct rp_memview *mv, const struct dj_record *r)

@@ -35,6 +35,13 @@ bool rp_page_make_own(struct rp_memview *mv, struct rp_memview_page *p);
 void rp_page_no_memory(struct rp_memview *mv);
 
 /* memview-watch.c */
+/* Note that bytes were met; `read`: it changed nothing. */
+void rp_note_met(struct rp_memview *mv, uint64_t addr, uint64_t size, bool read);
+static inline void rp_note(struct rp_memview *mv, uint64_t addr, uint64_t size, bool read)
+{
+	if (__builtin_expect(mv->notes != NULL, 0))
+		rp_note_met(mv, addr, size, read);
+}
 bool rp_watch_on_page(const struct rp_memview *mv, uint64_t num);
 void rp_watch_read(struct rp_memview *mv, uint64_t addr, unsigned size);
 /* Remember the bytes if a write watch looks at them: true then. */

@@ -1,5 +1,5 @@
 /*
- * Watched ranges of a thread's memory.
+ * Watched ranges of a thread's memory, and notes of when a page's bytes were met.
  *
  * A write watch is about values: the bytes an access is about to change are remembered and
  * compared afterwards. A store to bytes nobody knew before counts as a change; so does an
@@ -18,11 +18,55 @@ static uint64_t watch_last(const struct rp_memview_watch *w)
 
 bool rp_watch_on_page(const struct rp_memview *mv, uint64_t num)
 {
+	if (mv->notes && mv->notes->num == num)
+		return true;
 	for (size_t i = 0; i < mv->nwatches; i++)
 		if (mv->watches[i].addr >> 12 <= num && watch_last(&mv->watches[i]) >> 12 >= num)
 			return true;
 	return false;
 }
+
+/* ---- notes ----------------------------------------------------------------------------------- */
+
+void rp_memview_note(struct rp_memview *mv, struct rp_memview_notes *notes)
+{
+	mv->notes = notes;
+	memset(mv->tlb, 0, sizeof(mv->tlb));
+}
+
+/* The number of the last event once the step that is under way has been made. */
+static uint64_t arrival(struct rp_memview *mv)
+{
+	struct rp_memview_notes *n = mv->notes;
+	struct rp_thread *th = mv->th;
+	uint64_t seq, within;
+	struct insn in;
+
+	if (th->ordered_fences && !n->event && (!n->peeked || n->rip != th->e->cpu.rip)) {
+		n->rip = th->e->cpu.rip;
+		n->ordered = emu_peek(th->e, &in) && insn_is_ordered(&in);
+		n->peeked = true;
+	}
+	rp_thread_seq(th, &seq, &within);
+	return n->event || (th->ordered_fences && n->ordered) ? rp_thread_next_seq(th) : seq;
+}
+
+void rp_note_met(struct rp_memview *mv, uint64_t addr, uint64_t size, bool read)
+{
+	struct rp_memview_notes *n = mv->notes;
+	uint64_t lo = n->num << 12, seq;
+
+	if ((read && !n->reads) || !size || addr + size - 1 < lo || addr > lo + 4095)
+		return;
+	seq = arrival(mv);
+	uint64_t from = addr > lo ? addr - lo : 0, to = addr + size - 1 - lo;
+	for (uint64_t i = from; i <= to && i < 4096; i++) {
+		n->noted[i / 64] |= 1ULL << i % 64;
+		n->seq[i] = seq;
+	}
+}
+
+/* ---- watched ranges -------------------------------------------------------------------------- */
 
 int rp_memview_watch_add(struct rp_memview *mv, int id, uint64_t addr, uint64_t len, unsigned kind)
 {

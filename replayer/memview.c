@@ -369,6 +369,27 @@ static size_t read_page(struct rp_memview *mv, uint64_t addr, uint8_t *buf, size
 	return i;
 }
 
+bool rp_memview_bytes(struct rp_memview *mv, uint64_t num, uint8_t state[4096], uint8_t value[4096])
+{
+	const struct rp_memview_page *p = rp_memview_page(mv, num);
+	bool any = false;
+
+	if (!p && !mv->told.n)
+		return false;
+	for (unsigned i = 0; i < UNDO_PAGE; i++) {
+		enum rp_memview_byte is = rp_memview_state(p, i);
+		state[i] = is == VIEW_STALE ? RP_BYTE_STALE : RP_BYTE_NONE;
+		if (is == VIEW_KNOWN) {
+			state[i] = RP_BYTE_HAS;
+			value[i] = rp_memview_data(mv, p)[i];
+		} else if (rp_told_byte(&mv->told, (num << 12) + i, &value[i])) {
+			state[i] = RP_BYTE_HAS;
+		}
+		any |= state[i] != RP_BYTE_NONE;
+	}
+	return any;
+}
+
 size_t rp_memview_read(struct rp_memview *mv, uint64_t addr, void *buf, size_t len)
 {
 	size_t done = 0;

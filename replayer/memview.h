@@ -42,6 +42,17 @@ struct rp_memview_hit {
 	struct rp_thread_pos before; /* where the instruction (or iteration) began */
 };
 
+/* When the bytes of one page were met, while somebody wants to know that: see rp_memview_note(). */
+struct rp_memview_notes {
+	uint64_t num;	      /* of the page */
+	bool reads;	      /* they count; else only what can change bytes */
+	bool event;	      /* an ordered event is doing it */
+	bool ordered, peeked; /* whether the instruction at `rip` is one */
+	uint64_t rip;
+	uint64_t noted[64]; /* a bit per byte */
+	uint64_t seq[4096]; /* number of the last event that had been passed once it had happened */
+};
+
 #define VIEW_TLB 256u
 
 struct rp_memview {
@@ -60,6 +71,7 @@ struct rp_memview {
 	size_t nwatches, watches_cap;
 	struct rp_lookahead *look; /* learning what the thread finds, else NULL */
 	bool watching;		   /* report hits */
+	struct rp_memview_notes *notes;
 	struct rp_told told;
 	struct rp_memview_hit hit;
 	/* the bytes a watched store or import is about to change */
@@ -101,6 +113,17 @@ void rp_memview_syscall(struct rp_memview *mv, const uint64_t *gpr, uint64_t res
 /* Whether rp_memview_syscall() knows all that the call about to be made writes. */
 bool rp_memview_knows_syscall(const uint64_t *gpr);
 void rp_memview_effects(struct rp_memview *mv, const struct dj_record *r);
+
+/* From now on note in `notes` when bytes of its page are met; NULL: no more. The emulator has to be
+ * exact meanwhile. */
+void rp_memview_note(struct rp_memview *mv, struct rp_memview_notes *notes);
+
+/* What a byte is to the thread: RP_BYTE_NONE, it has never met it; RP_BYTE_STALE, something else
+ * wrote it since; RP_BYTE_HAS, it has *value. */
+enum rp_byte { RP_BYTE_NONE, RP_BYTE_STALE, RP_BYTE_HAS };
+/* The same for all of a page; false if they are all RP_BYTE_NONE. */
+bool rp_memview_bytes(struct rp_memview *mv, uint64_t num, uint8_t state[4096],
+		      uint8_t value[4096]);
 
 /* Copy known memory; returns how many bytes from addr on are known. */
 size_t rp_memview_read(struct rp_memview *mv, uint64_t addr, void *buf, size_t len);

@@ -39,6 +39,17 @@ struct rp_turns {
 	struct rp_turn now;
 };
 
+/* A page of memory as it is to be shown. */
+struct rp_shown {
+	bool good;
+	bool plain; /* as the selected thread has it */
+	uint64_t num;
+	uint32_t selected;		  /* for this thread, */
+	struct replay_pos moment;	  /* at this moment */
+	uint8_t state[4096], value[4096]; /* enum rp_byte */
+};
+#define SHOWN_PAGES 64u
+
 struct replay_watch {
 	int id;
 	uint64_t addr, len;
@@ -54,6 +65,7 @@ struct replay {
 	uint32_t selected;
 	enum replay_scope scope;
 	struct rp_turns turns;
+	struct rp_shown *shown[SHOWN_PAGES]; /* by the page's number */
 
 	/* the selected thread's */
 	struct rp_thread *th;
@@ -194,6 +206,14 @@ void rp_step_backward(struct replay *r, struct replay_stop *stop);
 
 void rp_continue_all_backward(struct replay *r, struct replay_stop *stop);
 void rp_step_all_backward(struct replay *r, struct replay_stop *stop);
+
+/* ---- replay-shared.c ---------------------------------------------------------------------- */
+
+/* Whether the selected thread has others in its process, now or at another time. */
+bool rp_sharing(const struct replay *r);
+/* Known memory at the moment, with what the others know; how many bytes from addr on. */
+size_t rp_shared_read(struct replay *r, uint64_t addr, uint8_t *buf, size_t len);
+void rp_shared_free(struct replay *r);
 
 /* ---- replay-turns.c --------------------------------------------------------------------- */
 

@@ -105,6 +105,7 @@ void replay_close(struct replay *r)
 		close_thread(&r->threads[i]);
 	free(r->threads);
 	free(r->turns.heap);
+	rp_shared_free(r);
 	rp_patience_free(&r->patience);
 	dj_trace_close(r->t);
 	rp_space_names_free(&r->names);
@@ -265,10 +266,13 @@ void replay_regs(struct replay *r, struct dj_regs *regs)
 
 size_t replay_read(struct replay *r, uint64_t addr, void *buf, size_t len)
 {
+	bool sharing = rp_sharing(r);
 	size_t done = 0;
 
 	while (done < len) {
-		size_t n = rp_memview_read(r->mv, addr + done, (uint8_t *)buf + done, len - done);
+		uint8_t *to = (uint8_t *)buf + done;
+		size_t n = sharing ? rp_shared_read(r, addr + done, to, len - done)
+				   : rp_memview_read(r->mv, addr + done, to, len - done);
 		done += n;
 		if (done == len || !rp_space_find(r->th->space, addr + done))
 			break;

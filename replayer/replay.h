@@ -177,7 +177,15 @@ void replay_report_signals(struct replay *r, uint64_t mask);
 
 /* ---- state, as the selected thread sees it ----------------------------------------- */
 void replay_regs(struct replay *r, struct dj_regs *regs);
-/* Copy memory as the thread sees it; returns how many bytes from addr on are known. */
+/*
+ * Copy memory at the moment; returns how many bytes from addr on are known. What the selected
+ * thread has read or written last holds, unless another thread of its process has changed the byte
+ * at a later position up to the moment (by a store, a system call, or in that it found it changed);
+ * what it has never met is as the others have it. So a variable that another thread has written and
+ * handed over is shown as written before the selected thread looks, and in a data race each thread
+ * shows what it really saw. The others are replayed up to the moment for that, once. In a
+ * throw-away copy: as the thread sees it.
+ */
 size_t replay_read(struct replay *r, uint64_t addr, void *buf, size_t len);
 /* siginfo of the signal that arrives at this position; false if there is none. */
 bool replay_siginfo(struct replay *r, uint8_t out[128]);

@@ -130,6 +130,16 @@ bool rp_undo_has_shadow(struct rp_undo *u, uint64_t num)
 	return u->nshadow && bsearch(&key, u->shadow, u->nshadow, sizeof(key), by_shadow);
 }
 
+bool rp_undo_has_view(struct rp_undo *u, uint64_t num)
+{
+	struct rp_undo_view key = { .num = num };
+
+	if (u->failed)
+		return true;
+	sort(u);
+	return u->nview && bsearch(&key, u->view, u->nview, sizeof(key), by_view);
+}
+
 void rp_undo_merge(struct rp_undo *older, struct rp_undo *younger)
 {
 	sort(older);

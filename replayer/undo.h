@@ -50,5 +50,7 @@ void rp_undo_note_view(struct rp_undo *u, uint64_t num, bool existed, const uint
 void rp_undo_merge(struct rp_undo *older, struct rp_undo *younger);
 /* Whether shadow page `num` changed in the interval. */
 bool rp_undo_has_shadow(struct rp_undo *u, uint64_t num);
+/* Whether page `num` of the view did. */
+bool rp_undo_has_view(struct rp_undo *u, uint64_t num);
 
 #endif

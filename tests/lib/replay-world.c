@@ -283,7 +283,8 @@ static void number_event(struct world *w)
 }
 
 /* What a person who looks at memory in this thread should be shown: what the thread knows, unless
- * another one has changed it since; of what it does not know, the latest change. */
+ * another one has changed it since; of what it does not know, the latest change, or what somebody
+ * has read. */
 static uint64_t hash_shown(struct world *w)
 {
 	uint64_t h = 0;
@@ -295,7 +296,7 @@ static uint64_t hash_shown(struct world *w)
 			uint64_t value = r->known[k] ? r->seen[k] : 256;
 			for (unsigned t = 0; t < w->nmates; t++) {
 				const struct world_region *o = &w->mates[t]->region[i];
-				if (o->known[k] && o->changed[k] > at) {
+				if (o->known[k] && (o->changed[k] > at || value == 256)) {
 					at = o->changed[k];
 					value = o->seen[k];
 				}
@@ -328,7 +329,7 @@ static struct world_pos *note(struct world *w)
 				 .rflags = regs.rflags,
 				 .seq = w->seq,
 				 .within = w->e->steps - w->event_steps };
-	if (w->nmates > 1 && w->n % 200 == 0)
+	if (w->nmates > 1 && w->n % 200 == 0 && !w->turn_begins)
 		for (unsigned t = 0; t < w->nmates; t++)
 			p->seen_by[t] = hash_shown(w->mates[t]);
 	if (w->n % w->seen_every == 0)
@@ -719,9 +720,12 @@ void world_record_two(const char *path, uint64_t seed, const unsigned rounds[2],
 /* Steps of one thread, the next one and then up to an ordered event. */
 static bool take_turn(struct world *w)
 {
-	while (step(w))
+	w->turn_begins = true;
+	while (step(w)) {
+		w->turn_begins = false;
 		if (event_next(w))
 			return true;
+	}
 	return false;
 }
 

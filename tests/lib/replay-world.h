@@ -69,6 +69,7 @@ struct world {
 				     thread */
 	bool last_known[2][8];
 	bool all_watch[2];
+	bool turn_begins;	   /* others may have done something since it came here */
 	bool decided, will_signal; /* of the next step */
 };
 

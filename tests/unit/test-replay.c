@@ -930,6 +930,57 @@ static void test_all_backward(void)
 	}
 }
 
+/* What the selected thread's memory is shown as, without looking ahead. */
+static uint64_t shown_hash(void)
+{
+	uint64_t h = 0;
+
+	for (size_t r = 1; r < 4; r++)
+		for (size_t k = 0; k < REGION; k++) {
+			uint8_t b;
+			size_t n = rp_shared_read(rep, many[0]->region[r].start + k, &b, 1);
+			h = world_hash(h, n ? b : 256);
+		}
+	return h;
+}
+
+/* Memory at random moments, as each of the threads is to be shown it. */
+static void test_shared_memory(void)
+{
+	for (unsigned kind = 0; kind < 6; kind++) {
+		size_t bad = 0, seen = 0;
+		start_many(2 + kind % 4, 60, 1 + (kind & 1), false);
+		replay_limits(rep, kind < 3 ? 700 : 1000000, 30, 1 << 22);
+		for (int n = 0; n < 60 && bad < 3; n++) {
+			size_t k = rnd() % nline;
+			const struct world_pos *p;
+			struct dj_error err;
+			/* where it is known what is to be seen */
+			while (k < nline && (line[k].i + 1) % 200)
+				k++;
+			if (k == nline || !at(k)->seen_by[0])
+				continue;
+			p = at(k);
+			bad += !go_there(k);
+			for (unsigned t = 0; t < nmany && bad < 3 && n % 2 == 0; t++) {
+				if (replay_select(rep, (t + line[k].thread) % nmany, &err))
+					continue;
+				seen++;
+				if (shown_hash() != p->seen_by[(t + line[k].thread) % nmany]) {
+					fprintf(stderr, "\n  at %zu thread %u: memory differs\n", k,
+						t);
+					bad++;
+				}
+			}
+			replay_select(rep, line[k].thread, &err);
+			bad += !there(k);
+		}
+		CU_ASSERT(seen > 20);
+		CU_ASSERT_EQUAL(bad, 0);
+		finish_many();
+	}
+}
+
 /* The next (or last) position of the order that is thread t's, from k on; nline if there is none.
  */
 static size_t next_of(unsigned t, size_t k, bool back)
@@ -1206,6 +1257,7 @@ int main(void)
 	CU_add_test(s, "positions of two threads", test_thread_positions);
 	CU_add_test(s, "all threads forward", test_all_forward);
 	CU_add_test(s, "all threads backward", test_all_backward);
+	CU_add_test(s, "memory of many threads", test_shared_memory);
 	CU_add_test(s, "steps among many threads", test_all_steps);
 	CU_add_test(s, "a copy of another thread", test_thread_copy);
 	CU_add_test(s, "the order of positions", test_order);

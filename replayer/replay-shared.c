@@ -1,0 +1,406 @@
+/*
+ * Memory of a process with several threads, for people to look at.
+ *
+ * Each thread has replayed what it saw, and knows nothing of what the others did meanwhile. What a
+ * person wants to see at a moment is what memory had then, as far as the one order of positions
+ * says. For each byte:
+ *
+ *   What the selected thread knows of it holds, from the position at which the thread last read or
+ *   wrote it, unless another thread has changed it at a later position: has stored to it, imported
+ *   its line, or made a system call that wrote to it.
+ *   What the selected thread has never met is as the thread has it that changed it last.
+ *
+ * So a variable that another thread has written and handed over by a mutex is shown as written,
+ * although the selected thread has not looked yet; and in a data race, in which a thread still
+ * reads the old value after the order says that it was written, that thread shows the old one. A
+ * reading by another thread is no reason against what the selected one knows. What the selected
+ * thread executes is another matter: it always gets what it really got.
+ *
+ * Positions of bytes are not kept, since nearly all bytes need none: where threads that know a byte
+ * agree about it there is no question. Where they do not, the histories of those that take part are
+ * searched back for when they met the bytes of that page last: the others only where their undo
+ * logs say that the page has changed, the selected one only as far back as what the others did.
+ */
+#include "replayer/replay-internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE 4096u
+
+/* What one thread has to say about a page. */
+struct voice {
+	uint32_t thread;
+	uint8_t state[PAGE], value[PAGE];
+	struct rp_memview_notes notes;
+	uint64_t want[PAGE / 64]; /* bytes about which the order has to be found out */
+};
+
+struct page {
+	uint64_t num;
+	struct voice *own, **others;
+	size_t n, cap;
+};
+
+static bool bit(const uint64_t *bits, unsigned i)
+{
+	return bits[i / 64] >> i % 64 & 1;
+}
+
+static void set(uint64_t *bits, unsigned i)
+{
+	bits[i / 64] |= 1ULL << i % 64;
+}
+
+/* ---- who knows what ------------------------------------------------------------------------- */
+
+bool rp_sharing(const struct replay *r)
+{
+	const uint32_t process = dj_trace_thread(r->t, r->selected)->process;
+
+	for (uint32_t i = 0; !r->in_copy && i < r->nthreads; i++)
+		if (i != r->selected && dj_trace_thread(r->t, i)->process == process)
+			return true;
+	return false;
+}
+
+/* What the thread in hand says about the page; NULL: nothing, or there is no memory. */
+static struct voice *listen(struct replay *r, uint64_t num)
+{
+	struct voice *v = calloc(1, sizeof(*v));
+
+	if (!v)
+		return NULL;
+	v->thread = r->selected;
+	v->notes.num = num;
+	if (rp_memview_bytes(r->mv, num, v->state, v->value))
+		return v;
+	free(v);
+	return NULL;
+}
+
+static bool differ(const struct voice *a, const struct voice *b, unsigned i)
+{
+	return a->state[i] != b->state[i] ||
+	       (a->state[i] == RP_BYTE_HAS && a->value[i] != b->value[i]);
+}
+
+/* Whether anybody has anything to say that the thread itself does not know as well. */
+static bool matters(const struct page *p)
+{
+	for (size_t a = 0; a < p->n; a++)
+		for (unsigned i = 0; i < PAGE; i++)
+			if (p->others[a]->state[i] != RP_BYTE_NONE &&
+			    (!p->own || differ(p->others[a], p->own, i)))
+				return true;
+	return false;
+}
+
+static int add(struct page *p, struct voice *v)
+{
+	if (p->n == p->cap) {
+		size_t cap = p->cap * 2 + 8;
+		struct voice **grown = realloc(p->others, cap * sizeof(*grown));
+		if (!grown)
+			return -1;
+		p->others = grown;
+		p->cap = cap;
+	}
+	p->others[p->n++] = v;
+	return 0;
+}
+
+/* Ask all other threads of the process, as they stand at the moment. */
+static int ask(struct replay *r, struct page *p, uint32_t thread)
+{
+	uint32_t process = dj_trace_thread(r->t, thread)->process;
+	uint32_t image = r->th->space->image;
+	struct replay_pos moment = r->moment;
+	struct voice *v;
+	uint64_t upto;
+
+	for (uint32_t i = 0; i < r->nthreads; i++) {
+		if (i == thread || dj_trace_thread(r->t, i)->process != process)
+			continue;
+		if (i == moment.thread
+			    ? rp_switch(r, i, NULL)
+			    : !rp_begun(r, &moment, i, &upto) || rp_place_upto(r, i, upto, NULL)) {
+			if (r->cancelled)
+				return -1;
+			continue;
+		}
+		/* a thread that ended at an exec has memory of an image that is gone */
+		v = r->th->space->image == image ? listen(r, p->num) : NULL;
+		if (v && add(p, v))
+			free(v);
+	}
+	return 0;
+}
+
+/* ---- when they met it ------------------------------------------------------------------------ */
+
+static bool all_noted(const struct voice *v)
+{
+	for (unsigned w = 0; w < PAGE / 64; w++)
+		if (v->want[w] & ~v->notes.noted[w])
+			return false;
+	return true;
+}
+
+/* What an interval has shown, of what is not known from a later one. */
+static void merge(struct rp_memview_notes *to, const struct rp_memview_notes *from)
+{
+	for (unsigned i = 0; i < PAGE; i++)
+		if (bit(from->noted, i) && !bit(to->noted, i)) {
+			set(to->noted, i);
+			to->seq[i] = from->seq[i];
+		}
+}
+
+/* Run the thread in hand to `to`, noting. */
+static enum rp_thread_stop run_noting(struct replay *r, const struct rp_thread_pos *to,
+				      struct rp_memview_notes *part)
+{
+	memset(part->noted, 0, sizeof(part->noted));
+	part->peeked = false;
+	rp_memview_note(r->mv, part);
+	r->th->e->exact = true;
+	enum rp_thread_stop res = replay_run_to(r, to, 0, true);
+	r->th->e->exact = false;
+	rp_memview_note(r->mv, NULL);
+	return res == THREAD_END ? THREAD_LIMIT : res;
+}
+
+/* Whether the page is as it was, from checkpoint c to the next. */
+static bool untouched(const struct replay *r, struct rp_checkpoint *c, uint64_t num)
+{
+	return !r->mv->all_own && !r->mv->told.n && !rp_undo_has_shadow(&c->log, num & 0xfffff) &&
+	       !rp_undo_has_view(&c->log, num);
+}
+
+/* Search the voice's thread back from where it stands, for as long as events have the number
+ * `floor` or a higher one; then put it back. */
+static int search(struct replay *r, struct voice *v, uint64_t floor)
+{
+	const struct rp_thread_pos begin = { .steps = r->th->info->first_steps };
+	struct rp_memview_notes *part = malloc(sizeof(*part));
+	struct rp_thread_pos here, hi;
+	uint64_t seq, within;
+	bool moved = false;
+	enum rp_thread_stop res = part ? THREAD_LIMIT : THREAD_FAILED;
+
+	rp_thread_pos(r->th, &here);
+	rp_thread_seq(r->th, &seq, &within);
+	if (part)
+		*part = v->notes;
+	for (hi = here; res == THREAD_LIMIT && rp_thread_pos_cmp(&hi, &begin) > 0 && seq >= floor &&
+			!all_noted(v);) {
+		size_t i = r->cs->n;
+		while (i > 0 && rp_thread_pos_cmp(&r->cs->list[i - 1]->pos, &hi) >= 0)
+			i--;
+		struct rp_checkpoint *c = i ? r->cs->list[i - 1] : NULL;
+		struct rp_thread_pos lo = c ? c->pos : begin;
+		seq = c ? c->seq : 0;
+		if (!c || v->notes.reads || !untouched(r, c, v->notes.num)) {
+			moved = true;
+			res = rp_checkpoint_back(r->cs, &lo, NULL) ? THREAD_FAILED
+								   : run_noting(r, &hi, part);
+			if (res == THREAD_LIMIT)
+				merge(&v->notes, part);
+		}
+		hi = lo;
+	}
+	free(part);
+	/* it has to stand where it stood, whoever is impatient */
+	bool (*poll)(void *) = r->patience.poll;
+	bool cancelled = r->cancelled || res == THREAD_INTERRUPTED;
+	r->patience.poll = NULL;
+	if (moved && replay_move(r, &here, NULL))
+		res = THREAD_FAILED;
+	r->patience.poll = poll;
+	r->cancelled = cancelled;
+	return res == THREAD_LIMIT ? 0 : -1;
+}
+
+/* ---- deciding -------------------------------------------------------------------------------- */
+
+/* Whether two of those who have met the byte do not say the same. */
+static bool disputed(const struct page *p, unsigned i)
+{
+	const struct voice *first = p->own && p->own->state[i] != RP_BYTE_NONE ? p->own : NULL;
+
+	for (size_t a = 0; a < p->n; a++) {
+		if (p->others[a]->state[i] == RP_BYTE_NONE)
+			continue;
+		if (first && differ(first, p->others[a], i))
+			return true;
+		first = p->others[a];
+	}
+	return false;
+}
+
+/* Mark about which bytes the others have to be searched. Who agrees with the selected thread
+ * counts, too: it may be right by what the other did. */
+static void question(struct page *p)
+{
+	for (unsigned i = 0; i < PAGE; i++) {
+		if (!disputed(p, i))
+			continue;
+		for (size_t a = 0; a < p->n; a++)
+			if (p->others[a]->state[i] != RP_BYTE_NONE)
+				set(p->others[a]->want, i);
+	}
+}
+
+static bool any_wanted(const struct voice *v)
+{
+	for (unsigned w = 0; w < PAGE / 64; w++)
+		if (v->want[w])
+			return true;
+	return false;
+}
+
+/* Whether `a` met the byte later than `b`. What was not found is older than all. */
+static bool met_later(const struct voice *a, const struct voice *b, unsigned i)
+{
+	bool x = bit(a->notes.noted, i), y = bit(b->notes.noted, i);
+
+	if (!x || !y)
+		return x;
+	if (a->notes.seq[i] != b->notes.seq[i])
+		return a->notes.seq[i] > b->notes.seq[i];
+	return a->thread > b->thread;
+}
+
+/* Of the others, who changed the byte last; NULL: nobody knows it. */
+static struct voice *last_of_others(const struct page *p, unsigned i)
+{
+	struct voice *last = NULL;
+
+	for (size_t a = 0; a < p->n; a++) {
+		struct voice *v = p->others[a];
+		if (v->state[i] != RP_BYTE_NONE && (!last || met_later(v, last, i)))
+			last = v;
+	}
+	return last;
+}
+
+/* Find out about the order, as far as it matters. */
+static int order(struct replay *r, struct page *p, uint32_t thread)
+{
+	uint64_t floor = UINT64_MAX;
+
+	question(p);
+	for (size_t a = 0; a < p->n; a++) {
+		struct voice *v = p->others[a];
+		if (!any_wanted(v))
+			continue;
+		if (rp_switch(r, v->thread, NULL) || search(r, v, 0))
+			return -1;
+	}
+	for (unsigned i = 0; p->own && i < PAGE; i++) {
+		struct voice *last = last_of_others(p, i);
+		if (!last || p->own->state[i] == RP_BYTE_NONE || !differ(last, p->own, i) ||
+		    !bit(last->notes.noted, i))
+			continue;
+		set(p->own->want, i);
+		if (last->notes.seq[i] < floor)
+			floor = last->notes.seq[i];
+	}
+	if (!p->own || !any_wanted(p->own))
+		return 0;
+	p->own->notes.reads = true;
+	return rp_switch(r, thread, NULL) || search(r, p->own, floor) ? -1 : 0;
+}
+
+static void decide(const struct page *p, struct rp_shown *s)
+{
+	for (unsigned i = 0; i < PAGE; i++) {
+		const struct voice *v = last_of_others(p, i), *own = p->own;
+		if (own && own->state[i] != RP_BYTE_NONE &&
+		    (!v || !differ(v, own, i) || !met_later(v, own, i)))
+			v = own;
+		s->state[i] = v ? v->state[i] : RP_BYTE_NONE;
+		s->value[i] = v ? v->value[i] : 0;
+	}
+}
+
+/* The page as it is to be shown at the moment. */
+static int make(struct replay *r, uint64_t num, struct rp_shown *s)
+{
+	struct page p = { .num = num };
+	uint32_t thread = r->selected;
+	bool told = r->signal_told;
+
+	replay_pos(r, &r->moment);
+	p.own = listen(r, num);
+	int ret = ask(r, &p, thread);
+	s->plain = !matters(&p);
+	if (!ret && !s->plain)
+		ret = order(r, &p, thread);
+	if (!ret && !s->plain)
+		decide(&p, s);
+	rp_switch(r, thread, NULL); /* open already */
+	r->signal_told = told;
+	free(p.own);
+	for (size_t a = 0; a < p.n; a++)
+		free(p.others[a]);
+	free(p.others);
+	return ret;
+}
+
+/* ---- the interface ----------------------------------------------------------------------------
+ */
+
+/* The page, as found out before at this moment or now; NULL: that cannot be. */
+static const struct rp_shown *shown(struct replay *r, uint64_t num)
+{
+	struct rp_shown **slot = &r->shown[num % SHOWN_PAGES], *s = *slot;
+	struct replay_pos moment;
+
+	replay_pos(r, &moment);
+	if (!s && !(s = *slot = calloc(1, sizeof(*s))))
+		return NULL;
+	if (s->good && s->num == num && s->selected == r->selected &&
+	    !memcmp(&s->moment, &moment, sizeof(moment)))
+		return s;
+	bool cancelled = r->cancelled;
+	r->cancelled = false;
+	s->good = !make(r, num, s);
+	r->cancelled = cancelled;
+	s->num = num;
+	s->selected = r->selected;
+	s->moment = moment;
+	return s->good ? s : NULL;
+}
+
+size_t rp_shared_read(struct replay *r, uint64_t addr, uint8_t *buf, size_t len)
+{
+	size_t done = 0;
+
+	while (done < len && addr + done >= addr) {
+		uint64_t at = addr + done, off = at % PAGE;
+		size_t n = PAGE - off < len - done ? PAGE - off : len - done, i = 0;
+		const struct rp_shown *s = shown(r, at / PAGE);
+		if (!s || s->plain) {
+			i = rp_memview_read(r->mv, at, buf + done, n);
+		} else {
+			for (; i < n && s->state[off + i] != RP_BYTE_STALE; i++) {
+				if (s->state[off + i] == RP_BYTE_HAS)
+					buf[done + i] = s->value[off + i];
+				else if (!rp_memview_read(r->mv, at + i, buf + done + i, 1))
+					break;
+			}
+		}
+		done += i;
+		if (i < n)
+			break;
+	}
+	return done;
+}
+
+void rp_shared_free(struct replay *r)
+{
+	for (unsigned i = 0; i < SHOWN_PAGES; i++)
+		free(r->shown[i]);
+}
