@@ -171,7 +171,7 @@ void rec_area_thread_end(struct rec_thread *t)
 	struct rec_process *proc = t->proc;
 	if (!t->own)
 		return;
-	if (t->s) { /* it is there still, empty */
+	if (!t->area.gone) { /* it is there still, empty */
 		struct rec_spare *spare = malloc(sizeof(*spare));
 		DJ_ASSERT(spare, "out of memory for an area");
 		*spare = (struct rec_spare){ proc->own.spares, t->own, t->own_off, t->s,

@@ -389,7 +389,7 @@ bool rec_area_piece(const struct rec_process *proc, unsigned i, uint64_t *at, ui
 	i--;
 	*size = REC_AREA_THREAD;
 	for (const struct rec_thread *t = proc->rec->threads; t; t = t->next)
-		if (t->proc == proc && t->s && t->own_part >= 0 && i-- == 0) {
+		if (t->proc == proc && t->s && t->own_part >= 0 && !t->area.gone && i-- == 0) {
 			*at = t->s - AREA_CONTROL;
 			return true;
 		}

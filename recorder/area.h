@@ -41,7 +41,7 @@ enum rec_state rec_area_thread_begin(struct rec_thread *t, rec_then *then);
 bool rec_area_thread_keep(const struct rec_thread *t);
 /* Number i of the areas kept. */
 bool rec_spare_at(const struct rec_process *proc, unsigned i, uint64_t *at);
-/* A thread's area is used no more; if it has been unmapped, t->s is 0. */
+/* A thread's area is used no more. */
 void rec_area_thread_end(struct rec_thread *t);
 /* Areas of threads of an image that is gone. */
 void rec_spares_free(struct rec_process *proc);

@@ -316,6 +316,7 @@ struct rec_thread {
 		int way;  /* to get the file (area.c) */
 		int link; /* ours, which the program opens; or -1 */
 		rec_then *then;
+		bool gone; /* it has been unmapped */
 		char why[200];
 	} area;
 	struct {

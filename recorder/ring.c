@@ -411,12 +411,14 @@ void rec_ring_facts(struct rec_thread *t)
 }
 
 /* Facts come to pass in the order in which the supervisor learns of them, whatever has been written
- * of the threads' records by then. */
+ * of the threads' records by then. Whoever gets a number that nobody has yet comes after them; one
+ * that has the thread's own next number may have come before: an exec's facts are made when all
+ * other threads have ended, whatever they did meanwhile. */
 static void record_fact(struct rec_thread *t, const struct dj_record *r)
 {
 	struct dj_record fact = *r;
 	struct dj_error err = { 0 };
-	fact.seq = t->seq;
+	fact.seq = t->ring->own_at == AT_HEAD ? rec_order_now(t) : t->seq;
 	if (dj_stream_fact(t->stream, &fact, &t->proc->n_facts, &err))
 		rec_cut(t->rec, "%s", err.text);
 	else

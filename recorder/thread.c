@@ -121,8 +121,7 @@ static enum rec_state shadow_gone(struct rec_thread *t, int64_t result)
 
 static enum rec_state area_gone(struct rec_thread *t, int64_t result)
 {
-	if (result == 0)
-		t->s = 0;
+	t->area.gone = result == 0;
 	return rec_make_call(t);
 }
 
