@@ -198,6 +198,13 @@ bool rec_spare_at(const struct rec_process *proc, unsigned i, uint64_t *at)
 	return spare;
 }
 
+void rec_spares_moved(struct rec_process *proc, uint64_t s, uint64_t by)
+{
+	for (struct rec_spare *spare = proc->own.spares; spare; spare = spare->next)
+		if (spare->s == s)
+			spare->s += by;
+}
+
 void rec_spares_free(struct rec_process *proc)
 {
 	while (proc->own.spares) {

@@ -43,6 +43,8 @@ bool rec_area_thread_keep(const struct rec_thread *t);
 bool rec_spare_at(const struct rec_process *proc, unsigned i, uint64_t *at);
 /* A thread's area is used no more. */
 void rec_area_thread_end(struct rec_thread *t);
+/* The area with this S has been moved by so many bytes; if it is one of those kept, they know. */
+void rec_spares_moved(struct rec_process *proc, uint64_t s, uint64_t by);
 /* Areas of threads of an image that is gone. */
 void rec_spares_free(struct rec_process *proc);
 /* What an area takes of the address space. */

@@ -108,7 +108,8 @@ enum rec_state rec_trap(struct rec_thread *t, struct user_regs_struct *r)
 		return rec_syscall(t);
 	case TR_STOP_NATIVE:
 		return rec_native_begin(t);
-	case TR_STOP_FACTS: /* now it does: the stop has told its stream (rec_take) */
+	case TR_STOP_FACTS: /* rec_take() has made them hold */
+		rec_count(t, REC_COUNT_FACTS);
 		break;
 	case TR_STOP_CHANGED:
 		rec_count(t, REC_COUNT_CHANGED);
@@ -143,6 +144,8 @@ static enum rec_state interrupted(struct rec_thread *t)
 	struct user_regs_struct r;
 	if (t->helper.by && !rec_get_regs(t, &r) && rec_helper_holds(t, &r))
 		return REC_CACHE;
+	if (t->proc->gather.by)
+		return rec_bring_out(t);
 	bool again = make_again(t);
 	t->asked = false;
 	t->stops++;

@@ -16,11 +16,10 @@
 
 struct rec_code_page {
 	uint64_t addr;
-	uint32_t len;  /* readable bytes from addr */
-	bool changing; /* writable and executable, or shared */
-	bool dynamic;  /* not what a module file says: goes into the trace when translated from */
-	bool logged;
-	uint64_t fact; /* the number of the fact that says what it holds; 0: it needs none */
+	uint32_t len;	 /* readable bytes from addr */
+	bool changing;	 /* writable and executable, or shared */
+	bool dynamic;	 /* not what a module file says: goes into the trace when translated from */
+	uint64_t logged; /* number of the fact, or 0 */
 	uint8_t bytes[PAGE];
 };
 
@@ -51,8 +50,7 @@ static struct rec_code_page *code_page(struct rec_process *proc, uint64_t addr)
 	struct rec_code_page *p = malloc(sizeof(*p));
 	DJ_ASSERT(p, "out of memory for a code page");
 	p->addr = page;
-	p->logged = false;
-	p->fact = 0;
+	p->logged = 0;
 	p->len = (uint32_t)rec_read(proc, page, p->bytes, PAGE);
 	/* what is no module may be written to by another mapping of the file */
 	const struct rec_module *f = m->module >= 0 ? &proc->rec->modules[m->module] : NULL;
@@ -109,41 +107,38 @@ size_t rec_code_read(void *ctx, uint64_t pc, uint8_t *buf, size_t len, bool *cha
 	return done;
 }
 
-/* A thread comes to code that another has made by a plain pointer, without a stop and without an
- * ordered event: its stream then says nothing of the code having been there. So what is translated
- * while other threads live, and these are not known to have had the fact, asks for it. */
-static bool others_lag(const struct rec_thread *t, uint64_t fact)
+/* Whether each thread but the one in hand knows as much. If not, the fragment is to ask: another
+ * thread may come to it without a stop, and its stream must say by then which code it executes. */
+static bool all_know(const struct rec_process *proc, uint64_t fact)
 {
-	if (t->proc->n_threads < 2)
-		return false;
-	for (const struct rec_thread *o = t->rec->threads; o; o = o->next)
-		if (o->proc == t->proc && o != t && o->facts < fact)
-			return true;
-	return false;
+	for (const struct rec_thread *o = proc->rec->threads; o; o = o->next)
+		if (o->proc == proc && o != proc->hand && o->state != REC_GONE && o->facts < fact)
+			return false;
+	return true;
 }
 
 uint64_t rec_code_translated(void *ctx, uint64_t pc, size_t len)
 {
-	struct rec_thread *t = ((struct rec_process *)ctx)->hand;
-	uint64_t newest = 0;
+	struct rec_process *proc = ctx;
+	struct rec_thread *t = proc->hand;
+	uint64_t fact = proc->code_fact;
 	for (uint64_t page = pc & ~(PAGE - 1); page < pc + len; page += PAGE) {
-		struct rec_code_page *p = code_page(t->proc, page);
+		struct rec_code_page *p = code_page(proc, page);
 		if (!p || !p->dynamic)
 			continue;
-		if (p->logged) {
-			newest = p->fact > newest ? p->fact : newest;
-			continue;
+		if (!p->logged) {
+			struct dj_record r = { .kind = DJ_REC_CODE,
+					       .steps = t->steps,
+					       .addr = page,
+					       .length = p->len,
+					       .bytes = p->bytes };
+			rec_ring_record(t, &r);
+			p->logged = proc->n_facts;
 		}
-		struct dj_record r = { .kind = DJ_REC_CODE,
-				       .steps = t->steps,
-				       .addr = page,
-				       .length = p->len,
-				       .bytes = p->bytes };
-		rec_ring_record(t, &r);
-		p->logged = true;
-		newest = p->fact = t->proc->n_facts;
+		if (p->logged > fact)
+			fact = p->logged;
 	}
-	return others_lag(t, newest) ? newest : 0;
+	return proc->n_threads < 2 || all_know(proc, fact) ? 0 : fact;
 }
 
 void rec_code_forget(struct rec_process *proc, uint64_t start, uint64_t end)

@@ -7,7 +7,8 @@
  *  - The area is moved, by mremap. Nothing in it depends on where it is but a few words of the
  *    control block, because translated code reaches it by the gs base.
  *
- * The thread that makes the call is in hand, and no other may be in the cache meanwhile.
+ * The thread that makes the call is in hand, and all others are brought out of the cache before
+ * (gather.c).
  *
  * Places that the program only hints at are kept free, too: it would have got them.
  */
@@ -39,16 +40,6 @@ static bool arena_in(struct rec_thread *t, uint64_t *at)
 	return false;
 }
 
-/* Whether something of an area is. */
-static bool area_in(struct rec_thread *t)
-{
-	uint64_t at, size, arena;
-	for (unsigned i = 0; rec_area_piece(t->proc, i, &at, &size); i++)
-		if (at < t->way.end && t->way.start < at + size)
-			return !arena_in(t, &arena);
-	return false;
-}
-
 static enum rec_state give_up_arena(struct rec_thread *t, uint64_t at)
 {
 	tr_drop_arena(t->proc->tr, at);
@@ -68,39 +59,91 @@ static enum rec_state cannot_move(struct rec_thread *t)
 	return REC_KILLED;
 }
 
+/* An area within the range; `first`: that of the first thread, with the windows. */
+static bool area_in(struct rec_thread *t, uint64_t *at, bool *first)
+{
+	uint64_t size, arena, arena_size;
+	for (unsigned i = 0; rec_area_piece(t->proc, i, at, &size); i++) {
+		if (tr_arena(t->proc->tr, 0, &arena, &arena_size) && *at == arena)
+			return false; /* arenas come last */
+		*first = i == 0;
+		if (*at < t->way.end && t->way.start < *at + size)
+			return true;
+	}
+	return false;
+}
+
+/* The parts of another thread's area (area-thread.c), each in one mapping. */
+static bool thread_part(unsigned i, uint64_t *at, uint64_t *size)
+{
+	static const struct {
+		uint64_t at, size;
+	} parts[] = {
+		{ 0, AREA_TABLES },
+		{ AREA_TABLES, AREA_THREAD },
+		{ AREA_CONTROL + AREA_PAGE, (1UL << 32) - AREA_PAGE },
+		{ AREA_CONTROL + (1UL << 32), AREA_PAGE },
+	};
+	if (i >= sizeof(parts) / sizeof(*parts))
+		return false;
+	*at = parts[i].at;
+	*size = parts[i].size;
+	return true;
+}
+
 /* Somewhere out of the way, or 0. */
 static uint64_t elsewhere(struct rec_thread *t)
 {
-	const uint64_t size = rec_area_span();
+	const uint64_t size = t->way.first ? rec_area_span() : REC_AREA_THREAD;
 	/* doc/recorder.md ("Where the area lies") says who goes where */
 	static const uint64_t tries[] = { 0x7e8100000000, 0x7d0100000000, 0x7b8100000000,
 					  0x590100000000, 0x2e0100000000, 0x120100000000 };
 	for (size_t i = 0; i < sizeof(tries) / sizeof(*tries); i++)
-		if ((tries[i] >= t->way.end || tries[i] + size <= t->way.start) &&
-		    rec_hole(t, tries[i], size))
-			return tries[i];
+		for (uint64_t at = tries[i]; at < tries[i] + (1ULL << 38); at += 1ULL << 34)
+			if ((at >= t->way.end || at + size <= t->way.start) &&
+			    rec_hole(t, at, size))
+				return at;
 	return 0;
+}
+
+/* The area is somewhere else now, whosever it is. */
+static void has_moved(struct rec_thread *t)
+{
+	struct rec_process *proc = t->proc;
+	uint64_t was = t->way.from + AREA_CONTROL, by = t->way.to - t->way.from;
+	if (t->way.first) {
+		proc->window.at += by;
+		proc->own.at += by;
+		proc->area_at += by;
+	}
+	rec_spares_moved(proc, was, by);
+	for (struct rec_thread *o = t->rec->threads; o; o = o->next) {
+		if (o->proc != proc || o->s != was || o->area.gone)
+			continue;
+		o->s += by;
+		*rec_tcb(o, T_SELF) = o->s;
+		if (o->ring)
+			rec_ring_moved(o);
+	}
 }
 
 static enum rec_state moved(struct rec_thread *t, int64_t result)
 {
 	if (result < 0 && result > -4096)
 		return cannot_move(t);
-	uint64_t at, size, by = t->way.to - (t->s - AREA_CONTROL);
-	if (rec_area_part(t->way.part++, &at, &size))
-		return rec_call(t, moved, SYS_mremap, t->s - AREA_CONTROL + at, size, size,
+	uint64_t at, size;
+	unsigned part = t->way.part++;
+	if (t->way.first ? rec_area_part(part, &at, &size) : thread_part(part, &at, &size))
+		return rec_call(t, moved, SYS_mremap, t->way.from + at, size, size,
 				MREMAP_MAYMOVE | MREMAP_FIXED, t->way.to + at, 0);
-	t->s += by;
-	t->proc->window.at += by;
-	t->proc->own.at += by;
-	t->proc->area_at += by;
-	*rec_tcb(t, T_SELF) = t->s;
-	rec_ring_moved(t);
+	has_moved(t);
 	return clear_next(t, 0);
 }
 
-static enum rec_state move_area(struct rec_thread *t)
+static enum rec_state move_area(struct rec_thread *t, uint64_t from, bool first)
 {
+	t->way.from = from;
+	t->way.first = first;
 	t->way.to = elsewhere(t);
 	t->way.part = 0;
 	return t->way.to ? moved(t, 0) : cannot_move(t);
@@ -112,13 +155,14 @@ static enum rec_state move_area(struct rec_thread *t)
 static enum rec_state clear_next(struct rec_thread *t, int64_t result)
 {
 	uint64_t at;
+	bool first;
 	(void)result;
 	if (rec_over(t->rec))
 		return REC_KILLED;
 	if (arena_in(t, &at))
 		return give_up_arena(t, at);
-	if (area_in(t))
-		return move_area(t);
+	if (area_in(t, &at, &first))
+		return move_area(t, at, first);
 	if (t->way.n) {
 		t->way.start = t->way.more[--t->way.n].start;
 		t->way.end = t->way.more[t->way.n].end;
@@ -150,6 +194,17 @@ static void look_at_vdso(struct rec_thread *t)
 	for (unsigned i = 0; i < t->way.n; i++)
 		if (t->way.more[i].start < proc->vdso_end && proc->vdso < t->way.more[i].end)
 			proc->vdso_syscall = 0;
+}
+
+/* Whether anything of deja's is. */
+static bool in_the_way(struct rec_thread *t)
+{
+	uint64_t at, size;
+	for (unsigned i = 0; rec_area_piece(t->proc, i, &at, &size); i++)
+		for (unsigned k = 0; k < t->way.n; k++)
+			if (at < t->way.more[k].end && t->way.more[k].start < at + size)
+				return true;
+	return false;
 }
 
 enum rec_state rec_begin_memory(struct rec_thread *t)
@@ -184,5 +239,5 @@ enum rec_state rec_begin_memory(struct rec_thread *t)
 		break;
 	}
 	look_at_vdso(t);
-	return clear_next(t, 0);
+	return in_the_way(t) ? rec_gather(t, clear_next) : clear_next(t, 0);
 }

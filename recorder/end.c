@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -82,6 +83,8 @@ void rec_ended(struct rec_thread *t, int status)
 	proc->n_threads--;
 	if (proc->busy == t)
 		proc->busy = NULL;
+	if (proc->gather.by == t)
+		memset(&proc->gather, 0, sizeof(proc->gather));
 	if (proc->hand == t)
 		proc->hand = NULL;
 	if (first)

@@ -124,15 +124,26 @@ enum tr_found rec_fragment(struct rec_thread *t, uint64_t pc, struct tr_frag **f
 	do {
 		reclaim(t->proc);
 		found = tr_fragment(t->proc->tr, pc, f);
-	} while (found == TR_FULL); /* the only thread is in hand */
+	} while (found == TR_FULL && rec_alone(t));
 	return found;
+}
+
+static enum rec_state all_out(struct rec_thread *t, int64_t result)
+{
+	(void)t;
+	(void)result;
+	return REC_IN_HAND;
 }
 
 enum rec_state rec_go_on(struct rec_thread *t)
 {
 	t->proc->hand = t;
+	if (t->proc->gather.by == t)
+		t->proc->gather.by = NULL;
 	if (t->proc->busy == t)
 		t->proc->busy = NULL;
+	if (t->proc->gather.by)
+		return REC_WAIT;
 	*rec_tcb(t, T_STEPS) = t->steps;
 	*rec_tcb(t, T_SEQ) = t->seq;
 	rec_order_enter(t);
@@ -161,6 +172,8 @@ enum rec_state rec_go_on(struct rec_thread *t)
 		return enter(t, f);
 	case TR_NO_ARENA:
 		return rec_arena_begin(t, t->regs.rip);
+	case TR_FULL: /* others may be in what is to be given up */
+		return rec_turn(t) ? rec_gather(t, all_out) : REC_WAIT;
 	default:
 		return rec_native_begin(t);
 	}

@@ -335,6 +335,12 @@ bool rec_turn(struct rec_thread *t)
 /* Whoever waits for a turn that can be had tries again. */
 static void next_turn(struct rec_recording *rec)
 {
+	enum rec_state next;
+	for (struct rec_process *p = rec->processes; p; p = p->next) {
+		struct rec_thread *by = p->gather.by;
+		if (by && !rec_over(rec) && rec_gathered(p, &next))
+			go_on(by, next);
+	}
 	for (struct rec_thread *t = rec->threads; t; t = t->next)
 		if (t->state == REC_WAIT && !t->proc->busy)
 			go_on(t, REC_IN_HAND);

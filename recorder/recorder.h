@@ -10,6 +10,7 @@
  *   loop.c       the states of a thread, and the one wait (its essay first)
  *   tracer.h     what is asked of the kernel; tracer-ptrace.c asks it
  *   hand.c       taking a thread in hand and letting it go on
+ *   gather.c     bringing all threads out of the cache
  *   cache.c      stops in translated code; ahead.c: those that need not be again
  *   call.c       system calls made in a thread for our own purposes
  *   image.c      a new process image
@@ -119,6 +120,35 @@ struct rec_recording {
 #define REC_LIMITS    3
 #define REC_OWN_PARTS 2048 /* threads at once, beside the first of an image */
 
+/* What a thread is doing, and so what its next stop means. loop.c has the table. */
+enum rec_state {
+	REC_IN_HAND, /* nothing is under way: rec_go_on() finds what is next */
+	REC_STARTING,
+	REC_EXEC_OUT,
+	REC_CACHE,
+	REC_BOUNDARY,
+	REC_CALL,
+	REC_SYSCALL,
+	REC_SIGRETURN,
+	REC_NATIVE,
+	REC_NATIVE_RUN,
+	REC_TRAP,
+	REC_HANDLER,
+	REC_FATAL_SIGNAL,
+	REC_NEW_THREAD,
+	REC_WAIT,
+	REC_CHILD,
+	REC_HELPER,
+	REC_KILLED,
+	REC_FREE,
+	REC_GONE,
+	REC_STATES
+};
+
+struct rec_thread;
+/* What follows an injected system call. */
+typedef enum rec_state rec_then(struct rec_thread *t, int64_t result);
+
 /* An address space and the code translated for it. */
 struct rec_process {
 	struct rec_process *next;
@@ -145,8 +175,13 @@ struct rec_process {
 		unsigned n_spares, n_areas;	   /* n_areas: beside the first */
 	} own;
 	struct rec_thread *busy; /* does what only one thread may at a time (loop.c) */
-	unsigned n_threads;	 /* that have not ended */
-	uint64_t n_facts;	 /* recorded */
+	struct {
+		struct rec_thread *by; /* wants all others out of the cache, */
+		rec_then *then;	       /* and this when they are */
+	} gather;
+	unsigned n_threads; /* that have not ended */
+	uint64_t code_fact; /* the last that made something executable */
+	uint64_t n_facts;   /* recorded */
 	struct rlimit limits[REC_LIMITS], kernel_limits[REC_LIMITS]; /* the program's own, and what
 									the kernel has (limits.c) */
 	struct rec_filter *filters; /* of seccomp, the last one first (filter.c) */
@@ -179,31 +214,6 @@ struct rec_process {
 	int status;
 };
 
-/* What a thread is doing, and so what its next stop means. loop.c has the table. */
-enum rec_state {
-	REC_IN_HAND, /* nothing is under way: rec_go_on() finds what is next */
-	REC_STARTING,
-	REC_EXEC_OUT,
-	REC_CACHE,
-	REC_BOUNDARY,
-	REC_CALL,
-	REC_SYSCALL,
-	REC_SIGRETURN,
-	REC_NATIVE,
-	REC_NATIVE_RUN,
-	REC_TRAP,
-	REC_HANDLER,
-	REC_FATAL_SIGNAL,
-	REC_NEW_THREAD,
-	REC_WAIT,
-	REC_CHILD,
-	REC_HELPER,
-	REC_KILLED,
-	REC_FREE,
-	REC_GONE,
-	REC_STATES
-};
-
 /* One stop of a thread, as wait() reported it. */
 struct rec_stop {
 	int status;
@@ -212,10 +222,6 @@ struct rec_stop {
 	siginfo_t info; /* if there is no event */
 	bool sync; /* a signal that the thread's own instruction caused, steps and traps included */
 };
-
-struct rec_thread;
-/* What follows an injected system call. */
-typedef enum rec_state rec_then(struct rec_thread *t, int64_t result);
 
 /* A thread (tracee, in the words of ptrace(2)). */
 struct rec_thread {
@@ -324,7 +330,8 @@ struct rec_thread {
 		int flags;
 	} lock; /* mlockall */
 	struct {
-		uint64_t start, end, to;
+		uint64_t start, end, from, to;
+		bool first; /* thread's area is being moved */
 		unsigned part, n;
 		struct {
 			uint64_t start, end;
@@ -416,7 +423,8 @@ uint64_t rec_steps(struct rec_thread *t);
 void rec_take(struct rec_thread *t, const struct user_regs_struct *r, const struct tr_where *w);
 /* In hand: signals put aside, then the cache. */
 enum rec_state rec_go_on(struct rec_thread *t);
-/* The fragment for the program's code at `pc`; what tr_fragment() says but for TR_FULL. */
+/* The fragment for the program's code at `pc`; what tr_fragment() says. TR_FULL only if there are
+ * other threads in the cache. */
 enum tr_found rec_fragment(struct rec_thread *t, uint64_t pc, struct tr_frag **f);
 /* Execute one instruction at r->rip with these registers, as part of the operation `state`. */
 enum rec_state rec_step(struct rec_thread *t, const struct user_regs_struct *r,
@@ -470,6 +478,17 @@ enum rec_state rec_thread_exit(struct rec_thread *t);
 /* Exec has ended all other threads, and given the one that made it the process's id: which it is.
  */
 struct rec_thread *rec_thread_exec(struct rec_thread *t);
+
+/* ---- gather.c ---- */
+/* In hand, and it is its turn: `then` when no other thread of the process is in the cache. They
+ * stay out until this one goes on. */
+enum rec_state rec_gather(struct rec_thread *t, rec_then *then);
+/* Whether no other is. */
+bool rec_alone(const struct rec_thread *t);
+/* Whether those that were waited for are out; then `next` is the state of the one who waited. */
+bool rec_gathered(struct rec_process *proc, enum rec_state *next);
+/* Interrupted in the cache, while another gathers. */
+enum rec_state rec_bring_out(struct rec_thread *t);
 
 /* ---- helper.c ---- */
 enum rec_state rec_helper_begin(struct rec_thread *c);

@@ -18,6 +18,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* So many own records at most wait beside a half. */
 #define OWN_MAX 4096
@@ -423,6 +424,8 @@ static void record_fact(struct rec_thread *t, const struct dj_record *r)
 		rec_cut(t->rec, "%s", err.text);
 	else
 		rec_ring_facts(t);
+	if ((r->kind == DJ_REC_MAP || r->kind == DJ_REC_PROTECT) && (r->prot & PROT_EXEC))
+		t->proc->code_fact = t->proc->n_facts;
 }
 
 void rec_ring_record(struct rec_thread *t, const struct dj_record *r)

@@ -57,7 +57,9 @@ static bool changes_signals(uint64_t nr)
 static enum rec_state make(struct rec_thread *t, enum rec_state state)
 {
 	struct user_regs_struct r = t->regs;
-	uint64_t at = tr_syscall_insn(t->proc->tr);
+	/* the arena with ours may be given up while another thread sleeps in the call */
+	uint64_t at =
+		t->proc->n_threads > 1 && t->proc->vdso_syscall ? 0 : tr_syscall_insn(t->proc->tr);
 	t->sys.filtered = false;
 	t->sys.at = at ? at : t->proc->vdso_syscall;
 	t->sys.regs = t->regs;

@@ -133,6 +133,9 @@ void tr_call_insn(struct tr_build *b)
 	tr_flags_need(b, c); /* for r11 */
 	if (b->st.flags == TR_FLAGS_BOTH)
 		b->st.flags = TR_FLAGS_SAVED; /* what follows overwrites them */
+	/* for a call that has to be undone (recorder/gather.c) */
+	cg_store_gs(c, 1, T_SLOT(1));
+	cg_store_gs(c, 11, T_SLOT(11));
 	cg_store_gs(c, 0, T_DATA_NR);
 	cg_imm_gs(c, T_IN_SYSCALL, 1);
 	cg_bytes(c, "\x0f\x05", 2);

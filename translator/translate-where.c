@@ -41,6 +41,8 @@ bool tr_locate(const struct translator *tr, uint64_t va, uint64_t rt_ret, struct
 	if (fi->after_syscall && off >= fi->body && off < fi->after_syscall) {
 		w->before_syscall = true;
 		w->spilled = fi->spilled_start;
+		if (off == fi->after_syscall - 2) /* the kernel has come back to it */
+			w->spilled |= 1u << 1 | 1u << 11;
 		w->flags = fi->flags_body;
 		return true;
 	}
