@@ -103,28 +103,16 @@ static bool emit_insn(struct tr_build *b)
 
 /* ---- a fragment ------------------------------------------------------------------------ */
 
-/* The code may be rewritten behind our back: compare it with what is being translated. What it has
- * become may read flags that this code does not. The parts are aligned: the program may have asked
- * for a fault where one is not (EFLAGS.AC), which is not about where its code lies. */
-static void emit_code_check(struct tr_build *b, uint64_t pc, size_t len, uint64_t facts)
+/* The code may be rewritten behind our back: compare it with what is being translated. The parts
+ * are aligned: the program may have asked for a fault where one is not (EFLAGS.AC), which is not
+ * about where its code lies. */
+static void compare_code(struct tr_build *b, const struct tr_state *st, uint64_t pc, size_t len)
 {
 	struct cg *c = b->c;
-	uint8_t bytes[16 * INSN_MAX + 8] = { 0 };
+	uint8_t bytes[16 * INSN_MAX];
 	bool changing;
+	DJ_ASSERT(len <= sizeof(bytes), "%zu bytes of changing code at once", len);
 	len = b->tr->ops.read_code(b->tr->ops.ctx, pc, bytes, len, &changing);
-	cg_store_gs(c, 0, T_SLOT(0));
-	cg_store_gs(c, 1, T_SLOT(1));
-	tr_emit_save_flags(c, RAX_FREE);
-	struct tr_state st = { .spilled = 3 | HOME_BIT, .flags = TR_FLAGS_SAVED };
-	if (facts) { /* known to the thread? */
-		struct ea known = ea_gs(T_FACTS);
-		cg_imm(c, 1, facts);
-		cg_cmp(c, 8, 1, &known);
-		cg_jcc(c, 7, cg_va(b->cold)); /* above */
-		tr_exit_stop(b, b->cold, st, TR_STOP_FACTS, pc, 0, ARITH);
-	}
-	if (!b->changing)
-		len = 0;
 	cg_imm(c, 1, pc);
 	for (size_t k = 0, n; k < len; k += n) {
 		uint64_t v = 0;
@@ -135,8 +123,28 @@ static void emit_code_check(struct tr_build *b, uint64_t pc, size_t len, uint64_
 		struct ea m = ea_base(1, (int32_t)k);
 		cg_cmp(c, (unsigned)n, 0, &m);
 		cg_jcc(c, 5, cg_va(b->cold));
-		tr_exit_stop(b, b->cold, st, TR_STOP_CHANGED, pc, 0, ARITH);
+		tr_exit_stop(b, b->cold, *st, TR_STOP_CHANGED, pc, 0, ARITH);
 	}
+}
+
+/* Before the first instruction: whether the thread may execute this. What the code has become may
+ * read flags that this code does not. */
+static void emit_checks(struct tr_build *b, uint64_t pc, size_t len, uint64_t facts)
+{
+	struct cg *c = b->c;
+	struct tr_state st = { .spilled = 3 | HOME_BIT, .flags = TR_FLAGS_SAVED };
+	cg_store_gs(c, 0, T_SLOT(0));
+	cg_store_gs(c, 1, T_SLOT(1));
+	tr_emit_save_flags(c, RAX_FREE);
+	if (facts) { /* known to the thread? */
+		struct ea known = ea_gs(T_FACTS);
+		cg_imm(c, 1, facts);
+		cg_cmp(c, 8, 1, &known);
+		cg_jcc(c, 7, cg_va(b->cold)); /* above */
+		tr_exit_stop(b, b->cold, st, TR_STOP_FACTS, pc, 0, ARITH);
+	}
+	if (b->changing)
+		compare_code(b, &st, pc, len);
 	tr_exit_leave(c, &st, 0, b->live[0]);
 }
 
@@ -258,7 +266,7 @@ struct tr_frag *tr_translate(struct tr_build *b, struct tr_arena *a, uint64_t pc
 	f->slot = TR_NO_SLOT;
 	b->st = (struct tr_state){ .spilled = HOME_BIT, .flags = TR_FLAGS_HW };
 	if (b->changing || facts) /* boundary 0 is behind it, where the state is whole again */
-		emit_code_check(b, pc, len, facts);
+		emit_checks(b, pc, len, facts);
 	emit_all(b, pc);
 	f->end = cg_va(b->c);
 	f->numbers = b->numbers;
