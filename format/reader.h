@@ -33,6 +33,8 @@ struct dj_store_file {
 	uint64_t len;
 	struct dj_reader_chunks chunks;
 	uint8_t *bytes; /* unpacked, once asked for */
+	uint64_t sum;	/* of these, with the id of the trace */
+	bool wrong;	/* they are not what the name says */
 };
 
 /* A stream, of a thread or of a process. */
@@ -63,7 +65,7 @@ struct dj_reader_module {
 	bool known;			/* its MODULE chunk was good */
 	struct dj_reader_chunks chunks; /* its MODULE_DATA, in file order */
 	uint8_t *bytes;			/* unpacked, once asked for */
-	const uint8_t *loaded;		/* these, or the store's; checked */
+	const uint8_t *loaded;		/* these or the store's, when they are checked */
 	/* If it is in the store: */
 	struct dj_store_key key;
 	uint64_t reference; /* offset of the chunk that says so */

@@ -120,14 +120,6 @@ struct place {
 	uint8_t **bytes; /* where they go */
 };
 
-static struct place place_of(struct dj_trace *t, struct dj_reader_module *m)
-{
-	struct dj_store_file *f = m->file ? &t->stored[m->file - 1] : NULL;
-
-	return f ? (struct place){ f->file, &f->chunks, &f->bytes }
-		 : (struct place){ t->bytes, &m->chunks, &m->bytes };
-}
-
 /* What a trace's own size, and that of its files in the store, make believable. */
 static uint64_t believable(const struct dj_trace *t, uint64_t ratio)
 {
@@ -199,29 +191,60 @@ static bool has_its_name(const struct dj_reader_module *m, const uint8_t *bytes)
 	return !memcmp(key.hash, m->key.hash, sizeof(key.hash));
 }
 
-/* `m->bytes`, which two modules of the same contents share when they are in the store. */
-static int load_module(struct dj_trace *t, struct dj_reader_module *m, struct dj_error *err)
+static int wrong_checksum(const struct dj_trace *t, const struct dj_reader_module *m,
+			  struct dj_error *err)
 {
-	struct place p = place_of(t, m);
+	return dj_fail(err, 2, "%s: contents of module %s do not have their checksum", t->path,
+		       m->path);
+}
 
-	if (!m->known)
-		return dj_fail(err, 2, "%s: contents of module (unknown) are lost", t->path);
-	if (m->info.stored && !m->file)
-		return dj_fail(err, 2, "%s", t->missing);
-	if (!*p.bytes && put_together(t, m, &p, err))
+/* Out of the trace. */
+static int load_own(struct dj_trace *t, struct dj_reader_module *m, struct dj_error *err)
+{
+	struct place p = { t->bytes, &m->chunks, &m->bytes };
+
+	if (put_together(t, m, &p, err))
 		return -1;
-	if (dj_chunk_sum(t->id, *p.bytes, m->info.size) == m->sum &&
-	    (!m->file || has_its_name(m, *p.bytes))) {
-		m->loaded = *p.bytes;
+	if (dj_chunk_sum(t->id, m->bytes, m->info.size) == m->sum) {
+		m->loaded = m->bytes;
 		return 0;
 	}
-	free(*p.bytes);
-	*p.bytes = NULL;
-	if (!m->file)
-		return dj_fail(err, 2, "%s: contents of module %s do not have their checksum",
-			       t->path, m->path);
-	missing(t, m, "has other contents than its name says");
-	return dj_fail(err, 2, "%s", t->missing);
+	free(m->bytes);
+	m->bytes = NULL;
+	return wrong_checksum(t, m, err);
+}
+
+/* Out of a file of the store: once, for all modules that have the same contents. */
+static int load_stored(struct dj_trace *t, struct dj_reader_module *m, struct dj_error *err)
+{
+	struct dj_store_file *f = m->file ? &t->stored[m->file - 1] : NULL;
+	struct place p = { f ? f->file : NULL, f ? &f->chunks : NULL, f ? &f->bytes : NULL };
+
+	if (f && !f->bytes && !f->wrong) {
+		if (put_together(t, m, &p, err))
+			return -1;
+		if (has_its_name(m, f->bytes)) {
+			f->sum = dj_chunk_sum(t->id, f->bytes, m->info.size);
+		} else {
+			free(f->bytes);
+			f->bytes = NULL;
+			f->wrong = true;
+			missing(t, m, "has other contents than its name says");
+		}
+	}
+	if (!f || f->wrong)
+		return dj_fail(err, 2, "%s", t->missing);
+	if (f->sum != m->sum)
+		return wrong_checksum(t, m, err);
+	m->loaded = f->bytes;
+	return 0;
+}
+
+static int load_module(struct dj_trace *t, struct dj_reader_module *m, struct dj_error *err)
+{
+	if (!m->known)
+		return dj_fail(err, 2, "%s: contents of module (unknown) are lost", t->path);
+	return m->info.stored ? load_stored(t, m, err) : load_own(t, m, err);
 }
 
 const uint8_t *dj_trace_module_bytes(struct dj_trace *t, size_t i, size_t *size,

@@ -1,16 +1,19 @@
 /*
  * Makes the seeds of the trace reader's fuzz corpus: small made-up traces, as they are and with
- * all payloads unpacked, so that changes reach what is inside.
+ * all payloads unpacked, so that changes reach what is inside; and one that has its modules in a
+ * store, with the file there.
  *
  *   make-corpus-trace DIRECTORY
  */
 #include "format/bytes.h"
 #include "format/chunk.h"
+#include "format/store.h"
 #include "tests/lib/trace-sample.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void fail(const char *what)
 {
@@ -57,6 +60,53 @@ static void copy_plain(const char *from, const char *to)
 		fail("cannot write");
 }
 
+/* The file, with what else its name has behind it. */
+static void copy_stored(const char *store, const struct dj_store_key *key, const char *to)
+{
+	char name[STORE_NAME_LEN + 1], path[4200];
+	uint8_t bytes[4096], size[8];
+	FILE *f, *g = fopen(to, "wb");
+	size_t len;
+
+	dj_store_name(name, key);
+	snprintf(path, sizeof(path), "%s/%s", store, name);
+	f = fopen(path, "rb");
+	if (!f || !g)
+		fail("cannot open");
+	len = fread(bytes, 1, sizeof(bytes), f);
+	fclose(f);
+	unlink(path);
+	rmdir(store);
+	write_all(g, bytes, len);
+	write_all(g, key->hash + 8, 8);
+	dj_put64(size, key->size);
+	write_all(g, size, sizeof(size));
+	if (fclose(g))
+		fail("cannot write");
+}
+
+static void make_shared(const char *dir)
+{
+	static const struct dj_trace_meta meta;
+	char path[4096], to[4096];
+	struct dj_error err = { 0 };
+	struct dj_store_key key;
+	struct dj_writer *w;
+	uint8_t module[1500];
+
+	sample_module(module, sizeof(module), 0, 1);
+	dj_store_key(&key, module, sizeof(module));
+	snprintf(path, sizeof(path), "%s/shared", dir);
+	w = dj_writer_create_sharing(path, &meta, &err);
+	if (!w || dj_writer_module(w, "/a", module, sizeof(module), &err) ||
+	    dj_writer_module(w, "/b", module, sizeof(module), &err) != 1 ||
+	    dj_writer_close(w, NULL, &err))
+		fail(err.text);
+	snprintf(path, sizeof(path), "%s/" STORE_DIR, dir);
+	snprintf(to, sizeof(to), "%s/stored", dir);
+	copy_stored(path, &key, to);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct sample_shape shapes[] = {
@@ -88,5 +138,6 @@ int main(int argc, char **argv)
 			fail(err.text);
 		copy_plain(packed, plain);
 	}
+	make_shared(argv[1]);
 	return 0;
 }

@@ -68,6 +68,7 @@ TRACES = {
     "bomb_modules_full": ("refused", "no code known"),
     "copies_full": ("refused", "no code known"),
     "modules_many": ("damaged", "damaged or incomplete"),
+    "modules_shared": ("plain",),
     "module_far": ("damaged", "damaged or incomplete"),
     "counts_enormous": ("damaged", "damaged or incomplete"),
     "string_endless": ("refused", "malformed records"),

@@ -10,7 +10,7 @@
 #include "format/bytes.h"
 #include "format/chunk.h"
 #include "format/trace.h"
-#include "format/writer.h"
+#include "format/store.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -472,19 +472,26 @@ static void bomb_memory(void)
 	set_regs();
 	last_steps = 3;
 }
-/* A module that says it has `size` bytes, made of pieces of this byte. */
-static void module(uint32_t number, const char *path, uint64_t size, int byte)
+static void describe_module(uint32_t number, const char *path, uint64_t size, uint64_t sum)
 {
-	uint8_t info[49 + DJ_NAME_MAX] = { 0 }, *p = block(size ? CHUNK_RAW_MAX : 4, byte);
-	uint32_t n = 1;
+	uint8_t info[49 + DJ_NAME_MAX] = { 0 };
 
-	memcpy(p, "\177ELF", 4);
 	dj_put64(info, size);
+	dj_put64(info + 8, sum);
 	info[16] = 20;
 	memset(info + 17, (int)number, 20);
 	snprintf((char *)info + 49, DJ_NAME_MAX, "%s", path);
 	raw((struct dj_chunk_header){ .type = CHUNK_MODULE, .stream = number, .last = size }, info,
 	    49 + strlen(path));
+}
+/* A module that says it has `size` bytes, made of pieces of this byte. */
+static void module(uint32_t number, const char *path, uint64_t size, int byte)
+{
+	uint8_t *p = block(size ? CHUNK_RAW_MAX : 4, byte);
+	uint32_t n = 1;
+
+	memcpy(p, "\177ELF", 4);
+	describe_module(number, path, size, 0);
 	for (uint64_t done = 0; done < size; done += CHUNK_RAW_MAX)
 		raw((struct dj_chunk_header){ .type = CHUNK_MODULE_DATA,
 					      .stream = number,
@@ -494,15 +501,9 @@ static void module(uint32_t number, const char *path, uint64_t size, int byte)
 		    p, CHUNK_RAW_MAX);
 	free(p);
 }
-/* Code that lies in modules. */
-static void in_modules(uint32_t n, uint64_t size, int byte)
+/* An instruction in each of the modules. */
+static void run_modules(uint32_t n)
 {
-	char path[32];
-
-	for (uint32_t i = 0; i < n; i++) {
-		snprintf(path, sizeof(path), "/lib/module%u.so", i);
-		module(i, path, size, byte);
-	}
 	for (uint32_t i = 0; i < n; i++)
 		put((struct dj_record){ .kind = DJ_REC_MAP,
 					.addr = 0x100000000ull * (i + 1),
@@ -518,6 +519,39 @@ static void in_modules(uint32_t n, uint64_t size, int byte)
 		set_regs();
 	}
 	last_steps = at;
+}
+/* Code that lies in modules. */
+static void in_modules(uint32_t n, uint64_t size, int byte)
+{
+	char path[32];
+
+	for (uint32_t i = 0; i < n; i++) {
+		snprintf(path, sizeof(path), "/lib/module%u.so", i);
+		module(i, path, size, byte);
+	}
+	run_modules(n);
+}
+/* Modules that are all in the same file of the store beside the trace. */
+static void modules_shared(void)
+{
+	const size_t size = 100u << 20;
+	uint8_t *p = block(size, 0x90);
+	struct dj_store_key key;
+	uint64_t sum;
+	char path[32];
+
+	memcpy(p, "\177ELF", 4);
+	sum = dj_chunk_sum(w->id, p, size);
+	good(!dj_writer_module(w, "/lib/module0.so", p, size, &err), "module");
+	dj_store_key(&key, p, size);
+	for (uint32_t i = 1; i < 3000; i++) {
+		snprintf(path, sizeof(path), "/lib/module%u.so", i);
+		describe_module(i, path, size, sum);
+		raw((struct dj_chunk_header){ .type = CHUNK_STORED, .stream = i, .number = 1 },
+		    key.hash, sizeof(key.hash));
+	}
+	free(p);
+	run_modules(3000);
 }
 static void bomb_modules(void)
 {
@@ -736,7 +770,8 @@ static const struct {
 	X(maps_named), X(maps_many), X(maps_huge), X(maps_beyond), X(maps_negative), X(maps_odd), X(unmap_flood),
 	X(code_flood), X(exec_flood), X(marks_flood), X(records_back), X(digests_alone),
 	X(signals_flood), X(bomb_records), X(bomb_meta), X(bomb_memory), X(bomb_modules),
-	X(bomb_modules_full), X(copies_full), X(modules_many), X(module_far), X(counts_enormous),
+	X(bomb_modules_full), X(copies_full), X(modules_many), X(modules_shared), X(module_far),
+	X(counts_enormous),
 	X(string_endless), X(string_long), X(facts_missing), X(to_pass_over), X(index_circle),
 	X(threads_many), X(processes_many), X(facts_for_all), X(escapes),
 #undef X
@@ -760,7 +795,8 @@ static void make(size_t i, const char *path)
 				      .argv = argv,
 				      .envp = argv };
 
-	w = dj_writer_create(path, &meta, &err);
+	w = (traces[i].make == modules_shared ? dj_writer_create_sharing
+					      : dj_writer_create)(path, &meta, &err);
 	good(w != NULL, path);
 	process = dj_writer_process(w, 1000, NULL, &err);
 	thread = process ? dj_writer_thread(w, process, 1000, evil ? EVIL : "thread", &err) : NULL;

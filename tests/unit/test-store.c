@@ -189,6 +189,38 @@ static void test_share(void)
 	dj_trace_close(t);
 }
 
+/* What one module's description says of the contents is nothing to another in the same file. */
+static void test_description(void)
+{
+	uint8_t info[49] = { 0 };
+	struct dj_chunk_header described = { .type = CHUNK_MODULE, .stream = 1, .last = SIZE };
+	struct dj_chunk_header stored = { .type = CHUNK_STORED, .stream = 1, .number = 1 };
+	struct dj_error err = { 0 };
+	struct dj_store_key key;
+	struct dj_trace *t;
+	struct dj_writer *w;
+	const uint8_t *bytes;
+	size_t size;
+
+	fresh();
+	dj_store_key(&key, contents, SIZE);
+	dj_put64(info, SIZE);
+	w = dj_writer_create_sharing(first, &meta, &err);
+	CU_ASSERT_EQUAL(dj_writer_module(w, "/a", contents, SIZE, &err), 0);
+	CU_ASSERT(!dj_writer_chunk(w, &described, info, sizeof(info), &err) &&
+		  !dj_writer_chunk(w, &stored, key.hash, sizeof(key.hash), &err) &&
+		  !dj_writer_close(w, NULL, &err));
+	t = dj_trace_open(first, &err);
+	bytes = dj_trace_module_bytes(t, 0, &size, &err);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(bytes);
+	CU_ASSERT_PTR_NULL(dj_trace_module_bytes(t, 1, &size, &err));
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "checksum"));
+	CU_ASSERT_PTR_NULL(dj_trace_missing(t));
+	CU_ASSERT_EQUAL(memcmp(bytes, contents, SIZE), 0);
+	CU_ASSERT_PTR_EQUAL(dj_trace_module_bytes(t, 0, &size, &err), bytes);
+	dj_trace_close(t);
+}
+
 /* By whatever name it is opened, the store is where the trace is. */
 static void test_names(void)
 {
@@ -550,6 +582,7 @@ static void test_prune_together(void)
 int main(void)
 {
 	CU_TestInfo sharing[] = { { "shared", test_share },
+				  { "two descriptions", test_description },
 				  { "names of the trace", test_names },
 				  { "several at once", test_together },
 				  { "no store", test_no_store },
