@@ -4,61 +4,25 @@
 #include "format/text.h"
 
 #include <stddef.h>
-
-/* Length of the valid UTF-8 sequence at s (RFC 3629), or 0. */
-static int utf8_length(const unsigned char *s)
-{
-	static const struct {
-		unsigned char first, last, lo, hi, length; /* lo..hi: the second byte */
-							   /* clang-format off */
-	} forms[] = {
-		{ 0x20, 0x7f, 0, 0, 1 },       { 0xc2, 0xdf, 0x80, 0xbf, 2 },
-		{ 0xe0, 0xe0, 0xa0, 0xbf, 3 }, { 0xe1, 0xec, 0x80, 0xbf, 3 },
-		{ 0xed, 0xed, 0x80, 0x9f, 3 }, { 0xee, 0xef, 0x80, 0xbf, 3 },
-		{ 0xf0, 0xf0, 0x90, 0xbf, 4 }, { 0xf1, 0xf3, 0x80, 0xbf, 4 },
-		{ 0xf4, 0xf4, 0x80, 0x8f, 4 },
-	};
-	/* clang-format on */
-
-	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
-		if (*s < forms[i].first || *s > forms[i].last)
-			continue;
-		for (int k = 1; k < forms[i].length; k++) {
-			unsigned char lo = k == 1 ? forms[i].lo : 0x80;
-			unsigned char hi = k == 1 ? forms[i].hi : 0xbf;
-
-			if (s[k] < lo || s[k] > hi)
-				return 0;
-		}
-		return forms[i].length;
-	}
-	return 0;
-}
+#include <stdint.h>
 
 /* A string in quotes. What a terminal obeys is escaped. */
 static void put_text(FILE *f, const char *value)
 {
 	putc('"', f);
-	for (const unsigned char *s = (const unsigned char *)value; *s;) {
-		int n = utf8_length(s);
+	for (const char *s = value; *s;) {
+		uint32_t character;
+		size_t n = dj_text_utf8(s, &character);
 
-		if (*s == '"' || *s == '\\') {
-			fprintf(f, "\\%c", *s++);
-		} else if (*s < ' ' || *s == 0x7f) {
-			fprintf(f, "\\u%04x", *s++);
-		} else if (n && !dj_text_letter((const char *)s)) {
-			/* a terminal obeys these; they have two or three bytes */
-			fprintf(f, "\\u%04x",
-				n == 2 ? (*s & 0x1fu) << 6 | (s[1] & 0x3fu)
-				       : (*s & 0xfu) << 12 | (s[1] & 0x3fu) << 6 | (s[2] & 0x3fu));
-			s += n;
-		} else if (n) {
-			fwrite(s, 1, (size_t)n, f);
-			s += n;
-		} else { /* a file name need not be text */
+		if (*s == '"' || *s == '\\')
+			fprintf(f, "\\%c", *s);
+		else if (!n) /* a file name need not be text */
 			fputs("\\ufffd", f);
-			s++;
-		}
+		else if (!dj_text_letter(s)) /* all of these have four digits */
+			fprintf(f, "\\u%04x", character);
+		else
+			fwrite(s, 1, n, f);
+		s += n ? n : 1;
 	}
 	putc('"', f);
 }

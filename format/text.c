@@ -1,11 +1,9 @@
 /* Text out of a trace: see text.h. */
 #include "format/text.h"
 
-#include <stdint.h>
-
-/* Length of the valid UTF-8 sequence at s (RFC 3629), and its character; or 0. */
-static size_t utf8(const unsigned char *s, uint32_t *character)
+size_t dj_text_utf8(const char *text, uint32_t *character)
 {
+	const unsigned char *s = (const unsigned char *)text;
 	static const struct {
 		unsigned char first, last, lo, hi, length; /* lo..hi: the second byte */
 							   /* clang-format off */
@@ -38,7 +36,7 @@ static size_t utf8(const unsigned char *s, uint32_t *character)
 size_t dj_text_letter(const char *s)
 {
 	uint32_t c = 0;
-	size_t n = utf8((const unsigned char *)s, &c);
+	size_t n = dj_text_utf8(s, &c);
 
 	if (c < 0x20 || (c >= 0x7f && c < 0xa0))
 		return 0;

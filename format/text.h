@@ -6,6 +6,10 @@
 #define DEJA_FORMAT_TEXT_H
 
 #include <stddef.h>
+#include <stdint.h>
+
+/* Bytes (1 to 4) of the UTF-8 sequence at `s` (RFC 3629), and its character; 0 if it is none. */
+size_t dj_text_utf8(const char *s, uint32_t *character);
 
 /* Bytes (1 to 4) of the character at `s`, in UTF-8; 0 if a terminal might take it for more than a
  * letter, or if it is none: control characters (C0, delete, C1, also as single bytes), marks that
