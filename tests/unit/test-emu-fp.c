@@ -6,8 +6,8 @@
 #include "emu/emu-core.h"
 #include "tests/lib/fp-operands.h"
 #include "tests/lib/oracle.h"
+#include "tests/lib/suites.h"
 
-#include <CUnit/Basic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -297,15 +297,10 @@ int main(void)
 {
 	CU_pSuite suite;
 
-	if (CU_initialize_registry() != CUE_SUCCESS)
-		return 1;
+	suites_begin();
 	printf("seed %u\n", SEED);
 	suite = CU_add_suite("emu-fp", NULL, NULL);
 	CU_add_test(suite, "every instruction and form", test_all);
 	CU_add_test(suite, "as either kind of processor", test_kinds);
-	CU_basic_set_mode(CU_BRM_VERBOSE);
-	CU_basic_run_tests();
-	unsigned failed = CU_get_number_of_failures();
-	CU_cleanup_registry();
-	return failed != 0;
+	return suites_run();
 }

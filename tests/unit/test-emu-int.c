@@ -12,8 +12,8 @@
 #include "insn/insn.h"
 #include "emu/emu.h"
 #include "tests/lib/oracle.h"
+#include "tests/lib/suites.h"
 
-#include <CUnit/Basic.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -830,18 +830,11 @@ int main(int argc, char **argv)
 	if (argc > 1)
 		seed = strtoull(argv[1], NULL, 0);
 	printf("seed %llu\n", (unsigned long long)seed);
-	if (CU_initialize_registry() != CUE_SUCCESS)
-		return 1;
+	suites_begin();
 	CU_pSuite s = CU_add_suite("emu-int", set_up, tear_down);
-	if (!s ||
-	    !CU_add_test(s, "integer and string instructions against the CPU", test_against_cpu) ||
-	    !CU_add_test(s, "REP at once and by elements", test_rep_in_bulk) ||
-	    !CU_add_test(s, "runs cut anywhere", test_cuts) ||
-	    !CU_add_test(s, "as either kind of processor", test_kinds))
-		return 1;
-	CU_basic_set_mode(CU_BRM_VERBOSE);
-	CU_basic_run_tests();
-	unsigned failed = CU_get_number_of_failures() + CU_get_number_of_suites_failed();
-	CU_cleanup_registry();
-	return failed != 0;
+	CU_add_test(s, "integer and string instructions against the CPU", test_against_cpu);
+	CU_add_test(s, "REP at once and by elements", test_rep_in_bulk);
+	CU_add_test(s, "runs cut anywhere", test_cuts);
+	CU_add_test(s, "as either kind of processor", test_kinds);
+	return suites_run();
 }

@@ -3,8 +3,8 @@
  * The families' tests compare single instructions with the processor's.
  */
 #include "emu/emu.h"
+#include "tests/lib/suites.h"
 
-#include <CUnit/Basic.h>
 #include <CUnit/CUnit.h>
 
 #include <stdlib.h>
@@ -339,18 +339,12 @@ static void test_long_repeats(void)
 
 int main(void)
 {
-	if (CU_initialize_registry() != CUE_SUCCESS)
-		return 1;
+	suites_begin();
 	CU_pSuite s = CU_add_suite("emu-run", NULL, NULL);
-	if (!s || !CU_add_test(s, "the shadow's edge", test_edge) ||
-	    !CU_add_test(s, "memory anew", test_reset) ||
-	    !CU_add_test(s, "long repeats come back", test_long_repeats) ||
-	    !CU_add_test(s, "edges are seen, however code is run", test_edges) ||
-	    !CU_add_test(s, "observers come and go", test_observing))
-		return 1;
-	CU_basic_set_mode(CU_BRM_VERBOSE);
-	CU_basic_run_tests();
-	unsigned failed = CU_get_number_of_failures() + CU_get_number_of_suites_failed();
-	CU_cleanup_registry();
-	return failed != 0;
+	CU_add_test(s, "the shadow's edge", test_edge);
+	CU_add_test(s, "memory anew", test_reset);
+	CU_add_test(s, "long repeats come back", test_long_repeats);
+	CU_add_test(s, "edges are seen, however code is run", test_edges);
+	CU_add_test(s, "observers come and go", test_observing);
+	return suites_run();
 }

@@ -9,8 +9,8 @@
 #include "insn/insn.h"
 #include "emu/emu.h"
 #include "tests/lib/oracle.h"
+#include "tests/lib/suites.h"
 
-#include <CUnit/Basic.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -283,17 +283,12 @@ static void test_coverage(void)
 int main(void)
 {
 	CU_pSuite s;
-	unsigned failures;
 
 	if (!oracle_ready())
 		return 77;
-	CU_initialize_registry();
+	suites_begin();
 	s = CU_add_suite("vector instructions against the CPU", NULL, NULL);
 	CU_add_test(s, "same results", test_all);
 	CU_add_test(s, "every instruction seen", test_coverage);
-	CU_basic_set_mode(CU_BRM_NORMAL);
-	CU_basic_run_tests();
-	failures = CU_get_number_of_failures();
-	CU_cleanup_registry();
-	return failures != 0;
+	return suites_run();
 }

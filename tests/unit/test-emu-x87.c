@@ -11,8 +11,8 @@
 #include "insn/insn.h"
 #include "emu/emu.h"
 #include "emu/soft80.h"
+#include "tests/lib/suites.h"
 
-#include <CUnit/Basic.h>
 #include <CUnit/CUnit.h>
 #include <signal.h>
 #include <stdio.h>
@@ -447,16 +447,12 @@ int main(void)
 	const char *other = getenv("DEJA_TEST_SEED");
 	seed = other ? strtoull(other, NULL, 0) : 0x8087;
 	printf("seed %#llx\n", (unsigned long long)seed);
-	if (CU_initialize_registry() != CUE_SUCCESS)
-		return 1;
+	suites_begin();
 	CU_pSuite s = CU_add_suite("x87", NULL, NULL);
 	CU_add_test(s, "single instructions", test_single);
 	CU_add_test(s, "sequences", test_sequences);
 	CU_add_test(s, "unmasked exceptions", test_unmasked);
 	CU_add_test(s, "fldcw", test_fldcw);
 	CU_add_test(s, "mmx", test_mmx);
-	CU_basic_run_tests();
-	unsigned failed = CU_get_number_of_failures();
-	CU_cleanup_registry();
-	return failed != 0;
+	return suites_run();
 }

@@ -10,8 +10,8 @@
 #include "insn/insn.h"
 #include "tests/lib/insn-cpu.h"
 #include "tests/lib/oracle.h"
+#include "tests/lib/suites.h"
 
-#include <CUnit/Basic.h>
 #include <capstone/capstone.h>
 #include <elf.h>
 #include <fcntl.h>
@@ -593,7 +593,7 @@ int main(void)
 	cs_option(handle, CS_OPT_DETAIL, CS_OPT_ON);
 	theirs = cs_malloc(handle);
 	map_regs();
-	CU_initialize_registry();
+	suites_begin();
 	s = CU_add_suite("insn", NULL, NULL);
 	CU_add_test(s, "programs, against Capstone", test_programs);
 	CU_add_test(s, "random instructions, against Capstone", test_random);
@@ -603,7 +603,5 @@ int main(void)
 	CU_add_test(s, "near branches under prefixes, against the CPU", test_cpu_branches);
 	CU_add_test(s, "what processors decode differently", test_kinds);
 	CU_add_test(s, "speed", test_speed);
-	CU_basic_set_mode(CU_BRM_VERBOSE);
-	CU_basic_run_tests();
-	return CU_get_number_of_failures() || CU_get_error();
+	return suites_run();
 }

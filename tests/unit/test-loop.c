@@ -11,8 +11,8 @@
  * untranslated.
  */
 #include "tests/lib/fake-tracer.h"
+#include "tests/lib/suites.h"
 
-#include <CUnit/Basic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -319,7 +319,7 @@ int main(int argc, char **argv)
 	if (argc > 1)
 		seed = strtoull(argv[1], NULL, 0);
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	CU_initialize_registry();
+	suites_begin();
 	CU_pSuite s = CU_add_suite("loop", NULL, NULL);
 	CU_add_test(s, "three threads of two processes", test_threads);
 	CU_add_test(s, "fork", test_fork);
@@ -331,9 +331,5 @@ int main(int argc, char **argv)
 	CU_add_test(s, "stops by job control", test_stops);
 	CU_add_test(s, "everything at random", test_random);
 	printf("seed %llu\n", (unsigned long long)seed);
-	CU_basic_set_mode(CU_BRM_VERBOSE);
-	CU_basic_run_tests();
-	unsigned failed = CU_get_number_of_failures();
-	CU_cleanup_registry();
-	return failed != 0;
+	return suites_run();
 }

@@ -4,8 +4,8 @@
  * quadratic would not finish.
  */
 #include "format/mappings.h"
+#include "tests/lib/suites.h"
 
-#include <CUnit/Basic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -221,15 +221,10 @@ int main(void)
 {
 	CU_pSuite suite;
 
-	if (CU_initialize_registry() != CUE_SUCCESS)
-		return 1;
+	suites_begin();
 	printf("seed %u\n", SEED);
 	suite = CU_add_suite("mappings", NULL, NULL);
 	CU_add_test(suite, "against pages, at random", test_random);
 	CU_add_test(suite, "a great many", test_many);
-	CU_basic_set_mode(CU_BRM_VERBOSE);
-	CU_basic_run_tests();
-	unsigned failed = CU_get_number_of_failures();
-	CU_cleanup_registry();
-	return failed != 0;
+	return suites_run();
 }

@@ -3,8 +3,8 @@
  */
 #include "replayer/replay-internal.h"
 #include "tests/lib/replay-world.h"
+#include "tests/lib/suites.h"
 
-#include <CUnit/Basic.h>
 #include <endian.h>
 
 #include <stdio.h>
@@ -1241,7 +1241,7 @@ static void test_divergence(void)
 
 int main(void)
 {
-	CU_initialize_registry();
+	suites_begin();
 	CU_pSuite s = CU_add_suite("replay", NULL, NULL);
 	CU_add_test(s, "verify", test_verify);
 	CU_add_test(s, "every step both ways", test_steps);
@@ -1263,9 +1263,5 @@ int main(void)
 	CU_add_test(s, "the order of positions", test_order);
 	CU_add_test(s, "divergence", test_divergence);
 	printf("seed %llu\n", (unsigned long long)seed);
-	CU_basic_set_mode(CU_BRM_VERBOSE);
-	CU_basic_run_tests();
-	unsigned failed = CU_get_number_of_failures();
-	CU_cleanup_registry();
-	return failed != 0;
+	return suites_run();
 }

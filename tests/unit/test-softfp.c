@@ -7,8 +7,8 @@
 #include "emu/hostfp.h"
 #include "emu/softfp.h"
 #include "tests/lib/fp-operands.h"
+#include "tests/lib/suites.h"
 
-#include <CUnit/Basic.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -425,8 +425,7 @@ int main(void)
 {
 	CU_pSuite suite;
 
-	if (CU_initialize_registry() != CUE_SUCCESS)
-		return 1;
+	suites_begin();
 	printf("seed %u\n", SEED);
 	on_amd = dj_cpu_host() == DJ_CPU_AMD;
 	suite = CU_add_suite("softfp", NULL, NULL);
@@ -434,9 +433,5 @@ int main(void)
 	CU_add_test(suite, "unmasked exceptions", test_unmasked);
 	CU_add_test(suite, "unmasked exceptions, packed", test_unmasked_packed);
 	CU_add_test(suite, "as either kind of processor", test_kinds);
-	CU_basic_set_mode(CU_BRM_VERBOSE);
-	CU_basic_run_tests();
-	unsigned failed = CU_get_number_of_failures();
-	CU_cleanup_registry();
-	return failed != 0;
+	return suites_run();
 }

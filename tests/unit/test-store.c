@@ -3,9 +3,9 @@
  * damaged or hostile, and making them whole again.
  */
 #include "format/store.h"
+#include "tests/lib/suites.h"
 #include "tests/lib/trace-sample.h"
 
-#include <CUnit/Basic.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -602,7 +602,7 @@ int main(void)
 				  { "packing", NULL, NULL, NULL, NULL, packing },
 				  { "removing", NULL, NULL, NULL, NULL, removing },
 				  CU_SUITE_INFO_NULL };
-	unsigned failed;
+	int failed;
 
 	snprintf(dir, sizeof(dir), "/tmp/deja-test-store-%d", (int)getpid());
 	snprintf(store, sizeof(store), "%s/" STORE_DIR, dir);
@@ -610,13 +610,12 @@ int main(void)
 	snprintf(second, sizeof(second), "%s/second.deja", dir);
 	snprintf(whole, sizeof(whole), "%s/whole.deja", dir);
 	sample_module(contents, SIZE, 0, SEED);
-	if (mkdir(dir, 0700) || CU_initialize_registry() || CU_register_suites(suites))
+	if (mkdir(dir, 0700))
 		return 1;
-	CU_basic_set_mode(CU_BRM_VERBOSE);
-	CU_basic_run_tests();
-	failed = CU_get_number_of_failures();
-	CU_cleanup_registry();
+	suites_begin();
+	CU_register_suites(suites);
+	failed = suites_run();
 	fresh();
 	rmdir(dir);
-	return failed != 0;
+	return failed;
 }

@@ -6,9 +6,9 @@
 #include "format/bytes.h"
 #include "format/chunk.h"
 #include "format/writer.h"
+#include "tests/lib/suites.h"
 #include "tests/lib/trace-sample.h"
 
-#include <CUnit/Basic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -633,16 +633,13 @@ int main(void)
 				  { "kinds of record", NULL, NULL, NULL, NULL, kinds },
 				  { "damaged and hostile", NULL, NULL, NULL, NULL, hostile },
 				  CU_SUITE_INFO_NULL };
-	unsigned failed;
+	int failed;
 
 	printf("seed %d\n", SEED);
 	snprintf(path, sizeof(path), "/tmp/deja-test-streams-%d.deja", (int)getpid());
-	if (CU_initialize_registry() || CU_register_suites(suites))
-		return 1;
-	CU_basic_set_mode(CU_BRM_VERBOSE);
-	CU_basic_run_tests();
-	failed = CU_get_number_of_failures();
-	CU_cleanup_registry();
+	suites_begin();
+	CU_register_suites(suites);
+	failed = suites_run();
 	unlink(path);
-	return failed != 0;
+	return failed;
 }

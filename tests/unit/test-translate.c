@@ -2,13 +2,13 @@
  * The translator: its encodings against the decoder, its liveness of flags, and what it makes of
  * random programs against the CPU and the emulator (translate-run.c, translate-gen.c).
  */
+#include "tests/lib/suites.h"
 #include "translator/build.h"
 #include "tests/lib/oracle.h"
 #include "tests/lib/translate-run.h"
 
 #include "format/regs.h"
 
-#include <CUnit/Basic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -616,23 +616,17 @@ int main(int argc, char **argv)
 	if (argc > 2)
 		times = (unsigned)atoi(argv[2]);
 	printf("seed %llu\n", (unsigned long long)gen_seed);
-	if (CU_initialize_registry() != CUE_SUCCESS)
-		return 1;
+	suites_begin();
 	CU_pSuite parts = CU_add_suite("parts", NULL, NULL);
 	CU_pSuite whole = CU_add_suite("whole", oracle_available() ? run_set_up : NULL, NULL);
-	if (!parts || !whole || !CU_add_test(parts, "operands", test_rm_rr) ||
-	    !CU_add_test(parts, "immediates and jumps", test_imm) ||
-	    !CU_add_test(parts, "encoding again", test_reencode) ||
-	    !CU_add_test(parts, "which flags are live", test_liveness) ||
-	    !CU_add_test(parts, "many targets of indirect branches", test_targets) ||
-	    !CU_add_test(parts, "a full arena", test_full) ||
-	    !CU_add_test(whole, "single instructions", test_single) ||
-	    !CU_add_test(whole, "straight code", test_straight) ||
-	    !CU_add_test(whole, "branches, calls, loops", test_branches))
-		return 1;
-	CU_basic_set_mode(CU_BRM_VERBOSE);
-	CU_basic_run_tests();
-	unsigned failed = CU_get_number_of_failures() + CU_get_number_of_suites_failed();
-	CU_cleanup_registry();
-	return failed != 0;
+	CU_add_test(parts, "operands", test_rm_rr);
+	CU_add_test(parts, "immediates and jumps", test_imm);
+	CU_add_test(parts, "encoding again", test_reencode);
+	CU_add_test(parts, "which flags are live", test_liveness);
+	CU_add_test(parts, "many targets of indirect branches", test_targets);
+	CU_add_test(parts, "a full arena", test_full);
+	CU_add_test(whole, "single instructions", test_single);
+	CU_add_test(whole, "straight code", test_straight);
+	CU_add_test(whole, "branches, calls, loops", test_branches);
+	return suites_run();
 }
