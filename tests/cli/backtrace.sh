@@ -5,25 +5,16 @@
 # Runs in the build directory.
 #
 # usage: tests/cli/backtrace.sh [POSITIONS [SEED]]     (DEJA names the program under test)
-set -u
-here=$(cd "$(dirname "$0")" && pwd)
-export DEJA=${DEJA:-./deja} POSITIONS=${1:-60} SEED=${2:-1}
-[ -x "$DEJA" ] || { echo "$DEJA is not built"; exit 77; }
+. "$(dirname "$0")/../lib/shell.sh"
+export DEJA=$deja POSITIONS=${1:-60} SEED=${2:-1}
 command -v gdb >/dev/null || { echo "gdb is not installed"; exit 77; }
-work=$(mktemp -d "${TMPDIR:-/tmp}/deja-backtrace.XXXXXX") || exit 99
-trap 'rm -rf "$work"' EXIT
-
-"$DEJA" record -o "$work/probe.deja" true 2>"$work/err" || {
-	grep -Eqi 'ptrace|not permitted' "$work/err" || { cat "$work/err"; exit 1; }
-	echo "skipped: programs cannot be recorded here: $(cat "$work/err")"
-	exit 77
-}
+work_in backtrace
+can_record
 if "$DEJA" backtrace "$work/probe.deja" 2>&1 | grep -q 'has no libunwind'; then
 	echo "skipped: this build of deja has no libunwind"
 	exit 77
 fi
 
-failed=0
 # compare NAME PROGRAM ARG...
 compare() {
 	export TRACE=$work/$1.deja
@@ -32,9 +23,8 @@ compare() {
 	timeout $((60 + POSITIONS)) "$DEJA" replay "$TRACE" -- -nx -q -batch -x "$here/backtrace.py" \
 		>"$work/out" 2>&1 </dev/null
 	grep -q '^compared ' "$work/out" && ! grep -q '^DIFFERENT' "$work/out" || {
-		echo "FAIL: tests/cli/backtrace.sh $POSITIONS $SEED, of: $*"
+		fail "tests/cli/backtrace.sh $POSITIONS $SEED, of: $*"
 		tail -40 "$work/out"
-		failed=1
 	}
 	grep '^compared ' "$work/out"
 }
@@ -42,4 +32,4 @@ compare() {
 "${CXX:-g++}" -O2 -g -fomit-frame-pointer "$here/backtrace.cc" -o "$work/shop" || exit 99
 compare c++ "$work/shop"
 compare sort sort -n /etc/services
-exit $failed
+conclude

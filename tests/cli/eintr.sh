@@ -4,20 +4,10 @@
 # system call that says EINTR of any interruption, no call says so. And the recording is right.
 #
 # usage: tests/cli/eintr.sh [MILLISECONDS]     (DEJA names the program under test)
-set -u
-here=$(cd "$(dirname "$0")" && pwd)
-deja=${DEJA:-./deja}
-deja=$(cd "$(dirname "$deja")" && pwd)/$(basename "$deja")
-[ -x "$deja" ] || { echo "$deja is not built"; exit 77; }
-work=$(mktemp -d "${TMPDIR:-/tmp}/deja-eintr.XXXXXX") || exit 99
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 99
+. "$(dirname "$0")/../lib/shell.sh"
+work_in eintr
 ${CC:-gcc} -O1 -w "$here/eintr.c" -o eintr || exit 99
-"$deja" record -o t.deja true 2>err || {
-	grep -Eqi 'ptrace|not permitted' err || { cat err; exit 1; }
-	echo "skipped: programs cannot be recorded here: $(cat err)"
-	exit 77
-}
+can_record
 ./eintr 100 >native || { echo "FAIL: without deja: $(cat native)"; exit 1; }
 DEJA_CLOCK=30 timeout -s KILL 60 "$deja" record -o t.deja ./eintr "${1:-2000}" >out 2>err || {
 	echo "FAIL: exit status $?: $(cat out err)"

@@ -3,28 +3,18 @@
 # that are killed or that start others, full disks, closed streams.
 #
 # usage: tests/cli/errors.sh [PATTERN]     (DEJA names the program under test; PATTERN a part)
-set -u
-here=$(cd "$(dirname "$0")" && pwd)
-deja=${DEJA:-./deja}
+. "$(dirname "$0")/../lib/shell.sh"
 pattern=${1:-}
-deja=$(cd "$(dirname "$deja")" && pwd)/$(basename "$deja")
-[ -x "$deja" ] || { echo "$deja is not built"; exit 77; }
 cc=${CC:-gcc}
 
-work=$(mktemp -d "${TMPDIR:-/tmp}/deja-errors.XXXXXX")
+work_in errors
 mounted=
 trap '[ -z "$mounted" ] || umount "$mounted"; rm -rf "$work"' EXIT
-cd "$work" || exit 99
 $cc -O1 "$here/errors.c" -o victim -pthread || exit 99
 $cc -O1 -DTINY -nostdlib -static -fno-stack-protector "$here/errors.c" -o tiny || exit 99
 export DEJA_TRACE_DIR=$work/traces
 ulimit -S -c 0
 
-failures=0
-fail() {
-	failures=$((failures + 1))
-	echo "FAIL: $*"
-}
 
 # get COMMAND...: run it; status, out and err are what came of it
 get() {
@@ -494,4 +484,4 @@ for part in bad_files damage not_started scripts ends streams children threads s
 	part_$part 2>shell.err
 	[ $failures = $before ] && echo "PASS: $part"
 done
-[ $failures = 0 ]
+conclude

@@ -3,18 +3,12 @@
 # of it comes to pass (doc/security.md).
 #
 # usage: tests/cli/hostile.sh     (DEJA names the program under test; in the build directory)
-set -u
-deja=${DEJA:-./deja}
-deja=$(cd "$(dirname "$deja")" && pwd)/$(basename "$deja")
-edit=$PWD/tests/cli/edit-trace
-for program in "$deja" "$edit"; do
-	[ -x "$program" ] || { echo "$program is not built"; exit 77; }
-done
+. "$(dirname "$0")/../lib/shell.sh"
+edit=$build/tests/cli/edit-trace
+needs "$edit"
 command -v gdb >/dev/null || { echo "gdb is not installed"; exit 77; }
 
-work=$(mktemp -d "${TMPDIR:-/tmp}/deja-hostile.XXXXXX") || exit 99
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 99
+work_in hostile
 mkdir home tmp outside
 mark=$work/it-ran
 # the configuration that people copy from one another when gdb declines to load something
@@ -47,11 +41,6 @@ assert sys.argv[1].encode() in open("victim", "rb").read()
 EOF
 [ $? = 0 ] || { echo "FAIL: no script in the program"; exit 1; }
 
-failed=0
-fail() {
-	echo "FAIL: $*"
-	failed=1
-}
 
 # attack NAME EDIT...: replay the trace so edited, with gdb's own configuration and the user's
 attack() {
@@ -101,5 +90,5 @@ HOME=$work/home TMPDIR=$work/tmp timeout 60 "$deja" replay hostile.deja -- -q -n
 	-ex "shell du -sm $work/tmp >$work/size" -ex 'break use' -ex continue >gdb.out 2>&1
 [ "$(cut -f1 size)" -lt 100 ] || fail "copies of $(cut -f1 size) MB"
 
-[ $failed = 0 ] && echo "nothing ran, nothing was written"
-exit $failed
+[ "$failures" = 0 ] && echo "nothing ran, nothing was written"
+conclude

@@ -4,29 +4,13 @@
 # calls that need no stop make none; nor do images that are like the one before.
 #
 # usage: tests/cli/mappings.sh [RUNS [SEED]]     (DEJA names the program under test)
-set -u
-here=$(cd "$(dirname "$0")" && pwd)
-deja=${DEJA:-./deja}
+. "$(dirname "$0")/../lib/shell.sh"
 runs=${1:-6} seed=${2:-1}
-at=./tests/cli/mappings-at
-for program in "$deja" "$at"; do
-	[ -x "$program" ] || { echo "$program is not built"; exit 77; }
-done
-work=$(mktemp -d "${TMPDIR:-/tmp}/deja-mappings.XXXXXX") || exit 99
-trap 'rm -rf "$work"' EXIT
+at=$build/tests/cli/mappings-at
+needs "$at"
+work_in mappings
 ${CC:-gcc} -O1 -o "$work/mappings" "$here/mappings.c" || exit 99
-
-"$deja" record -o "$work/probe.deja" true 2>"$work/err" || {
-	grep -Eqi 'ptrace|not permitted' "$work/err" || { cat "$work/err"; exit 1; }
-	echo "skipped: programs cannot be recorded here: $(cat "$work/err")"
-	exit 77
-}
-
-failed=0
-fail() {
-	echo "FAIL: $*"
-	failed=1
-}
+can_record
 
 # The last of them replaces itself and begins again.
 for ((i = seed; i < seed + runs; i++)); do
@@ -58,4 +42,4 @@ stops exec 20 4000
 for kind in pair brk mprotect mremap many; do
 	stops $kind 20000 1500
 done
-exit $failed
+conclude

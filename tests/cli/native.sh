@@ -3,27 +3,10 @@
 # stopped; a program that does it a great deal is told once. And code that cannot be recorded.
 #
 # usage: tests/cli/native.sh     (DEJA names the program under test)
-set -u
-here=$(cd "$(dirname "$0")" && pwd)
-deja=${DEJA:-./deja}
-deja=$(cd "$(dirname "$deja")" && pwd)/$(basename "$deja")
-[ -x "$deja" ] || { echo "$deja is not built"; exit 77; }
-
-work=$(mktemp -d "${TMPDIR:-/tmp}/deja-native.XXXXXX") || exit 99
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 99
+. "$(dirname "$0")/../lib/shell.sh"
+work_in native
 ${CC:-gcc} -g -O1 -w "$here/native.c" -o native || exit 99
-"$deja" record -o probe.deja true 2>err || {
-	grep -Eqi 'ptrace|not permitted' err || { cat err; exit 1; }
-	echo "skipped: programs cannot be recorded here: $(cat err)"
-	exit 77
-}
-
-failures=0
-fail() {
-	failures=$((failures + 1))
-	echo "FAIL: $*"
-}
+can_record
 
 # expect WHAT FILE PATTERN COUNT: so many lines match
 expect() {
@@ -69,4 +52,4 @@ if grep -q avx512f /proc/cpuinfo; then
 	"$deja" verify w.deja >out 2>&1 || fail "wide: $(tail -1 out)"
 fi
 
-[ "$failures" = 0 ] || { echo "$failures failures"; exit 1; }
+conclude

@@ -3,20 +3,10 @@
 # when the shared files are gone or damaged, and deja pack, which makes a recording whole.
 #
 # usage: tests/cli/pack.sh     (DEJA names the program under test)
-set -u
-deja=${DEJA:-./deja}
-deja=$(cd "$(dirname "$deja")" && pwd)/$(basename "$deja")
-[ -x "$deja" ] || { echo "$deja is not built"; exit 77; }
-work=$(mktemp -d "${TMPDIR:-/tmp}/deja-pack.XXXXXX") || exit 99
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 99
+. "$(dirname "$0")/../lib/shell.sh"
+work_in pack
 export DEJA_TRACE_DIR=$work/traces
 store=$DEJA_TRACE_DIR/modules
-failed=0
-fail() {
-	echo "FAIL: $*"
-	failed=1
-}
 
 # get COMMAND...: run it; status, out and err are what came of it
 get() {
@@ -209,5 +199,5 @@ for trace in "$DEJA_TRACE_DIR"/victim-*.deja; do
 	want "together: $trace" 0
 done
 find "$store" -name '.new*' | grep . && fail "a recording leaves what it wrote"
-[ $failed = 0 ] && echo "PASS: pack"
-exit $failed
+[ "$failures" = 0 ] && echo "PASS: pack"
+conclude

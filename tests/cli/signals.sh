@@ -3,25 +3,10 @@
 # whoever sends it, to deja alone or to the whole process group.
 #
 # usage: tests/cli/signals.sh     (DEJA names the program under test)
-set -u
-here=$(cd "$(dirname "$0")" && pwd)
-deja=${DEJA:-./deja}
-deja=$(cd "$(dirname "$deja")" && pwd)/$(basename "$deja")
-[ -x "$deja" ] || { echo "$deja is not built"; exit 77; }
-work=$(mktemp -d "${TMPDIR:-/tmp}/deja-signals.XXXXXX") || exit 99
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 99
+. "$(dirname "$0")/../lib/shell.sh"
+work_in signals
 ${CC:-gcc} -O1 -w "$here/signals.c" -o count || exit 99
-"$deja" record -o probe.deja true 2>err || {
-	grep -Eqi 'ptrace|not permitted' err || { cat err; exit 1; }
-	echo "skipped: programs cannot be recorded here: $(cat err)"
-	exit 77
-}
-failures=0
-fail() {
-	failures=$((failures + 1))
-	echo "FAIL: $*"
-}
+can_record
 
 # begin COMMAND...: in the background, a process group and session of its own; $pid is the command
 begin() {
@@ -87,4 +72,4 @@ done
 got=$(bash -c 'trap "echo told" USR1
 	"$1" record -o t.deja ./count parent >/dev/null & sleep 1; kill -TERM $!; wait $!' x "$deja" 2>&1)
 [ "$got" = told ] || fail "the program's parent was told: $got"
-exit $((failures != 0))
+conclude

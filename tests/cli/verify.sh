@@ -3,21 +3,10 @@
 # memory that never come to a register.
 #
 # usage: tests/cli/verify.sh     (DEJA names the program under test; in the build directory)
-set -u
-deja=${DEJA:-./deja}
-deja=$(cd "$(dirname "$deja")" && pwd)/$(basename "$deja")
-edit=$PWD/tests/cli/edit-trace
-for program in "$deja" "$edit"; do
-	[ -x "$program" ] || { echo "$program is not built"; exit 77; }
-done
-work=$(mktemp -d "${TMPDIR:-/tmp}/deja-verify.XXXXXX") || exit 99
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 99
-failed=0
-fail() {
-	echo "FAIL: $*"
-	failed=1
-}
+. "$(dirname "$0")/../lib/shell.sh"
+edit=$build/tests/cli/edit-trace
+needs "$edit"
+work_in verify
 
 # Reads 64 bytes, looks at the first, computes a little, and ends with them on its stack.
 cat >victim.c <<'EOF'
@@ -73,5 +62,5 @@ wrong "nothing to compare" "nothing was compared" drop digest all drop check all
 	$3 == "exit" && digest != steps { print "no digest before the end at", steps }
 	END { if (signals < 2 || !execs) print signals + 0, "signals", execs + 0, "execs" }' >out
 [ -s out ] && fail "$(cat out)"
-[ $failed = 0 ] && echo "PASS: verify"
-exit $failed
+[ "$failures" = 0 ] && echo "PASS: verify"
+conclude

@@ -4,32 +4,20 @@
 # Runs in the build directory.
 #
 # usage: tests/cli/walk.sh [POSITIONS [SEED]]     (DEJA names the program under test)
-set -u
-deja=${DEJA:-./deja}
+. "$(dirname "$0")/../lib/shell.sh"
 positions=${1:-200} seed=${2:-1}
-walk=./tests/cli/replay-walk
-for program in "$deja" "$walk"; do
-	[ -x "$program" ] || { echo "$program is not built"; exit 77; }
-done
-work=$(mktemp -d "${TMPDIR:-/tmp}/deja-walk.XXXXXX") || exit 99
-trap 'rm -rf "$work"' EXIT
+walk=$build/tests/cli/replay-walk
+needs "$walk"
+work_in walk
+can_record
 
-"$deja" record -o "$work/probe.deja" true 2>"$work/err" || {
-	grep -Eqi 'ptrace|not permitted' "$work/err" || { cat "$work/err"; exit 1; }
-	echo "skipped: programs cannot be recorded here: $(cat "$work/err")"
-	exit 77
-}
-
-failed=0
 # walk NAME PROGRAM ARG...
 walk() {
 	local trace=$work/$1.deja
 	shift
-	"$deja" record -o "$trace" -- "$@" >/dev/null || { echo "FAIL: recording $*"; failed=1; return; }
-	"$walk" "$trace" "$positions" "$seed" || {
-		echo "FAIL: tests/cli/replay-walk TRACE $positions $seed, of: $*"
-		failed=1
-	}
+	"$deja" record -o "$trace" -- "$@" >/dev/null || { fail "recording $*"; return; }
+	"$walk" "$trace" "$positions" "$seed" ||
+		fail "tests/cli/replay-walk TRACE $positions $seed, of: $*"
 }
 
 # Regular expressions and floating point; child processes, signals and pipes.
@@ -39,4 +27,4 @@ walk awk awk 'BEGIN { for (i = 0; i < 2000; i++) { s = sprintf("%d %.3f", i, i /
 # shellcheck disable=SC2016
 walk sh bash -c 'trap "n=\$((n + 1))" USR1
 	for i in 1 2 3 4 5 6; do kill -USR1 $$; x=$(echo $i | sort); done; echo $n $x; ls -l / | wc -l'
-exit $failed
+conclude

@@ -3,30 +3,19 @@
 # limits, sandboxes, and then exec. With deja and without they must find the same.
 #
 # usage: tests/cli/world.sh [PATTERN [SEED]]   (DEJA names the program under test)
-set -u
-here=$(cd "$(dirname "$0")" && pwd)
-deja=${DEJA:-./deja}
+. "$(dirname "$0")/../lib/shell.sh"
 pattern=${1:-}
 seed=${2:-$RANDOM}
-deja=$(cd "$(dirname "$deja")" && pwd)/$(basename "$deja")
-[ -x "$deja" ] || { echo "$deja is not built"; exit 77; }
 cc=${CC:-gcc}
 
-work=$(mktemp -d "${TMPDIR:-/tmp}/deja-world.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 99
+work_in world
 chmod 755 .
 $cc -O1 -w "$here/world.c" -o world || exit 99
 $cc -O1 -w -static "$here/world.c" -o static || exit 99
 $cc -O1 -w "$here/collide.c" -o collide || exit 99
 ulimit -c 0
 
-failures=0
 ended=exited
-fail() {
-	failures=$((failures + 1))
-	echo "FAIL: $*"
-}
 
 get() {
 	timeout --foreground -k 2 60 "$@" >out 2>err
@@ -185,4 +174,4 @@ for part in single limits sandbox unrecorded locked collide combine; do
 	part_$part
 	[ $failures = $before ] && echo "PASS: $part"
 done
-[ $failures = 0 ]
+conclude
