@@ -8,6 +8,7 @@
  */
 #include "emu/emu.h"
 #include "fuzz/fuzz.h"
+#include "tests/lib/code-bytes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,21 +18,7 @@
 #define PLACES	  48u /* where decoding begins */
 #define PARTS_MAX 8   /* of a REP instruction that takes long */
 
-static const uint8_t *code;
-static size_t code_len;
-
-static size_t fetch(void *ctx, uint64_t addr, uint8_t *buf, size_t len)
-{
-	uint64_t at = addr - CODE_AT;
-
-	(void)ctx;
-	if (at >= code_len)
-		return 0;
-	if (len > code_len - at)
-		len = code_len - at;
-	memcpy(buf, code + at, len);
-	return len;
-}
+static struct code_bytes code = { .at = CODE_AT };
 
 static void require(bool is)
 {
@@ -108,7 +95,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 		e = emu_new(NULL);
 		if (!e)
 			return 0;
-		e->fetch = fetch;
+		e->fetch = code_bytes_fetch;
+		e->ctx = &code;
 	}
 	e->kind = bytes[0] & 1 ? DJ_CPU_AMD : DJ_CPU_INTEL;
 	regs.rflags |= bytes[0] & 2 ? DJ_FLAG_DF : 0;
@@ -117,11 +105,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 		regs.gpr[i] = bytes[2 + i] & 0x80 ? ~0ull << (bytes[2 + i] & 0x3f)
 						  : 0x20000ull + bytes[2 + i];
 	memcpy(regs.ymm, bytes, len < sizeof(regs.ymm) ? len : sizeof(regs.ymm));
-	code = bytes + 18;
-	code_len = len - 18 < 4096 ? len - 18 : 4096;
-	for (size_t i = 0; i < code_len && i < PLACES; i++)
-		decode(e->kind, code + i,
-		       code_len - i < INSN_MAX + 3 ? code_len - i : INSN_MAX + 3);
+	code.bytes = bytes + 18;
+	code.len = len - 18 < 4096 ? len - 18 : 4096;
+	for (size_t i = 0; i < code.len && i < PLACES; i++)
+		decode(e->kind, code.bytes + i,
+		       code.len - i < INSN_MAX + 3 ? code.len - i : INSN_MAX + 3);
 	emu_forget_code(e, CODE_AT, 8192);
 	execute(e, &regs);
 	return 0;

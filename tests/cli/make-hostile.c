@@ -110,6 +110,26 @@ static void world(const void *bytes, size_t length)
 		world(bytes_, sizeof(bytes_));                                                     \
 	} while (0)
 
+/* The smallest: two instructions. What comes to pass, does so before the first. */
+static void two_steps(void)
+{
+	WORLD(0x90, 0x90);
+	last_steps = 2;
+}
+
+/* The longest name that a record can have. */
+static void long_name(char name[DJ_NAME_MAX])
+{
+	memset(name, 'n', DJ_NAME_MAX - 1);
+	name[DJ_NAME_MAX - 1] = 0;
+}
+
+static void maps(unsigned n, const char *name)
+{
+	for (unsigned i = 0; i < n; i++)
+		map(0x10000000 + 0x2000ull * i, 0x1000, name);
+}
+
 static void raw(struct dj_chunk_header h, const void *bytes, size_t length)
 {
 	good(!dj_writer_chunk(w, &h, bytes, length, &err), "chunk");
@@ -297,98 +317,81 @@ static void names_flood(void)
 {
 	char name[DJ_NAME_MAX];
 
-	memset(name, 'n', sizeof(name));
-	name[sizeof(name) - 1] = 0;
-	WORLD(0x90, 0x90);
+	long_name(name);
+	two_steps();
 	for (unsigned i = 0; i < 300000; i++) {
 		snprintf(name, 9, "%08x", i);
 		name[8] = 'n';
 		map(0x10000000, 0x1000, name);
 	}
-	last_steps = 2;
 }
 static void maps_flood(void)
 {
-	WORLD(0x90, 0x90);
-	for (unsigned i = 0; i < 1100000; i++)
-		map(0x10000000 + 0x2000ull * i, 0x1000, "");
-	last_steps = 2;
+	two_steps();
+	maps(1100000, "");
 }
 /* As many as may be, with long names: who lists them has gigabytes. */
 static void maps_named(void)
 {
 	char name[DJ_NAME_MAX];
 
-	memset(name, 'n', sizeof(name));
-	name[sizeof(name) - 1] = 0;
-	WORLD(0x90, 0x90);
-	for (unsigned i = 0; i < 100000; i++)
-		map(0x10000000 + 0x2000ull * i, 0x1000, name);
-	last_steps = 2;
+	long_name(name);
+	two_steps();
+	maps(100000, name);
 }
 /* Many that are as they should be: a list of them is long, and a client may want it often. */
 static void maps_many(void)
 {
-	WORLD(0x90, 0x90);
-	for (unsigned i = 0; i < 250000; i++)
-		map(0x10000000 + 0x2000ull * i, 0x1000, "");
-	last_steps = 2;
+	two_steps();
+	maps(250000, "");
 }
 static void maps_huge(void)
 {
-	WORLD(0x90, 0x90);
+	two_steps();
 	map(0, 1ull << 63, "");
 	map(1ull << 63, (1ull << 63) - 0x1000, "");
-	last_steps = 2;
 }
 static void maps_beyond(void)
 {
-	WORLD(0x90, 0x90);
+	two_steps();
 	map(0xfffffffffffff000, 0x2000, "");
-	last_steps = 2;
 }
 static void maps_negative(void)
 {
-	WORLD(0x90, 0x90);
+	two_steps();
 	map(0x10000000, UINT64_MAX - 0xfff, "");
-	last_steps = 2;
 }
 static void maps_odd(void)
 {
-	WORLD(0x90, 0x90);
+	two_steps();
 	map(0x10000001, 3, "");
-	last_steps = 2;
 }
 static void unmap_flood(void)
 {
-	WORLD(0x90, 0x90);
+	two_steps();
 	for (unsigned i = 0; i < 300000; i++)
 		unmap(0x1000000000, 1ull << 46);
-	last_steps = 2;
 }
 static void code_flood(void)
 {
 	uint8_t page[DJ_CODE_MAX];
 
 	memset(page, 0x90, sizeof(page));
-	WORLD(0x90, 0x90);
+	two_steps();
 	for (unsigned i = 0; i < 300000; i++)
 		code(0x10000000 + (uint64_t)i * sizeof(page), page, sizeof(page));
-	last_steps = 2;
 }
 static void exec_flood(void)
 {
-	WORLD(0x90, 0x90);
+	two_steps();
 	for (unsigned i = 0; i < 100000; i++)
 		name_record(DJ_REC_EXEC, "again");
-	last_steps = 2;
 }
 static void marks_flood(void)
 {
-	WORLD(0x90, 0x90);
+	two_steps();
 	for (unsigned i = 0; i < 5000000; i++)
 		name_record(DJ_REC_MARK, NULL);
-	last_steps = 2;
 }
 static void records_back(void)
 {
@@ -409,14 +412,13 @@ static void digests_alone(void)
 }
 static void signals_flood(void)
 {
-	WORLD(0x90, 0x90);
+	two_steps();
 	for (unsigned i = 0; i < 200000; i++)
 		put((struct dj_record){ .kind = DJ_REC_SIGNAL,
 					.signo = 200 + i,
 					.addr = 0x10000000 + ((uint64_t)i << 12),
 					.bytes = (const uint8_t *)"x",
 					.length = 1 });
-	last_steps = 2;
 }
 
 /* ---- chunks -------------------------------------------------------------------------------------
@@ -426,7 +428,7 @@ static void bomb_records(void)
 {
 	uint8_t *p = block(CHUNK_RAW_MAX, 0x16);
 
-	WORLD(0x90, 0x90);
+	two_steps();
 	good(!dj_stream_flush(thread, 2, DJ_SEQ_UNKNOWN, &err), "flush");
 	dj_put32(p, CHUNK_RAW_MAX - 4);
 	for (uint32_t i = 0; i < 100; i++)
@@ -453,8 +455,7 @@ static void bomb_meta(void)
 					      .stream = NO_STREAM },
 		    p, CHUNK_RAW_MAX);
 	free(p);
-	WORLD(0x90, 0x90);
-	last_steps = 2;
+	two_steps();
 }
 static void bomb_memory(void)
 {
@@ -574,32 +575,16 @@ static void modules_many(void)
 	path[sizeof(path) - 1] = 0;
 	for (uint32_t i = 0; i < 150000; i++)
 		module(i, path, 0, 0);
-	WORLD(0x90, 0x90);
-	last_steps = 2;
+	two_steps();
 }
 static void module_far(void)
 {
 	module(0xfffffff0, "/far", 0, 0);
-	WORLD(0x90, 0x90);
-	last_steps = 2;
-}
-static void counts_enormous(void)
-{
-	WORLD(0x90, 0x90);
-	good(!dj_stream_flush(thread, 2, DJ_SEQ_UNKNOWN, &err), "flush");
-	raw((struct dj_chunk_header){ .type = CHUNK_STREAM,
-				      .stream = dj_stream_number(thread),
-				      .number = 2,
-				      .first = 2,
-				      .last = 2,
-				      .facts = 3,
-				      .arg = UINT64_MAX },
-	    "\4\0\0\0\x16\0\0\0", 8);
-	last_steps = UINT64_MAX;
+	two_steps();
 }
 static void records_garbage(const char *payload, size_t length, uint64_t n)
 {
-	WORLD(0x90, 0x90);
+	two_steps();
 	good(!dj_stream_flush(thread, 2, DJ_SEQ_UNKNOWN, &err), "flush");
 	raw((struct dj_chunk_header){ .type = CHUNK_STREAM,
 				      .stream = dj_stream_number(thread),
@@ -610,6 +595,10 @@ static void records_garbage(const char *payload, size_t length, uint64_t n)
 				      .arg = n },
 	    payload, length);
 	last_steps = UINT64_MAX;
+}
+static void counts_enormous(void)
+{
+	records_garbage("\4\0\0\0\x16\0\0\0", 8, UINT64_MAX);
 }
 /* An END record whose name has no end. */
 static void string_endless(void)
@@ -628,7 +617,7 @@ static void to_pass_over(void)
 {
 	uint8_t *p = block(STREAM_HEADS_MAX + 4, 0);
 
-	WORLD(0x90, 0x90);
+	two_steps();
 	good(!dj_stream_flush(thread, 2, DJ_SEQ_UNKNOWN, &err), "flush");
 	dj_put32(p, STREAM_HEADS_MAX);
 	for (size_t i = 0; i + 3 <= STREAM_HEADS_MAX; i += 3)
@@ -729,7 +718,7 @@ static void facts_for_all(void)
 static void escapes(void)
 {
 	map(0x10000000, 0x1000, EVIL);
-	WORLD(0x90, 0x90);
+	two_steps();
 	good(dj_writer_module(w, "/lib/" EVIL, "\177ELF" EVIL, 20, &err) >= 0, "module");
 	name_record(DJ_REC_THREAD, EVIL);
 	put((struct dj_record){ .kind = DJ_REC_MAP,
@@ -751,7 +740,6 @@ static void escapes(void)
 	name_record(DJ_REC_MARK, EVIL);
 	name_record(DJ_REC_GAP, EVIL);
 	name_record(DJ_REC_END, EVIL);
-	last_steps = 2;
 }
 
 /* ---- all of them

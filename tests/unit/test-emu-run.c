@@ -3,6 +3,7 @@
  * The families' tests compare single instructions with the processor's.
  */
 #include "emu/emu.h"
+#include "tests/lib/code-bytes.h"
 #include "tests/lib/suites.h"
 
 #include <CUnit/CUnit.h>
@@ -12,20 +13,13 @@
 #define CODE   0x401000u
 #define SHADOW (1ULL << 32)
 
-static const uint8_t *code;
-static size_t code_len;
+static struct code_bytes code = { .at = CODE };
 
+/* The emulator's context is an observer's. */
 static size_t fetch(void *ctx, uint64_t addr, uint8_t *buf, size_t len)
 {
-	uint64_t off = addr - CODE;
-
 	(void)ctx;
-	if (off >= code_len)
-		return 0;
-	if (len > code_len - off)
-		len = code_len - off;
-	memcpy(buf, code + off, len);
-	return len;
+	return code_bytes_fetch(&code, addr, buf, len);
 }
 
 static struct emu *start(const uint8_t *bytes, size_t len)
@@ -34,8 +28,8 @@ static struct emu *start(const uint8_t *bytes, size_t len)
 	struct dj_regs regs = { .rip = CODE, .rflags = 0x202, .mxcsr = 0x1f80 };
 
 	CU_ASSERT_FATAL(e != NULL);
-	code = bytes;
-	code_len = len;
+	code.bytes = bytes;
+	code.len = len;
 	e->fetch = fetch;
 	emu_set_regs(e, &regs, DJ_REG_ALL);
 	return e;
