@@ -18,8 +18,7 @@
 struct emu_block {
 	uint64_t rip;
 	uint64_t end;		   /* address after the last instruction */
-	struct emu_block *link[2]; /* blocks that followed this one lately ... */
-	uint64_t link_rip[2];	   /* ... and where they begin; 0 with no block */
+	struct emu_block *link[2]; /* blocks that followed this one lately, or NULL */
 	struct emu_block *hash_next;
 	struct emu_block *page_next;
 	uint16_t n;

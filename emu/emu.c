@@ -250,7 +250,6 @@ static __attribute__((noinline)) struct emu_block *find_next(struct emu *e, stru
 	struct emu_block *n = emu_block_at(e, rip, why);
 	if (n) {
 		b->link[b->next_link] = n;
-		b->link_rip[b->next_link] = rip;
 		b->next_link ^= 1;
 	}
 	return n;
@@ -263,7 +262,7 @@ static inline struct emu_block *follow(struct emu *e, struct emu_block *b, enum 
 	uint64_t rip = e->cpu.rip;
 
 	for (int i = 0; i < 2; i++)
-		if (b->link_rip[i] == rip && b->link[i] && b->link[i]->rip == rip)
+		if (b->link[i] && b->link[i]->rip == rip)
 			return b->link[i];
 	return find_next(e, b, why);
 }
@@ -326,9 +325,8 @@ static inline bool watched(struct emu *e, struct emu_block *b)
 
 /* Run whole blocks, one after the other, for as long as nothing is in the way. Returns the block
  * that is next, which has to be run in part or watched; any block when `until` is reached; NULL
- * with *why to stop. This is where
- * replays spend their time; it is a function of its own because setjmp() in its caller keeps what
- * lives there in memory. */
+ * with *why to stop. This is where replays spend their time; it is a function of its own because
+ * setjmp() in its caller keeps what lives there in memory. */
 static __attribute__((noinline)) struct emu_block *run_blocks(struct emu *e, struct emu_core *c,
 							      struct emu_block *b, uint64_t until,
 							      enum emu_stop *why)

@@ -49,10 +49,10 @@ enum rec_disposition rec_trap_disposition(const struct rec_thread *t);
 /* A child is made: whether it inherits from the kernel what is not the program's. If so,
  * T_INHERITED has that. */
 bool rec_trap_inherited(struct rec_thread *t);
-/* Before the thread goes on: whether the kernel must first get back what it has lost. */
 /* Whether a trap of ours would destroy something. */
 bool rec_trap_matters(const struct rec_thread *t);
 bool rec_trap_lost(const struct rec_thread *t);
+/* Before the thread goes on: whether the kernel must first get back what it has lost. */
 bool rec_trap_to_restore(const struct rec_thread *t);
 enum rec_state rec_trap_restore(struct rec_thread *t);
 
