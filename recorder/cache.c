@@ -60,6 +60,13 @@ static enum rec_state ring_full(struct rec_thread *t, struct user_regs_struct *r
 	return go_past(t, r);
 }
 
+enum rec_state rec_order_on(struct rec_thread *t)
+{
+	struct user_regs_struct r;
+	t->order.waits = false;
+	return rec_get_regs(t, &r) ? REC_KILLED : go_past(t, &r);
+}
+
 /* An indirect branch to what is in no table. */
 static enum rec_state ibl_miss(struct rec_thread *t, struct user_regs_struct *r)
 {
@@ -84,7 +91,7 @@ enum rec_state rec_trap(struct rec_thread *t, struct user_regs_struct *r)
 		return ring_full(t, r);
 	if (runtime == STOP_ORDER) {
 		rec_order_wait(t, r->rcx);
-		return go_past(t, r);
+		return t->order.waits ? t->state : go_past(t, r);
 	}
 	if (runtime == STOP_IBL_MISS)
 		return ibl_miss(t, r);
@@ -195,6 +202,8 @@ static enum rec_state towards_boundary(struct rec_thread *t)
 		rec_overwritten(t, T_BASE);
 		return REC_KILLED;
 	}
+	if (tr_waits(t->proc->tr, r.rip)) /* for longer than one who is stepped cares to look */
+		r.rax = 1;
 	return rec_step(t, &r, REC_BOUNDARY);
 }
 

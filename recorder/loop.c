@@ -344,6 +344,13 @@ static void next_turn(struct rec_recording *rec)
 	for (struct rec_thread *t = rec->threads; t; t = t->next)
 		if (t->state == REC_WAIT && !t->proc->busy)
 			go_on(t, REC_IN_HAND);
+	bool waits = rec->order.waits;
+	rec->order.waits = false;
+	for (struct rec_thread *t = rec->threads; t && waits; t = t->next) {
+		if (t->order.waits && !rec_order_waits(t) && !rec_over(rec))
+			go_on(t, rec_order_on(t));
+		rec->order.waits |= t->order.waits;
+	}
 }
 
 /* A child that is on its way, or dead; a thread that is not the first. */

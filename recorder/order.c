@@ -20,9 +20,10 @@
 /* No recording has so many events between two looks at the counter. */
 #define PLAUSIBLE (1ULL << 40)
 /* A lock that nobody gives back for so long, and so many stops of one who waits for it, is lost.
- * The supervisor may have been held up itself. */
-#define LOST_SECONDS 10
-#define LOST_STOPS   1000
+ * The supervisor may have been held up itself, and whoever has the lock may be of low priority. */
+#define LOST_SECONDS 60
+#define LOST_STOPS   10000
+#define PAUSE	     50000 /* nanoseconds that its owner gets to go on */
 /* So often the supervisor looks at a lock that it wants itself. */
 #define TRIES 20000
 
@@ -150,12 +151,29 @@ void rec_order_release(struct rec_thread *t)
 	}
 }
 
+static const struct rec_thread *owner_of(const struct rec_recording *rec, uint64_t id)
+{
+	const struct rec_thread *t = rec->threads;
+	while (t && !(recorded(t) && (uint64_t)t->tid == id))
+		t = t->next;
+	return t;
+}
+
+/* It does not go on by itself, but will soon. */
+static bool needs_us(const struct rec_thread *owner)
+{
+	return (owner->state != REC_CACHE || owner->order.waits) && !owner->stopped;
+}
+
 static void take(struct rec_thread *t, unsigned i)
 {
 	for (unsigned n = 0; n < TRIES; n++) {
+		const struct rec_thread *owner;
 		uint64_t none = 0;
 		if (__atomic_compare_exchange_n(lock_of(t->proc, i), &none, (uint64_t)t->tid, false,
 						__ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+			return;
+		if ((owner = owner_of(t->rec, none)) && needs_us(owner))
 			return;
 		__builtin_ia32_pause();
 	}
@@ -175,32 +193,45 @@ void rec_order_hold(struct rec_thread *t, const struct insn *in)
 		take(t, first < last ? last : first);
 }
 
-static bool lives(const struct rec_recording *rec, uint64_t id)
-{
-	for (const struct rec_thread *t = rec->threads; t; t = t->next)
-		if (recorded(t) && (uint64_t)t->tid == id)
-			return true;
-	return false;
-}
-
-void rec_order_wait(struct rec_thread *t, uint64_t lock)
+static bool lost(struct rec_thread *t, uint64_t owner)
 {
 	struct timespec now;
-	if (lock & ~(uint64_t)ORDER_PLACE) { /* it has been led astray */
-		rec_overwritten(t, T_BASE);
-		return;
-	}
-	int64_t at = T_ORDER_LOCKS + (int64_t)lock;
-	uint64_t owner = __atomic_load_n(place(t->proc, at), __ATOMIC_SEQ_CST);
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	if (!owner || owner != t->order.owner || *rec_tcb(t, T_STEPS) != t->order.steps) {
+	if (owner != t->order.owner || *rec_tcb(t, T_STEPS) != t->order.steps) {
 		t->order.owner = owner;
 		t->order.steps = *rec_tcb(t, T_STEPS);
 		t->order.since = now.tv_sec;
 		t->order.stops = 0;
 	}
-	if (owner &&
-	    (!lives(t->rec, owner) || owner == (uint64_t)t->tid ||
-	     (++t->order.stops > LOST_STOPS && now.tv_sec > t->order.since + LOST_SECONDS)))
+	return ++t->order.stops > LOST_STOPS && now.tv_sec > t->order.since + LOST_SECONDS;
+}
+
+void rec_order_wait(struct rec_thread *t, uint64_t lock)
+{
+	const struct timespec pause = { .tv_nsec = PAUSE };
+	if (lock & ~(uint64_t)ORDER_PLACE) { /* it has been led astray */
+		rec_overwritten(t, T_BASE);
+		return;
+	}
+	int64_t at = T_ORDER_LOCKS + (int64_t)lock;
+	uint64_t id = __atomic_load_n(place(t->proc, at), __ATOMIC_SEQ_CST);
+	const struct rec_thread *owner = owner_of(t->rec, id);
+	t->order.lock = at;
+	if (!id)
+		return;
+	if (!owner || owner == t || lost(t, id))
 		rec_overwritten(t, (int)at);
+	else if (needs_us(owner))
+		t->order.waits = t->rec->order.waits = true;
+	else
+		nanosleep(&pause, NULL);
+}
+
+bool rec_order_waits(struct rec_thread *t)
+{
+	if (!t->order.waits)
+		return false;
+	uint64_t id = __atomic_load_n(place(t->proc, t->order.lock), __ATOMIC_SEQ_CST);
+	const struct rec_thread *owner = owner_of(t->rec, id);
+	return owner && owner != t && needs_us(owner);
 }

@@ -111,6 +111,7 @@ struct rec_recording {
 	bool killing;		 /* the program is being killed for either reason */
 	bool began;		 /* the program has been started */
 	struct {		 /* order.c */
+		bool waits;	 /* some thread does, for a lock */
 		bool shared;	 /* several threads take their numbers from one counter */
 		uint64_t number; /* what that began with */
 	} order;
@@ -273,7 +274,9 @@ struct rec_thread {
 	int status;
 
 	struct {
-		uint64_t owner, steps; /* of a lock that it waits for; its T_STEPS */
+		bool waits;	       /* in the cache, for a lock: it does not run */
+		int64_t lock;	       /* this one */
+		uint64_t owner, steps; /* it has been waiting for, at these T_STEPS... */
 		int64_t since;
 		unsigned stops;
 	} order;
@@ -436,6 +439,8 @@ void rec_import(struct rec_thread *t, uint64_t addr, unsigned size);
 /* ---- cache.c ---- */
 /* A trap of ours in the cache (int3), the thread being stopped behind it. */
 enum rec_state rec_trap(struct rec_thread *t, struct user_regs_struct *r);
+/* Stopped at a trap for the lock of a place, which it need not wait for any more. */
+enum rec_state rec_order_on(struct rec_thread *t);
 /* Step the thread to where it can be taken in hand (signals.c). */
 enum rec_state rec_step_to_boundary(struct rec_thread *t);
 

@@ -50,8 +50,10 @@ void rec_event(struct rec_thread *t, const struct dj_record *r);
 void rec_order_hold(struct rec_thread *t, const struct insn *in);
 /* The thread holds no locks of places any more. */
 void rec_order_release(struct rec_thread *t);
-/* It has been waiting for the lock at T_ORDER_LOCKS + `lock`. */
+/* It has been waiting for the lock at T_ORDER_LOCKS + `lock`. Should the lock's owner be in the
+ * supervisor's hands, it does not go on as long as rec_order_waits(). */
 void rec_order_wait(struct rec_thread *t, uint64_t lock);
+bool rec_order_waits(struct rec_thread *t);
 
 /* ---- written.c ---- */
 /* In hand: put into the trace what the kernel wrote to the stack; if not `now`, then if it is time.

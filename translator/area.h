@@ -73,7 +73,7 @@
 #define T_CALL_SAVE (T_BASE + 0x670) /* theirs */
 /* Ordered events */
 #define T_ORDER_ID	(T_BASE + 0x678) /* the thread's, in a lock that it holds; not 0 */
-#define T_ORDER_RET	(T_BASE + 0x680) /* rt_order_wait, rt_order_two: where to go on */
+#define T_ORDER_RET	(T_BASE + 0x680) /* rt_order_two: where to go on */
 #define T_ORDER_OTHER	(T_BASE + 0x688) /* rt_order_two: the second lock */
 #define T_ORDER_SAVE(i) (T_BASE + 0x690 + 8 * (i)) /* 0..2: rax, rcx, rdx */
 #define T_FACTS		(T_BASE + 0x6a8) /* facts of its process that the thread's stream knows of */

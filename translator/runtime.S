@@ -19,7 +19,7 @@ rt_heads:
 rt_bulks:
 
 	.text
-	.globl	rt_begin, rt_import, rt_import_masked, rt_import_patch8, rt_other_hw, rt_other_saved, rt_none_hw, rt_none_saved, rt_miss, rt_syscall, rt_map_check, rt_map_log, rt_call_data, rt_call_data_out, rt_call_data_end, rt_order_wait, rt_order_two, rt_end
+	.globl	rt_begin, rt_import, rt_import_masked, rt_import_patch8, rt_other_hw, rt_other_saved, rt_none_hw, rt_none_saved, rt_miss, rt_syscall, rt_map_check, rt_map_log, rt_call_data, rt_call_data_out, rt_call_data_end, rt_order_wait, rt_order_spin, rt_order_spin_end, rt_order_two, rt_end
 
 	.p2align 6
 rt_begin:
@@ -316,28 +316,27 @@ rt_gather_\name:
 	GATHER	qq, 8, 8
 
 /*
- * Ordered events (doc/order.md). Another thread has the lock at T_ORDER_LOCKS + rcx: wait until it looks free. It is held for a few
- * instructions only, so long waiting means that its owner does not run. rax is free.
+ * Ordered events (doc/order.md). Another thread has the lock at T_ORDER_LOCKS + rcx: wait until it looks free, and go on at rdx. It
+ * is held for a few instructions only, so long waiting means that its owner does not run. eax counts (tr_waits).
  */
-#define ORDER_SPINS 1000
-	.macro	ORDER_WAIT
+#define ORDER_SPINS 200
+rt_order_wait:
 	mov	$ORDER_SPINS, %eax
-71:	pause
+rt_order_spin:
+	pause
 	cmpq	$0, %gs:T_ORDER_LOCKS(%rcx)
-	je	72f
+	je	1f
 	dec	%eax
-	jnz	71b
+	jnz	rt_order_spin
+rt_order_spin_end:
 	int3
 	.long	STOP_ORDER
-72:
-	.endm
-rt_order_wait:
-	ORDER_WAIT
-	jmp	*%gs:T_ORDER_RET
+1:	jmp	*%rdx
 
 /*
  * Take the locks of an operand that may straddle two lines: its first byte is at ecx, its last at eax (of the addresses, what
- * T_ORDER_LOCKS needs). The lower lock first, so that two threads never wait for each other. rdx is free, too.
+ * T_ORDER_LOCKS needs). The lower lock first, so that two threads never wait for each other. Goes on at T_ORDER_RET; rdx is free,
+ * too.
  */
 rt_order_two:
 	and	$ORDER_PLACE, %ecx
@@ -348,16 +347,16 @@ rt_order_two:
 	mov	%ecx, %eax
 	mov	%edx, %ecx
 1:	mov	%rax, %gs:T_ORDER_OTHER
-	mov	%gs:T_ORDER_ID, %rdx
-2:	xor	%eax, %eax
+2:	mov	%gs:T_ORDER_ID, %rdx
+	xor	%eax, %eax
 	lock cmpxchg %rdx, %gs:T_ORDER_LOCKS(%rcx)
-	jne	4f
+	jne	3f
 	cmp	%rcx, %gs:T_ORDER_OTHER
 	mov	%gs:T_ORDER_OTHER, %rcx
 	jne	2b
 	jmp	*%gs:T_ORDER_RET
-4:	ORDER_WAIT
-	jmp	2b
+3:	lea	2b(%rip), %rdx
+	jmp	rt_order_wait
 
 /* A system call made on behalf of the supervisor, by single-stepping its first instruction. */
 rt_syscall:

@@ -42,16 +42,25 @@ static struct ea lock_by(unsigned reg)
 	return m;
 }
 
-/* Jump to a routine that goes on at `back`, or, if that is 0, behind this. */
-static void routine(struct tr_build *b, const uint8_t *at, uint64_t back)
+/* Wait for the lock by rcx and go on at `back`. */
+static void wait(struct tr_build *b, uint64_t back)
+{
+	struct ea to = { .rip = true, .target = back };
+	cg_rm(b->cold, 8, 0x8d, 2, &to, 0); /* lea rdx */
+	cg_jmp(b->cold, rt_va(b->arena, rt_order_wait));
+}
+
+/* Take the locks of an operand of so many bytes at ecx, and go on behind this. */
+static void lock_two(struct tr_build *b, unsigned size)
 {
 	struct cg *c = b->cold;
-	struct ea to = { .rip = true, .target = back };
-	cg_rm(c, 8, 0x8d, 2, &to, 0); /* lea rdx */
+	struct ea to = { .rip = true };
+	cg_lea(c, 0, 1, (int32_t)size - 1);
+	cg_rm(c, 8, 0x8d, 2, &to, 0);
 	uint8_t *rel = c->p - 4;
 	cg_store_gs(c, 2, T_ORDER_RET);
-	cg_jmp(c, rt_va(b->arena, at));
-	if (!back && !c->overflow)
+	cg_jmp(c, rt_va(b->arena, rt_order_two));
+	if (!c->overflow)
 		cg_patch32(rel, c->delta, cg_va(c));
 }
 
@@ -75,12 +84,11 @@ void tr_order_lock(struct tr_build *b, unsigned a, unsigned size)
 	cg_bytes(c, "\x31\xc0\xf0", 3); /* xor eax, eax; lock */
 	cg_rm(c, 8, 0x0fb1, 2, &lock, 0);
 	uint8_t *taken = cg_jcc8(c, 0x74);
-	routine(b, rt_order_wait, again);
+	wait(b, again);
 	if (odd) {
 		if (!c->overflow)
 			cg_patch32(odd, c->delta, cg_va(c));
-		cg_lea(c, 0, 1, (int32_t)size - 1);
-		routine(b, rt_order_two, 0);
+		lock_two(b, size);
 	}
 	cg_here8(c, taken);
 	save(c, true);

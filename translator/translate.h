@@ -169,6 +169,10 @@ void tr_flush(struct translator *tr);
 uint64_t tr_epoch(const struct translator *tr);
 void tr_reclaim(struct translator *tr, uint64_t oldest);
 
+/* Whether a thread that is at `va` in the cache waits for the lock of a place. If rax is 1 it stops
+ * soon (STOP_ORDER), should that not have come. */
+bool tr_waits(const struct translator *tr, uint64_t va);
+
 /* Address of the runtime's syscall instruction, for calls made on a thread's behalf. 0 before the
  * first arena. */
 uint64_t tr_syscall_insn(const struct translator *tr);

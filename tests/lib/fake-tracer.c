@@ -208,6 +208,12 @@ void tr_reclaim(struct translator *tr, uint64_t oldest)
 	(void)oldest;
 }
 
+bool tr_waits(const struct translator *t, uint64_t va)
+{
+	(void)t, (void)va;
+	return false;
+}
+
 uint64_t tr_syscall_insn(const struct translator *tr)
 {
 	return tr->arena ? RT_SYSCALL : 0;

@@ -95,7 +95,7 @@ __asm__(".section .rodata\n"
 	"	mov	$1, %eax\n"
 	"	lock xadd %eax, 658(%rsi)\n"
 	LOG(6, rax, rax)
-	"	test	$1023, %r12d\n"
+	"	test	$4095, %r12d\n" /* rarely: the kernel may make a thread sleep for it */
 	"	jnz	5f\n"
 	"	mov	$1, %eax\n"
 	"	lock xadd %eax, 4094(%rsi)\n"
