@@ -83,6 +83,9 @@ uint64_t rp_patience_limit(const struct rp_patience *p, uint64_t claim)
 
 	if (p->fixed || claim > p->machine)
 		return p->machine;
+	/* each thread has a shadow of its own of the memory they share */
+	if (p->users > 1)
+		claim = claim > p->machine / p->users ? p->machine : claim * p->users;
 	honest = FREE + claim * FOR_MAPPED;
 	return honest < p->machine ? honest : p->machine;
 }

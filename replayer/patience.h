@@ -20,6 +20,7 @@ struct rp_patience {
 	uint64_t allowance; /* units of work before it is interrupted anyhow; UINT64_MAX: any */
 	uint64_t machine;   /* bytes that this host can spare */
 	bool fixed;	    /* they are the user's own limit */
+	unsigned users;	    /* threads that are replayed at the same time; 0 is 1 */
 	int statm;	    /* /proc/self/statm, or -1 */
 };
 

@@ -292,9 +292,10 @@ struct replay_verify_result {
 	struct replay_divergence div;
 };
 /* Replay every thread from the start without tracking, comparing all digests, and telling `o` (may
- * be NULL) of all its edges. Returns 0 if the trace could be replayed as far as it reaches
- * (div.found tells whether it matched), -1 on a bad trace. `progress` (may be NULL) is called now
- * and then with done/total. */
+ * be NULL) of all its edges; without `o`, on all processors at once. Returns 0 if the trace could
+ * be replayed as far as it reaches (div.found tells whether it matched; div is the first divergence
+ * in the order of positions), -1 on a bad trace. `progress` (may be NULL) is called now and then
+ * with done/total, by the thread that called this. */
 int replay_verify(struct dj_trace *t, struct replay_verify_result *out,
 		  const struct replay_observer *o, void (*progress)(uint64_t done, uint64_t total),
 		  struct dj_error *err);

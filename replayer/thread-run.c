@@ -43,8 +43,7 @@ static enum rp_thread_stop do_syscall(struct rp_thread *th, const struct dj_reco
 	struct emu *e = th->e;
 	uint8_t code[2];
 
-	if (rp_space_fetch(th->space, th->trace, e->cpu.rip, code, 2) == 2 &&
-	    (code[0] != 0x0f || code[1] != 0x05))
+	if (rp_thread_fetch(th, e->cpu.rip, code, 2) == 2 && (code[0] != 0x0f || code[1] != 0x05))
 		return rp_thread_diverged(th, "the trace has a system call here");
 	rp_thread_flush_imports(th);
 	th->last_sysno = e->cpu.gpr[DJ_RAX];
@@ -86,7 +85,7 @@ static enum rp_thread_stop do_effects(struct rp_thread *th, const struct dj_reco
 	uint8_t code[sizeof(r->insn)];
 
 	if (r->insn_len && r->insn_len <= sizeof(code) &&
-	    rp_space_fetch(th->space, th->trace, e->cpu.rip, code, r->insn_len) == r->insn_len &&
+	    rp_thread_fetch(th, e->cpu.rip, code, r->insn_len) == r->insn_len &&
 	    memcmp(code, r->insn, r->insn_len))
 		return rp_thread_diverged(th, "the trace has another instruction here");
 	rp_thread_flush_imports(th);
@@ -205,14 +204,13 @@ const struct dj_record *rp_thread_signal_here(const struct rp_thread *th)
 	return r->rep && rp_thread_count_reg(th, r->rep) != r->rep ? NULL : r;
 }
 
-bool rp_thread_syscall_here(const struct rp_thread *th, uint64_t *sysno)
+bool rp_thread_syscall_here(struct rp_thread *th, uint64_t *sysno)
 {
 	uint8_t code[2];
 
 	/* one that does not come back has no record but EXIT */
-	if (th->exited && !th->next &&
-	    rp_space_fetch(th->space, th->trace, th->e->cpu.rip, code, 2) == 2 && code[0] == 0x0f &&
-	    code[1] == 0x05) {
+	if (th->exited && !th->next && rp_thread_fetch(th, th->e->cpu.rip, code, 2) == 2 &&
+	    code[0] == 0x0f && code[1] == 0x05) {
 		*sysno = th->e->cpu.gpr[DJ_RAX];
 		return true;
 	}

@@ -37,7 +37,7 @@ enum rp_thread_stop rp_thread_pulse(struct rp_thread *th, uint64_t work)
 	}
 	if (!th->patience)
 		return THREAD_LIMIT;
-	claim = th->mapped + dj_trace_unpacked(th->trace);
+	claim = th->mapped + (th->shared ? th->unpacked : dj_trace_unpacked(th->trace));
 	switch (rp_patience_look(th->patience, work, claim < th->mapped ? UINT64_MAX : claim)) {
 	case PATIENCE_LASTS:
 		return THREAD_LIMIT;
@@ -56,10 +56,24 @@ enum rp_thread_stop rp_thread_pulse(struct rp_thread *th, uint64_t work)
 
 /* ---- the emulator's callbacks -------------------------------------------------------- */
 
+size_t rp_thread_fetch(struct rp_thread *th, uint64_t addr, uint8_t *buf, size_t len)
+{
+	size_t n;
+
+	/* a module is unpacked when it is first looked at */
+	if (th->shared)
+		pthread_mutex_lock(th->shared);
+	n = rp_space_fetch(th->space, th->trace, addr, buf, len);
+	th->unpacked = dj_trace_unpacked(th->trace);
+	if (th->shared)
+		pthread_mutex_unlock(th->shared);
+	return n;
+}
+
 static size_t fetch(void *ctx, uint64_t addr, uint8_t *buf, size_t len)
 {
 	struct rp_thread *th = ctx;
-	size_t n = rp_space_fetch(th->space, th->trace, addr, buf, len);
+	size_t n = rp_thread_fetch(th, addr, buf, len);
 
 	if (th->halted == THREAD_LIMIT)
 		th->halted = rp_thread_pulse(th, FETCH_WORK);

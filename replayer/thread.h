@@ -21,6 +21,8 @@
 #include "emu/emu.h"
 #include "replayer/replay.h"
 
+#include <pthread.h>
+
 struct rp_memview;
 
 struct rp_thread_import {
@@ -72,6 +74,10 @@ struct rp_thread {
 							     * the first of imports[] */
 	bool damaged;		   /* the stream ended in damage: th->err */
 	uint64_t here_steps, here; /* records read with their place at here_steps */
+
+	pthread_mutex_t
+		*shared;   /* whoever looks into the trace for code has it; NULL: nobody else */
+	uint64_t unpacked; /* bytes of the trace's modules, when last looked at */
 
 	struct rp_patience *patience; /* NULL: it has no end */
 	uint64_t mapped, grown;	      /* bytes: all mappings ever made; the stack below its own */
@@ -163,13 +169,16 @@ enum rp_thread_stop rp_thread_step(struct rp_thread *th);
 /* A signal's delivery is the next step: its record, else NULL. */
 const struct dj_record *rp_thread_signal_here(const struct rp_thread *th);
 /* The next step is a system call: true, and its number. */
-bool rp_thread_syscall_here(const struct rp_thread *th, uint64_t *sysno);
+bool rp_thread_syscall_here(struct rp_thread *th, uint64_t *sysno);
 bool rp_thread_at_end(const struct rp_thread *th);
 
 /* To be called now and then by what goes on for as long as a trace likes, with `work` as
  * rp_patience_look() has it. THREAD_LIMIT: go on; THREAD_FAILED with th->err or THREAD_INTERRUPTED.
  */
 enum rp_thread_stop rp_thread_pulse(struct rp_thread *th, uint64_t work);
+
+/* Code bytes from addr on; returns how many are known. */
+size_t rp_thread_fetch(struct rp_thread *th, uint64_t addr, uint8_t *buf, size_t len);
 
 /* A mark from which reading on gives this position's imports and what comes after. */
 const struct dj_mark *rp_thread_mark(const struct rp_thread *th);

@@ -86,6 +86,8 @@ void world_record_two(const char *path, uint64_t seed, const unsigned rounds[2],
  * order of positions says. */
 void world_record_many(const char *path, uint64_t seed, unsigned n, unsigned rounds,
 		       unsigned memory_model, bool racy, struct world *out[]);
+/* Of these threads this digest (the first is 1) is recorded wrong; 0: none. */
+extern uint64_t world_spoil[WORLD_THREADS];
 void world_free(struct world *w);
 uint64_t world_hash(uint64_t h, uint64_t x);
 /* The address of a label of the program. */

@@ -7,6 +7,7 @@
 
 #include <endian.h>
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -1052,6 +1053,83 @@ static void test_all_steps(void)
 	}
 }
 
+/* ---- verifying on several processors -------------------------------------------------------- */
+
+static uint64_t told_total, told_last;
+static bool told_back;
+
+static void told(uint64_t done, uint64_t total)
+{
+	told_back |= done < told_last || done > total;
+	told_last = done;
+	told_total = total;
+}
+
+/* Let this test have so many processors, or fewer where there are fewer. */
+static void processors(int n)
+{
+	static cpu_set_t all;
+	cpu_set_t some;
+
+	if (!CPU_COUNT(&all))
+		sched_getaffinity(0, sizeof(all), &all);
+	CPU_ZERO(&some);
+	for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&some) < n; i++)
+		if (CPU_ISSET(i, &all))
+			CPU_SET(i, &some);
+	sched_setaffinity(0, sizeof(some), &some);
+}
+
+static void test_verify_many(void)
+{
+	struct replay_verify_result res[2];
+	struct dj_error err = { 0 };
+
+	for (unsigned kind = 0; kind < 6; kind++) {
+		uint64_t steps = 0, events = 0, digests = 0;
+		/* nothing wrong, or a digest each of two threads or more */
+		for (unsigned t = 0; t < WORLD_THREADS; t++)
+			world_spoil[t] = kind < 2 ? 0 : kind < 4 && t > 1 ? 0 : 1 + rnd() % 4;
+		start_many(4, 60, 1 + (kind & 1), true);
+		memset(world_spoil, 0, sizeof(world_spoil));
+		for (unsigned t = 0; t < nmany; t++) {
+			steps += many[t]->e->steps;
+			events += many[t]->events;
+			digests += many[t]->digests;
+		}
+		for (int cpus = 1; cpus <= 2; cpus++) {
+			struct replay_verify_result *r = &res[cpus - 1];
+			processors(cpus);
+			told_last = told_total = 0;
+			told_back = false;
+			CU_ASSERT_EQUAL(replay_verify(replay_trace(rep), r, NULL, told, &err), 0);
+			CU_ASSERT(told_total == steps && !told_back);
+			CU_ASSERT_EQUAL(r->div.found, kind >= 2);
+			if (kind < 2)
+				CU_ASSERT(r->instructions == steps && r->digests == digests &&
+					  (kind == 1 || r->events == events));
+		}
+		processors(CPU_SETSIZE);
+		res[0].seconds = res[1].seconds;
+		CU_ASSERT(!memcmp(&res[0], &res[1], sizeof(res[0])));
+		/* no other thread's divergence comes before that in the order */
+		for (unsigned t = 0; kind >= 2 && t < nmany; t++) {
+			struct replay_pos at = { .thread = t, .steps = UINT64_MAX };
+			struct replay_stop stop;
+			CU_ASSERT_FATAL(!replay_goto_text(rep, "begin", &err));
+			replay_thread_begin(rep, t, &at);
+			if (replay_seek(rep, &at, &err))
+				continue;
+			replay_set_scope(rep, REPLAY_THREAD);
+			replay_continue(rep, REPLAY_FORWARD, &stop);
+			replay_set_scope(rep, REPLAY_PROCESS);
+			if (stop.reason == REPLAY_FAILED)
+				CU_ASSERT(replay_pos_cmp(&res[0].div.pos, &stop.pos) <= 0);
+		}
+		finish_many();
+	}
+}
+
 /* Going by text, stops, and the ends of history. */
 static void test_thread_positions(void)
 {
@@ -1257,6 +1335,7 @@ int main(void)
 	CU_add_test(s, "positions of two threads", test_thread_positions);
 	CU_add_test(s, "all threads forward", test_all_forward);
 	CU_add_test(s, "all threads backward", test_all_backward);
+	CU_add_test(s, "verifying many threads", test_verify_many);
 	CU_add_test(s, "memory of many threads", test_shared_memory);
 	CU_add_test(s, "steps among many threads", test_all_steps);
 	CU_add_test(s, "a copy of another thread", test_thread_copy);
