@@ -157,6 +157,11 @@ static int add_thread(struct summary *s, enum dj_cpu_kind cpu, struct summary_th
 			return -1;
 		if (rec->kind == DJ_REC_EXIT)
 			th->status = rec->status;
+		if (rec->kind == DJ_REC_MARK && rec->what == DJ_MARK_TIME) {
+			th->last_time = (int64_t)rec->result;
+			if (rec->steps == th->info->first_steps && !th->first_time)
+				th->first_time = th->last_time;
+		}
 		if (rec->kind == DJ_REC_END && keep(&th->stopped, rec->name, err))
 			return -1;
 	}
@@ -172,6 +177,7 @@ static int add_facts(struct summary *s, struct summary_process *p, struct dj_cur
 		s->records++;
 		s->by_kind[rec->kind]++;
 		note_module(&p->modules, rec);
+		p->unfollowed += rec->kind == DJ_REC_CHILD && rec->subject < 0;
 		if (rec->kind == DJ_REC_EXEC && keep(&p->image, rec->name, err))
 			return -1;
 	}
@@ -183,6 +189,11 @@ static void add_to_process(struct summary *s, const struct summary_thread *th)
 	struct summary_process *p = &s->processes[th->info->process];
 
 	p->threads++;
+	p->steps += th->steps;
+	if (th->first_time && (!p->first_time || th->first_time < p->first_time))
+		p->first_time = th->first_time;
+	if (th->last_time > p->last_time)
+		p->last_time = th->last_time;
 	if (!p->first && th->info->tid == p->info->pid)
 		p->first = th;
 	if (!p->stopped && th->stopped)

@@ -28,12 +28,16 @@ struct summary_thread {
 	uint64_t steps; /* instructions in the trace */
 	bool exited;	/* its last record is EXIT, with: */
 	int32_t status;
-	char *stopped; /* the reason if its last record is END, else NULL */
+	char *stopped;		       /* the reason if its last record is END, else NULL */
+	int64_t first_time, last_time; /* nanoseconds since 1970 at the marks there, or 0 */
 };
 
 struct summary_process {
 	const struct dj_process_info *info;
 	size_t threads;
+	uint64_t steps;	     /* instructions of all of them */
+	uint64_t unfollowed; /* children that are not recorded */
+	int64_t first_time, last_time;
 	const struct summary_thread *first;   /* the one with the process's number, or NULL */
 	const struct summary_thread *stopped; /* one whose recording ended before it, or NULL */
 	struct dj_mappings modules;	      /* which is where */

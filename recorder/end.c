@@ -136,6 +136,7 @@ void rec_thread_finish(struct rec_thread *t)
 		r.name = t->rec->err->text;
 	}
 	*rec_tcb(t, T_STEPS) = steps;
+	rec_ring_time(t, steps);
 	rec_ring_record(t, &r);
 	t->steps = steps;
 	if (rec_ring_stop(t, &err) || dj_stream_close(t->stream, &err))

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 /* So many own records at most wait beside a half. */
 #define OWN_MAX 4096
@@ -455,6 +456,18 @@ void rec_ring_record(struct rec_thread *t, const struct dj_record *r)
 		o->rec.name = (char *)o->bytes + n_bytes;
 	}
 	append(t, o, at);
+}
+
+void rec_ring_time(struct rec_thread *t, uint64_t steps)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_REALTIME, &now);
+	struct dj_record r = { .kind = DJ_REC_MARK,
+			       .steps = steps,
+			       .what = DJ_MARK_TIME,
+			       .result =
+				       (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec };
+	rec_ring_record(t, &r);
 }
 
 unsigned rec_ring_imported(struct rec_thread *t, uint64_t *addr, unsigned max)

@@ -19,6 +19,8 @@ void rec_ring_at_head(struct rec_thread *t);
 /* Append a record of the supervisor's; copies what it borrows. Facts are the process's at once, in
  * the order of these calls. */
 void rec_ring_record(struct rec_thread *t, const struct dj_record *r);
+/* What time it is, for people: at the beginning and the end of a thread. */
+void rec_ring_time(struct rec_thread *t, uint64_t steps);
 /* In hand: what the process's facts say by now holds for this thread. */
 void rec_ring_facts(struct rec_thread *t);
 /* Write everything handed over or not; the latest position it implies: a thread killed inside a

@@ -90,6 +90,7 @@ static enum rec_state ready(struct rec_thread *t, int64_t result)
 	dj_stream_flush(t->stream, 0, t->seq, t->rec->err);
 	rec_full_regs(t, &r.regs);
 	rec_ring_record(t, &r);
+	rec_ring_time(t, 0);
 	rec_ring_facts(t);
 	rec_digest_start(t);
 	return REC_IN_HAND;

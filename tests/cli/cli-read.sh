@@ -50,7 +50,7 @@ assert len(t["threads"]) == 2 and sum(t["records"].values()) == 20 and t["comple
 fi
 
 run 0 ps "$corpus/sample1"
-says ' 1000  *2  prog ' out
+says ' 1000  *0  *2 .* prog ' out
 
 run 0 dump "$corpus/sample2"
 [ "$(wc -l <out)" -eq 60 ] || { echo "FAIL: dump: $(wc -l <out) lines, not 60"; failed=1; }
@@ -79,9 +79,20 @@ for tid in 1000 1001 1002 1003; do
 done
 
 run 0 ps "$corpus/sample3"
-says '^ *1000  *2  prog ' out
-says '^ *1001  *2  ' out
+says '^ *1000  *0  *2 .*[0-9]  prog ' out
+says '^ *1001  *1000  *2 .*[?]    prog .*; 2 children not recorded$' out
 [ "$(wc -l <out)" -eq 3 ] || { echo "FAIL: ps: $(cat out)"; failed=1; }
+run 0 ps --threads "$corpus/sample3"
+[ "$(sed 's/^ *\([0-9]*\).*/\1/' out | xargs)" = "1000 1000 1002 1001 1001 1003" ] ||
+	{ echo "FAIL: ps --threads: $(cat out)"; failed=1; }
+run 0 ps --json "$corpus/sample3"
+if command -v python3 >/dev/null; then
+	python3 -c 'import json; t = json.load(open("out"))
+assert [(p["pid"], p.get("ppid")) for p in t] == [(1000, None), (1001, 1000)]
+assert [[th["tid"] for th in p["threads"]] for p in t] == [[1000, 1002], [1001, 1003]]
+assert t[1]["children_not_recorded"] == 2' ||
+		{ echo "FAIL: ps --json: $(cat out)"; failed=1; }
+fi
 run 0 info "$corpus/sample3"
 says '^processes  *2$' out
 says '^  1003  *thread of 1001: ' out
