@@ -9,6 +9,7 @@
  */
 #include "cli/cli.h"
 #include "cli/cmd.h"
+#include "cli/process.h"
 #include "cli/replay-files.h"
 
 #include <errno.h>
@@ -20,11 +21,13 @@
 #include <unistd.h>
 
 static const char usage_text[] =
-	"Usage: deja replay [--goto POSITION | --at-end] [FILE] [-- GDB-OPTIONS]\n"
+	"Usage: deja replay [--goto POSITION | --at-end] [-p PROCESS] [FILE] [-- GDB-OPTIONS]\n"
 	"Debug a recording in gdb, forwards and backwards; the latest one without FILE.\n\n"
 	"  --goto POSITION  stand there at first: SEQ:STEPS[+REP] as \"monitor when\" prints it,\n"
 	"                   or a number of instructions\n"
-	"  --at-end         stand at the end of the recording\n\n"
+	"  --at-end         stand at the end of the recording\n"
+	"  -p, --process PROCESS\n"
+	"                   a number or a name: debug that process, from its beginning on\n\n"
 	"\"monitor help\" in gdb lists what deja adds to gdb's own commands.";
 
 /* No file of a trace brings scripts with it, in whichever language and wherever gdb would look for
@@ -76,7 +79,8 @@ static char *shell_word(const char *text)
 	return word;
 }
 
-static char *target_command(const char *trace, const char *position, struct dj_error *err)
+static char *target_command(const char *trace, const char *position, const char *process,
+			    struct dj_error *err)
 {
 	char self[4096];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -87,16 +91,18 @@ static char *target_command(const char *trace, const char *position, struct dj_e
 	self[n] = '\0';
 	char *full = realpath(trace, NULL); /* gdb may be told to change directory */
 	char *program = shell_word(self), *file = shell_word(full ? full : trace), *command = NULL;
-	char *where = shell_word(position);
-	if (!program || !file || !where ||
+	char *where = shell_word(position), *whose = shell_word(process ? process : "");
+	if (!program || !file || !where || !whose ||
 	    asprintf(&command,
-		     "target extended-remote | exec %s serve --stdio --at-once --goto %s -- %s",
-		     program, where, file) < 0) {
+		     "target extended-remote | exec %s serve --stdio --at-once --goto %s%s%s -- %s",
+		     program, where, process ? " --process " : "", process ? whose : "",
+		     file) < 0) {
 		dj_fail(err, 1, "out of memory");
 		command = NULL;
 	}
 	free(program);
 	free(where);
+	free(whose);
 	free(file);
 	free(full);
 	return command;
@@ -117,15 +123,15 @@ static int make_script(const char *files, char *path, size_t size, struct dj_err
 	return 0;
 }
 
-static int run_gdb(const char *trace, const char *position, const char *files, char **gdb_options,
-		   struct dj_error *err)
+static int run_gdb(const char *trace, const char *position, const char *process, const char *files,
+		   char **gdb_options, struct dj_error *err)
 {
 	char script[64];
 	size_t n = 0, extra = 0;
 	while (gdb_options[extra])
 		extra++;
 	char **argv = calloc(extra + 10, sizeof(*argv));
-	char *target = target_command(trace, position, err);
+	char *target = target_command(trace, position, process, err);
 	if (!argv || !target) {
 		free(argv);
 		return target ? dj_fail(err, 1, "out of memory") : -1;
@@ -162,10 +168,11 @@ int cmd_replay(int argc, char **argv)
 	static const struct option options[] = {
 		{ "goto", required_argument, NULL, 'g' },
 		{ "at-end", no_argument, NULL, 'e' },
+		{ "process", required_argument, NULL, 'p' },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
-	const char *position = "begin";
+	const char *position = "begin", *process = NULL;
 	int own = 1, c;
 
 	while (own < argc && strcmp(argv[own], "--") != 0)
@@ -173,10 +180,13 @@ int cmd_replay(int argc, char **argv)
 	char **gdb_options = argv + own + (own < argc);
 
 	opterr = 0;
-	while ((c = getopt_long(own, argv, ":h", options, NULL)) != -1) {
+	while ((c = getopt_long(own, argv, ":hp:", options, NULL)) != -1) {
 		switch (c) {
 		case 'g':
 			position = optarg;
+			break;
+		case 'p':
+			process = optarg;
 			break;
 		case 'e':
 			position = "end";
@@ -194,12 +204,17 @@ int cmd_replay(int argc, char **argv)
 	struct dj_trace *t = cli_open_whole("replay", own, argv, &status);
 	if (!t)
 		return status;
+	uint32_t number, thread;
+	if (process && cli_find_process(t, process, &number, &thread, &err) != 0) {
+		dj_trace_close(t);
+		return cli_error(&err);
+	}
 	char *path = strdup(dj_trace_path(t)), *files = replay_files(t);
 	dj_trace_close(t);
 	if (!path)
 		dj_fail(&err, 1, "out of memory");
 	else
-		run_gdb(path, position, files, gdb_options, &err);
+		run_gdb(path, position, process, files, gdb_options, &err);
 	free(files);
 	free(path);
 	return cli_error(&err);

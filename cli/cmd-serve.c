@@ -5,6 +5,7 @@
  */
 #include "cli/cli.h"
 #include "cli/cmd.h"
+#include "cli/process.h"
 #include "gdbstub/gdbstub.h"
 
 #include <errno.h>
@@ -22,13 +23,16 @@
 #define LOOPBACK "127.0.0.1"
 
 static const char usage_text[] =
-	"Usage: deja serve [--listen [HOST:]PORT | --stdio] [--goto POSITION] [FILE]\n"
+	"Usage: deja serve [--listen [HOST:]PORT | --stdio] [--goto POSITION] [-p PROCESS] [FILE]\n"
 	"Serve a recording to a client of the gdb remote protocol.\n\n"
 	"  --listen [HOST:]PORT  listen there; HOST is " LOOPBACK " unless given, PORT 0 takes a\n"
 	"                        free one (this is the default)\n"
 	"  --stdio               talk on standard input and output\n"
 	"  --goto POSITION       stand there at first: SEQ:STEPS[+REP], a number of instructions,\n"
 	"                        begin (this is the default) or end\n"
+	"  -p, --process PROCESS a number or a name: where that process begins, or if it is the "
+	"end\n"
+	"                        that is asked for, ends\n"
 	"  --at-once             \"monitor goto\" moves at once, not with the debugger's next "
 	"command\n"
 	"                        that moves the program: for one that looks anew after it, as gdb\n"
@@ -165,19 +169,49 @@ static int serve_stdio(struct replay *r, bool looks_again, struct dj_error *err)
 	return result;
 }
 
+/* Stand at a position, in a process, or at that of a process; either may be NULL. */
+static int stand(struct replay *r, const char *position, const char *process, struct dj_error *err)
+{
+	uint32_t number, thread;
+	struct replay_pos pos;
+	struct replay_thread alive;
+
+	if (!process)
+		return position ? replay_goto_text(r, position, err) : 0;
+	if (cli_find_process(replay_trace(r), process, &number, &thread, err) != 0)
+		return -1;
+	if (!position || strcmp(position, "begin") == 0) {
+		replay_thread_begin(r, thread, &pos);
+		return replay_seek(r, &pos, err);
+	}
+	if (strcmp(position, "end") == 0) {
+		replay_thread_end(r, thread, &pos);
+		return replay_seek(r, &pos, err);
+	}
+	if (replay_goto_text(r, position, err) != 0)
+		return -1;
+	if (replay_threads(r, number, &alive, 1) == 0)
+		return dj_fail(err, CLI_USAGE, "process %s is not there at %s", process, position);
+	return replay_select(r, alive.number, err);
+}
+
 int cmd_serve(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "listen", required_argument, NULL, 'l' }, { "stdio", no_argument, NULL, 's' },
-		{ "goto", required_argument, NULL, 'g' },   { "at-once", no_argument, NULL, 'o' },
-		{ "help", no_argument, NULL, 'h' },	    { 0 },
+		{ "listen", required_argument, NULL, 'l' },
+		{ "stdio", no_argument, NULL, 's' },
+		{ "goto", required_argument, NULL, 'g' },
+		{ "process", required_argument, NULL, 'p' },
+		{ "at-once", no_argument, NULL, 'o' },
+		{ "help", no_argument, NULL, 'h' },
+		{ 0 },
 	};
-	const char *address = NULL, *position = NULL;
+	const char *address = NULL, *position = NULL, *process = NULL;
 	bool use_stdio = false, looks_again = false;
 	int c;
 
 	opterr = 0;
-	while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, ":hp:", options, NULL)) != -1) {
 		switch (c) {
 		case 'l':
 			address = optarg;
@@ -187,6 +221,9 @@ int cmd_serve(int argc, char **argv)
 			break;
 		case 'g':
 			position = optarg;
+			break;
+		case 'p':
+			process = optarg;
 			break;
 		case 'o':
 			looks_again = true;
@@ -209,7 +246,7 @@ int cmd_serve(int argc, char **argv)
 	free(path);
 	if (!r)
 		return cli_error(&err);
-	if (position && replay_goto_text(r, position, &err) != 0) {
+	if (stand(r, position, process, &err) != 0) {
 		replay_close(r);
 		return cli_error(&err);
 	}

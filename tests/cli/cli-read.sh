@@ -123,6 +123,12 @@ run 1 info --nonsense
 run 1 dump --from
 run 1 dump --from x "$corpus/sample1"
 run 1 ps a b
+for command in replay serve; do
+	run 1 $command -p nobody "$corpus/sample3"
+	says 'there is no process nobody in .*; deja ps lists them' err
+	run 1 $command -p 1003 "$corpus/sample3" # a thread's
+	says 'there is no process 1003' err
+done
 run 1 info "$dir/missing"
 : >empty
 for bad in empty / "$deja" "$corpus/../run"; do
