@@ -36,6 +36,9 @@ static const char help_text[] =
 	"      --call-data BYTES     how much of what a system call wrote is kept for the "
 	"debugger\n"
 	"                            (default 400; 0: nothing)\n"
+	"      --follow              record the processes that PROGRAM starts, too\n"
+	"      --no-follow           record PROGRAM alone; the processes that it starts run "
+	"natively\n"
 	"  -v, --verbose             statistics on stderr at the end\n"
 	"  -h, --help                this text\n";
 
@@ -232,10 +235,13 @@ int cmd_record(int argc, char **argv)
 						 { "digest-interval", required_argument, NULL,
 						   'd' },
 						 { "call-data", required_argument, NULL, 'c' },
+						 { "follow", no_argument, NULL, 'f' },
+						 { "no-follow", no_argument, NULL, 'n' },
 						 { "verbose", no_argument, NULL, 'v' },
 						 { "help", no_argument, NULL, 'h' },
 						 { NULL, 0, NULL, 0 } };
 	struct rec_options opt = { .predict = DJ_PREDICT_SHADOW,
+				   .follow = true,
 				   .memory_model = DJ_ORDER_FENCE,
 				   .call_data = REC_CALL_DATA };
 	int c;
@@ -270,6 +276,10 @@ int cmd_record(int argc, char **argv)
 						 "--call-data takes a number of bytes up to %u, "
 						 "not %s",
 						 REC_CALL_DATA_MAX, optarg);
+			break;
+		case 'f':
+		case 'n':
+			opt.follow = c == 'f';
 			break;
 		case 'v':
 			opt.verbose = true;

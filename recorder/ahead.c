@@ -7,6 +7,7 @@
 #include "recorder/recorder.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* So much of each module, from its first stops on: later ones are the program's own. */
 #define NOTES 256
@@ -36,19 +37,32 @@ void rec_ahead_note(struct rec_thread *t, uint64_t pc, bool indirect)
 	mod->notes[mod->n_notes++] = (struct rec_note){ m->offset + (pc - m->start), indirect };
 }
 
+/* Which image of the process has been given what is noted of the module. */
+static uint64_t *noted_by(struct rec_process *proc, size_t module)
+{
+	if (module >= proc->n_noted) {
+		size_t n = proc->rec->n_modules;
+		proc->noted = realloc(proc->noted, n * sizeof(*proc->noted));
+		DJ_ASSERT(proc->noted, "out of memory for notes");
+		memset(proc->noted + proc->n_noted, 0, (n - proc->n_noted) * sizeof(*proc->noted));
+		proc->n_noted = n;
+	}
+	return &proc->noted[module];
+}
+
 void rec_ahead(struct rec_thread *t)
 {
 	struct rec_process *proc = t->proc;
 	const struct dj_mapping *m;
 	struct rec_module *mod = module_at(proc, t->regs.rip, &m);
 	struct tr_frag *f;
-	if (!mod || (mod->noted.proc == proc && mod->noted.image == proc->image))
+	uint64_t *noted = mod ? noted_by(proc, (size_t)m->module) : NULL;
+	if (!mod || t->area.forked || *noted == proc->image + 1ULL)
 		return;
 	/* the arena first: it is made where the thread stands */
 	if (mod->n_notes && rec_fragment(t, t->regs.rip, &f) == TR_NO_ARENA)
 		return;
-	mod->noted.proc = proc;
-	mod->noted.image = proc->image;
+	*noted = proc->image + 1ULL;
 	for (unsigned i = 0; i < mod->n_notes; i++) {
 		const struct rec_note *n = &mod->notes[i];
 		uint64_t pc = m->start + (n->offset - m->offset);

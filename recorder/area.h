@@ -63,6 +63,8 @@ enum rec_state rec_limits_begin(struct rec_thread *t, rec_then *then);
 enum rec_state rec_limits_raise(struct rec_thread *t, rec_then *then);
 /* Whether there is room now, for deja's memory and some of the program's. */
 bool rec_limits_suffice(const struct rec_thread *t);
+/* A process has run by itself for a while: it may have set limits. */
+void rec_limits_look(struct rec_process *proc);
 /* Give a process the limits that the program `of` has. */
 void rec_limits_own(struct rec_process *proc, const struct rec_process *of);
 

@@ -61,6 +61,7 @@ static void new_child(struct rec_thread *t, pid_t pid, uint64_t flags)
 	memcpy(proc->limits, t->proc->limits, sizeof(proc->limits));
 	memcpy(proc->kernel_limits, t->proc->kernel_limits, sizeof(proc->kernel_limits));
 	proc->raised = t->proc->raised;
+	proc->limits_known = t->proc->limits_known;
 	rec_filters_copy(proc, t->proc);
 	c->s = t->s;
 	c->helper.shares = (flags & CLONE_VM) && !(flags & CLONE_VFORK);
@@ -68,7 +69,11 @@ static void new_child(struct rec_thread *t, pid_t pid, uint64_t flags)
 	/* a forced signal would reset what it inherits (sigtrap.c) */
 	c->quiet = t->proc->trap.action.handler;
 	c->child.trap = proc->vdso_syscall && rec_trap_inherited(t);
-	if (own_space && proc->vdso_syscall) {
+	int subject = !t->rec->opt.follow   ? -1
+		      : own_space	    ? rec_follow_fork(t, c)
+		      : flags & CLONE_VFORK ? rec_follow_vfork(t, c)
+					    : -1;
+	if (own_space && (proc->vdso_syscall || !proc->child)) {
 		uint64_t at = 0, size;
 		unsigned n = 0;
 		while (rec_area_piece(t->proc, n, &at, &size))
@@ -85,7 +90,7 @@ static void new_child(struct rec_thread *t, pid_t pid, uint64_t flags)
 			       .what = own_space	     ? DJ_CHILD_FORK
 				       : flags & CLONE_VFORK ? DJ_CHILD_VFORK
 							     : DJ_CHILD_CLONE,
-			       .subject = -1 };
+			       .subject = subject };
 	rec_ring_record(t, &r);
 }
 
@@ -106,10 +111,12 @@ static enum rec_state let_go(struct rec_thread *c, int64_t result)
 {
 	struct rec_tracer *tracer = c->rec->tracer;
 	(void)result;
-	if (c->child.unmap || c->proc->raised || c->child.trap)
+	if (c->child.held)
 		tracer->set_sigmask(tracer, c->tid, c->child.mask);
 	if (c->helper.shares)
 		return rec_helper_begin(c);
+	if (c->proc->follow)
+		return rec_follow_run(c);
 	if (rec_set_regs(c, &c->regs))
 		return REC_KILLED;
 	rec_run(c, REC_DETACH, 0);
@@ -119,8 +126,10 @@ static enum rec_state let_go(struct rec_thread *c, int64_t result)
 static enum rec_state unmap_next(struct rec_thread *c, int64_t result)
 {
 	(void)result;
+	if (!c->child.n_unmap && !c->proc->child)
+		return rec_follow_begin(c);
 	if (!c->child.n_unmap)
-		return rec_limits_raise(c, let_go);
+		return c->proc->follow ? let_go(c, 0) : rec_limits_raise(c, let_go);
 	unsigned i = --c->child.n_unmap;
 	return rec_call(c, unmap_next, SYS_munmap, c->child.unmap[i].at, c->child.unmap[i].size, 0,
 			0, 0, 0);
@@ -136,8 +145,14 @@ enum rec_state rec_on_child(struct rec_thread *c, const struct rec_stop *stop)
 		return REC_KILLED;
 	c->regs.rsp = now.rsp;	       /* clone may have given it a stack */
 	c->regs.fs_base = now.fs_base; /* and a thread-local block */
-	if (!c->child.unmap && !c->proc->raised && !c->child.trap)
+	if (!c->proc->child) {
+		c->in_hand = true;
+		c->proc->mem = tracer->open_memory(tracer, c->proc->pid);
+		return unmap_next(c, 0);
+	}
+	if (!c->child.unmap && !(c->proc->raised && !c->proc->follow) && !c->child.trap)
 		return let_go(c, 0);
+	c->child.held = true;
 	if (tracer->get_sigmask(tracer, c->tid, &c->child.mask) ||
 	    tracer->set_sigmask(tracer, c->tid, ~trap))
 		return REC_KILLED;

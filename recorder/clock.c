@@ -29,8 +29,12 @@ static suseconds_t tick(void)
 
 void rec_clock(bool on)
 {
+	static bool runs;
 	struct sigaction sa = { .sa_handler = on_alarm };
 	struct itimerval t = { { 0, 0 }, { 0, 0 } };
+	if (on && runs) /* every image asks for it */
+		return;
+	runs = on;
 	if (on)
 		t.it_interval.tv_usec = t.it_value.tv_usec = tick();
 	else

@@ -41,6 +41,26 @@ void rec_overwritten(struct rec_thread *t, int off)
 		(unsigned long long)(t->s + (uint64_t)(int64_t)off));
 }
 
+static bool others(const struct rec_thread *t)
+{
+	for (const struct rec_thread *o = t->rec->threads; o; o = o->next)
+		if (o->proc != t->proc && o->state != REC_GONE && o->state != REC_HELPER)
+			return true;
+	return false;
+}
+
+/* One of several processes goes on unrecorded: the recording is not over for that. */
+static void one_less(struct rec_thread *t, const char *why)
+{
+	free(t->why);
+	t->why = strdup(why);
+	DJ_ASSERT(t->why, "out of memory for a reason");
+	rec_thread_finish(t);
+	if (!t->rec->told)
+		fprintf(stderr, "deja: %s; process %d goes on unrecorded\n", why, t->proc->pid);
+	t->rec->told = true;
+}
+
 enum rec_state rec_let_go(struct rec_thread *t, const char *fmt, ...)
 {
 	char why[sizeof(t->rec->err->text)];
@@ -49,10 +69,14 @@ enum rec_state rec_let_go(struct rec_thread *t, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(why, sizeof(why), fmt, ap);
 	va_end(ap);
-	rec_cut(t->rec, "%s; it goes on unrecorded", why);
-	if (t->ring)
-		rec_ring_reached(t, &whole); /* it may run for long */
-	fprintf(stderr, "deja: %s\n", t->rec->err->text);
+	if (t->proc != t->rec->first || others(t)) {
+		one_less(t, why);
+	} else {
+		rec_cut(t->rec, "%s; it goes on unrecorded", why);
+		if (t->ring)
+			rec_ring_reached(t, &whole); /* it may run for long */
+		fprintf(stderr, "deja: %s\n", t->rec->err->text);
+	}
 	t->proc->free = true;
 	for (unsigned i = 0; i < t->n_pending; i++)
 		syscall(SYS_tgkill, t->proc->pid, t->tid, t->pending[i].si_signo);
@@ -60,7 +84,10 @@ enum rec_state rec_let_go(struct rec_thread *t, const char *fmt, ...)
 	if (t->area.out)
 		rec_set_regs(t, &t->regs);
 	rec_run(t, REC_DETACH, 0);
-	return REC_FREE;
+	if (t->proc == t->rec->first)
+		return REC_FREE;
+	t->proc->n_threads--;
+	return REC_GONE;
 }
 
 static void add_up(const struct rec_thread *t)
@@ -94,12 +121,12 @@ void rec_ended(struct rec_thread *t, int status)
 	t->ended = true;
 	if (first)
 		proc->ended = true;
-	if (proc->child || first)
+	if (proc->child || (first && proc == t->rec->first))
 		return;
-	if (t->ring)
-		rec_thread_finish(t);
+	rec_thread_finish(t);
 	add_up(t);
-	rec_area_thread_end(t);
+	if (!first)
+		rec_area_thread_end(t);
 }
 
 /* ---- the trace ------------------------------------------------------------------------ */
@@ -114,31 +141,51 @@ static void not_whole(struct rec_thread *t, const struct dj_error *err)
 	t->rec->cut = true;
 }
 
+/* The record that a thread's history ends with. */
+static struct dj_record last_record(const struct rec_thread *t, uint64_t steps)
+{
+	struct dj_record r = { .steps = steps, .kind = t->ended ? DJ_REC_EXIT : DJ_REC_END };
+	if (t->ended)
+		r.status = t->status;
+	else
+		r.name = t->why ? t->why : t->rec->err->text;
+	return r;
+}
+
+/* It ended before anything of it was recorded. */
+static void finish_early(struct rec_thread *t)
+{
+	struct dj_error err = { 0 };
+	struct dj_record r = last_record(t, 0);
+	if (t->stream && !t->closed &&
+	    (dj_stream_record(t->stream, &r, &err) || dj_stream_close(t->stream, &err)))
+		not_whole(t, &err);
+	t->closed = true;
+}
+
 void rec_thread_finish(struct rec_thread *t)
 {
 	struct dj_error err = { 0 };
+	if (!t->ring) {
+		finish_early(t);
+		return;
+	}
 	uint64_t steps = rec_steps(t);
 	bool whole;
 	uint64_t reached = rec_ring_reached(t, &whole);
 	if (steps < reached || !whole || t->overwritten)
 		steps = reached;
-	struct dj_record r = { .steps = steps };
 	if (!whole && t->ended) { /* only now it shows that the recording is a shorter one */
 		rec_ring_failed(t);
 		t->proc->ended = t->ended = false;
 		t->rec->cut = true;
 	}
-	if (t->ended) {
-		r.kind = DJ_REC_EXIT;
-		r.status = t->status;
-	} else {
-		r.kind = DJ_REC_END;
-		r.name = t->rec->err->text;
-	}
+	struct dj_record r = last_record(t, steps);
 	*rec_tcb(t, T_STEPS) = steps;
 	rec_ring_time(t, steps);
 	rec_ring_record(t, &r);
 	t->steps = steps;
+	t->closed = true;
 	if (rec_ring_stop(t, &err) || dj_stream_close(t->stream, &err))
 		not_whole(t, &err);
 }
@@ -190,6 +237,7 @@ void rec_thread_free(struct rec_thread *t)
 	free(t->pending);
 	free(t->sys.filter);
 	free(t->child.unmap);
+	free(t->why);
 	free(t);
 }
 
@@ -210,6 +258,7 @@ void rec_process_free(struct rec_process *proc)
 	rec_filters_free(proc);
 	rec_code_free(proc);
 	rec_maps_free(proc);
+	free(proc->noted);
 	free(proc);
 }
 

@@ -16,7 +16,7 @@
 
 /* What the trace must keep because no module file has it: whatever is writable (file-backed data
  * too: the kernel has already cleared the tail of the last page), and the vdso. */
-static int snapshot(struct rec_thread *t)
+int rec_image_snapshot(struct rec_thread *t)
 {
 	enum { CHUNK = 1 << 20 };
 	uint8_t *buf = malloc(CHUNK);
@@ -66,7 +66,7 @@ const char *rec_program_name(struct rec_thread *t)
 {
 	static char name[DJ_NAME_MAX];
 	char link[64];
-	if (!t->area.exec)
+	if (!t->area.exec && !t->area.forked)
 		return t->rec->argv[0];
 	snprintf(link, sizeof(link), "/proc/%d/exe", t->proc->pid);
 	ssize_t n = readlink(link, name, sizeof(name) - 1);
@@ -84,7 +84,7 @@ enum rec_state rec_no_image(struct rec_thread *t, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(why, sizeof(why), fmt, ap);
 	va_end(ap);
-	if (t->area.exec)
+	if (t->area.exec || t->area.forked)
 		return rec_let_go(t, "%s", why);
 	rec_fatal(t->rec, "%s", why);
 	return REC_KILLED;
@@ -108,7 +108,7 @@ enum rec_state rec_image_begin(struct rec_thread *t, bool exec)
 	struct rec_tracer *tracer = t->rec->tracer;
 	proc->hand = t;
 	t->area.exec = exec;
-	t->area.out = false;
+	t->area.forked = t->area.out = false;
 	if (proc->mem >= 0)
 		tracer->close_memory(tracer, proc->mem);
 	proc->mem = tracer->open_memory(tracer, proc->pid);
@@ -157,6 +157,15 @@ enum rec_state rec_on_exec_out(struct rec_thread *t, const struct rec_stop *stop
 	return rec_area_begin(t);
 }
 
+/* The trace gets the mappings the program has, without ours. */
+void rec_image_maps(struct rec_thread *t)
+{
+	const struct dj_mappings *maps = &t->proc->maps;
+	for (const struct dj_mapping *m = dj_mappings_after(maps, 0, 0); m;
+	     m = dj_mappings_after(maps, m->end, 0))
+		rec_maps_record(t, m, m->module >= 0 ? t->rec->modules[m->module].path : m->name);
+}
+
 /* The records that a new image begins with. */
 static void record_image(struct rec_thread *t)
 {
@@ -173,27 +182,12 @@ static void record_image(struct rec_thread *t)
 	};
 	r.regs.gs_base = 0;
 	rec_ring_record(t, &r);
-	/* the trace gets the mappings the program has, without ours */
-	for (const struct dj_mapping *m = dj_mappings_after(&proc->maps, 0, 0); m;
-	     m = dj_mappings_after(&proc->maps, m->end, 0))
-		rec_maps_record(t, m, m->module >= 0 ? t->rec->modules[m->module].path : m->name);
+	rec_image_maps(t);
 }
 
-enum rec_state rec_image_ready(struct rec_thread *t)
+void rec_image_translator(struct rec_thread *t)
 {
 	struct rec_process *proc = t->proc;
-	if (!rec_ring_start(t))
-		return REC_KILLED;
-	*rec_tcb(t, T_STEPS) = t->steps;
-	*rec_tcb(t, T_FSBASE) = t->regs.fs_base;
-	*rec_tcb(t, T_GSBASE) = 0;
-	*rec_tcb(t, T_SELF) = t->s;
-	rec_syscalls_init(t);
-	record_image(t);
-	rec_digest_start(t);
-	if (snapshot(t))
-		return REC_KILLED;
-
 	/* by enum dj_predict */
 	static const unsigned policy[] = { TR_POLICY_SHADOW, TR_POLICY_LAST, TR_POLICY_NONE };
 	struct tr_ops ops = { proc, rec_code_read, rec_code_translated };
@@ -204,6 +198,24 @@ enum rec_state rec_image_ready(struct rec_thread *t)
 	proc->tr = tr_new(&ops, &config);
 	proc->no_arena = false;
 	t->in_hand = true;
+}
+
+enum rec_state rec_image_ready(struct rec_thread *t)
+{
+	if (t->area.forked)
+		return rec_follow_ready(t);
+	if (!rec_ring_start(t))
+		return REC_KILLED;
+	*rec_tcb(t, T_STEPS) = t->steps;
+	*rec_tcb(t, T_FSBASE) = t->regs.fs_base;
+	*rec_tcb(t, T_GSBASE) = 0;
+	*rec_tcb(t, T_SELF) = t->s;
+	rec_syscalls_init(t);
+	record_image(t);
+	rec_digest_start(t);
+	if (rec_image_snapshot(t))
+		return REC_KILLED;
+	rec_image_translator(t);
 	rec_clock(true);
 	return REC_IN_HAND;
 }

@@ -145,6 +145,17 @@ enum rec_state rec_limits_begin(struct rec_thread *t, rec_then *then)
 	return rec_limits_raise(t, then);
 }
 
+void rec_limits_look(struct rec_process *proc)
+{
+	for (int i = 0; i < REC_LIMITS && proc->limits_known; i++) {
+		struct rlimit now, *was = &proc->kernel_limits[i];
+		if (set(proc, resources[i], NULL, &now) ||
+		    (now.rlim_cur == was->rlim_cur && now.rlim_max == was->rlim_max))
+			continue;
+		*was = proc->limits[i] = now;
+	}
+}
+
 void rec_limits_own(struct rec_process *proc, const struct rec_process *of)
 {
 	for (int i = 0; i < REC_LIMITS && of->raised; i++)

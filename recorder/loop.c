@@ -77,6 +77,7 @@ static const struct {
 	[REC_NEW_THREAD]   = { "new thread", "a new thread's first stop", rec_on_new_thread, false },
 	[REC_WAIT]         = { "wait", "its turn, stopped and in hand", NULL, false },
 	[REC_CHILD]        = { "child", "a new child's first stop", rec_on_child, false },
+	[REC_VFORK]        = { "vfork", "the exec of a child that is not recorded before", rec_on_vfork, false },
 	[REC_HELPER]       = { "helper", "a system call of a process that shares memory", rec_on_helper, false },
 	[REC_FREE]         = { "free", "the end, untraced", NULL, false },
 	[REC_KILLED]       = { "killed", "the end", NULL, false },
@@ -213,7 +214,7 @@ static bool describe(struct rec_thread *t, int status, struct rec_stop *stop)
 	/* ptrace's own notices (a system call's exit, a handler's first instruction after a step)
 	 * carry SIGTRAP as si_code, and drop what is injected from them */
 	t->can_inject = stop->sig != SIGTRAP || stop->info.si_code != SIGTRAP;
-	if (!t->proc->child)
+	if (t->proc == t->rec->first)
 		rec_signals_seen(&stop->info);
 	rec_trap_stop(t, stop);
 	return true;
@@ -280,10 +281,11 @@ static void kill_program(struct rec_recording *rec)
 		return;
 	rec->killing = true;
 	for (struct rec_process *p = rec->processes; p; p = p->next)
-		if (!p->child && p->n_threads && !p->free)
+		if ((!p->child || p->follow) && p->n_threads && !p->free)
 			rec->tracer->kill(rec->tracer, p->pid);
 	for (struct rec_thread *t = rec->threads; t; t = t->next)
-		if (!t->proc->child && t->state != REC_GONE && t->state != REC_FREE)
+		if ((!t->proc->child || t->proc->follow) && t->state != REC_GONE &&
+		    t->state != REC_FREE)
 			t->state = REC_KILLED;
 }
 
@@ -353,16 +355,19 @@ static void next_turn(struct rec_recording *rec)
 	}
 }
 
-/* A child that is on its way, or dead; a thread that is not the first. */
+/* A child that is on its way, or dead; a thread that is not the first. What is killed because the
+ * recording is over keeps its records until it is finished with all others (end.c). */
 static void gone(struct rec_thread *t)
 {
 	struct rec_process *proc = t->proc;
-	bool child = proc->child;
-	if (!child && t->tid == proc->pid)
-		return; /* what the whole recording is asked about */
+	bool child = proc->child, leader = t->tid == proc->pid;
+	if (!child && (t->ring || (leader && proc == t->rec->first)))
+		return;
 	rec_thread_free(t);
 	if (child)
 		rec_process_free(proc);
+	else if (leader)
+		rec_follow_ended(proc);
 }
 
 /* ---- the loop ---------------------------------------------------------------------------- */

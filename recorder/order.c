@@ -34,7 +34,7 @@ static uint64_t *place(const struct rec_process *proc, int64_t off)
 
 static bool recorded(const struct rec_thread *t)
 {
-	return !t->proc->child && t->state != REC_GONE && t->state != REC_FREE;
+	return (!t->proc->child || t->proc->follow) && t->state != REC_GONE && t->state != REC_FREE;
 }
 
 static bool several(const struct rec_recording *rec)
@@ -111,6 +111,20 @@ uint64_t rec_order_now(struct rec_thread *t)
 {
 	uint64_t number;
 	return t->rec->order.shared && look(t, &number) ? number : t->seq;
+}
+
+uint64_t rec_order_latest(const struct rec_recording *rec)
+{
+	uint64_t latest = rec->order.number;
+	for (const struct rec_thread *t = rec->threads; t; t = t->next)
+		if (!t->proc->child && t->seq > latest)
+			latest = t->seq;
+	for (const struct rec_process *p = rec->processes; p && rec->order.shared; p = p->next) {
+		uint64_t n = p->tables && !p->child ? *place(p, T_ORDER_NUMBER) : 0;
+		if (n > latest && n - p->number <= PLAUSIBLE)
+			latest = n;
+	}
+	return latest;
 }
 
 void rec_event(struct rec_thread *t, const struct dj_record *r)

@@ -15,6 +15,7 @@ struct rec_options {
 	uint64_t digest_interval; /* instructions; 0 takes the default */
 	bool share;		  /* modules, with other recordings in the directory of `output` */
 	uint64_t call_data;	  /* bytes kept of what a system call wrote, for a debugger */
+	bool follow;		  /* processes that the program starts are recorded, too */
 	bool verbose;		  /* statistics on stderr at the end */
 };
 

@@ -16,7 +16,8 @@
  *   image.c      a new process image
  *   area.c       deja's memory in it (area.h); limits.c, filter.c, collide.c, locked.c: its room
  *   thread.c     threads that the program starts; area-thread.c: deja's memory for them
- *   child.c      processes that it starts; helper.c: those that share its memory
+ *   child.c      processes that it starts; follow.c: those that are recorded; helper.c: those that
+ *                share its memory
  *   syscalls.c   the system calls that the supervisor performs, in a table
  *   native.c     instructions executed natively; cpuid.c
  *   signals.c    what signals mean and where they are delivered (its essay first)
@@ -67,10 +68,6 @@ struct rec_module {
 	/* stops in its code, at the start of images (ahead.c) */
 	struct rec_note *notes;
 	unsigned n_notes;
-	struct {
-		const struct rec_process *proc;
-		uint32_t image;
-	} noted; /* the last that they were used for */
 };
 
 #define TRAP_FLAG 0x100ULL /* TF in RFLAGS */
@@ -110,6 +107,7 @@ struct rec_recording {
 	bool fatal;		 /* deja failed: err says how */
 	bool killing;		 /* the program is being killed for either reason */
 	bool began;		 /* the program has been started */
+	bool told;		 /* that a child goes on unrecorded */
 	struct {		 /* order.c */
 		bool waits;	 /* some thread does, for a lock */
 		bool shared;	 /* several threads take their numbers from one counter */
@@ -139,6 +137,7 @@ enum rec_state {
 	REC_NEW_THREAD,
 	REC_WAIT,
 	REC_CHILD,
+	REC_VFORK,
 	REC_HELPER,
 	REC_KILLED,
 	REC_FREE,
@@ -192,6 +191,8 @@ struct rec_process {
 	struct translator *tr;
 	struct dj_stream *facts; /* its stream in the trace */
 	uint32_t image;		 /* how many exec has replaced */
+	uint64_t *noted; /* by module: the image, plus 1, that has got its notes (ahead.c) */
+	size_t n_noted;
 	struct rec_thread *hand; /* the thread in hand: the translator works and records for it */
 
 	struct dj_mappings maps;
@@ -210,6 +211,7 @@ struct rec_process {
 	bool writes_memory; /* through a descriptor of it */
 	bool no_arena;	    /* there was no room for an arena */
 	bool child;	    /* not recorded, only brought on its way (child.c) */
+	bool follow;	    /* a child that will be recorded from its exec on (follow.c) */
 	bool free;	    /* goes on unrecorded (end.c) */
 	bool ended;	    /* its first thread has, with this wait(2) status: */
 	int status;
@@ -248,6 +250,7 @@ struct rec_thread {
 	uint64_t seq;			  /* ordered events passed */
 	uint64_t epoch;			  /* of the translator, when it entered the cache */
 	uint64_t last_digest, digest_gap; /* where it was; so many instructions to the next */
+	char *why;			  /* its history ends before it does */
 	uint64_t image_at, written_at; /* where it began; the stack was last compared (written.c) */
 	uint64_t checked;	       /* mappings up to here, by the latest digest */
 	siginfo_t *pending;	       /* signals put aside */
@@ -270,6 +273,7 @@ struct rec_thread {
 	uint64_t stops, natives;
 	uint64_t stops_at_tick;
 	uint64_t facts; /* of the process, that hold for it */
+	bool closed;	/* its stream */
 	bool ended;	/* with this wait(2) status: */
 	int status;
 
@@ -316,8 +320,9 @@ struct rec_thread {
 	} signal;
 	struct {
 		bool exec;
-		bool out; /* execve is over: t->regs are those of the new image */
-		int fd;	  /* of the shared file, in the program */
+		bool forked; /* the image is the parent's */
+		bool out;    /* execve is over: t->regs are those of the new image */
+		int fd;	     /* of the shared file, in the program */
 		uint64_t at, text;
 		uint8_t saved[40];
 		struct dj_regs first;
@@ -364,6 +369,7 @@ struct rec_thread {
 	} helper;
 	struct {
 		uint64_t mask;
+		bool held; /* it blocks all signals, and this is its own mask: */
 		bool trap; /* it is to have what T_INHERITED says */
 		struct {
 			uint64_t at, size;
@@ -407,6 +413,7 @@ rec_handler rec_on_handler;	 /* deliver.c */
 rec_handler rec_on_fatal_signal; /* deliver.c */
 rec_handler rec_on_new_thread;	 /* thread.c */
 rec_handler rec_on_child;	 /* child.c */
+rec_handler rec_on_vfork;	 /* follow.c */
 rec_handler rec_on_helper;	 /* helper.c */
 
 /* ---- regs.c ---- */
@@ -457,6 +464,10 @@ enum rec_state rec_call(struct rec_thread *t, rec_then *then, uint64_t nr, uint6
 			uint64_t c, uint64_t d, uint64_t e, uint64_t f);
 
 /* ---- image.c ---- */
+/* Mappings as the trace has them, and memory that no module file has. */
+void rec_image_maps(struct rec_thread *t);
+int rec_image_snapshot(struct rec_thread *t);
+void rec_image_translator(struct rec_thread *t);
 /* At the event of a successful exec. */
 enum rec_state rec_image_begin(struct rec_thread *t, bool exec);
 /* The program's path, for messages. */
@@ -465,42 +476,6 @@ const char *rec_program_name(struct rec_thread *t);
  * started, others go on unrecorded. */
 enum rec_state rec_no_image(struct rec_thread *t, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
-
-/* ---- child.c ---- */
-/* The program is about to make a system call with these registers: if it makes a child, we are to
- * hear of that. */
-void rec_child_traced(struct rec_thread *t, struct user_regs_struct *r);
-/* A system call of the program's has made a process or a thread. */
-enum rec_state rec_child_event(struct rec_thread *t);
-
-/* ---- thread.c ---- */
-/* A system call of the program's has made a thread. */
-enum rec_state rec_thread_event(struct rec_thread *t, pid_t tid);
-/* A new thread's or child's registers, but for what clone changes. */
-void rec_child_regs(const struct rec_thread *t, struct rec_thread *c);
-/* In hand, about to exit: give the shadow back, then make the call. */
-enum rec_state rec_thread_exit(struct rec_thread *t);
-/* Exec has ended all other threads, and given the one that made it the process's id: which it is.
- */
-struct rec_thread *rec_thread_exec(struct rec_thread *t);
-
-/* ---- gather.c ---- */
-/* In hand, and it is its turn: `then` when no other thread of the process is in the cache. They
- * stay out until this one goes on. */
-enum rec_state rec_gather(struct rec_thread *t, rec_then *then);
-/* Whether no other is. */
-bool rec_alone(const struct rec_thread *t);
-/* Whether those that were waited for are out; then `next` is the state of the one who waited. */
-bool rec_gathered(struct rec_process *proc, enum rec_state *next);
-/* Interrupted in the cache, while another gathers. */
-enum rec_state rec_bring_out(struct rec_thread *t);
-
-/* ---- helper.c ---- */
-enum rec_state rec_helper_begin(struct rec_thread *c);
-void rec_helper_ended(struct rec_thread *c);
-/* A thread is stopped in the cache, with these registers: whether a helper wants it to stay there.
- */
-bool rec_helper_holds(struct rec_thread *t, const struct user_regs_struct *r);
 
 /* ---- modules.c ---- */
 /* The module number of the ELF file open as `fd` in us, or -1 if it is none. */
@@ -581,6 +556,7 @@ void rec_thread_free(struct rec_thread *t);
 void rec_process_free(struct rec_process *proc);
 void rec_free(struct rec_recording *rec);
 
+#include "recorder/children.h"
 #include "recorder/maps.h"
 #include "recorder/ring.h"
 #include "recorder/signals.h"

@@ -45,6 +45,8 @@ void rec_order_enter(struct rec_thread *t);
 bool rec_order_passed(struct rec_thread *t, uint64_t seq, uint64_t steps);
 /* The highest number that any thread has. */
 uint64_t rec_order_now(struct rec_thread *t);
+/* The highest number of all threads' in all processes. */
+uint64_t rec_order_latest(const struct rec_recording *rec);
 /* In hand: append the record of an ordered event, which gets its number. */
 void rec_event(struct rec_thread *t, const struct dj_record *r);
 /* In hand: nobody else performs an ordered operation on the place of this instruction's, if that

@@ -129,15 +129,14 @@ static int not_started(struct rec_recording *rec, int report)
 
 static void print_statistics(const struct rec_recording *rec)
 {
-	struct tr_stats st;
-	tr_stats(rec->first->tr, &st);
+	const uint64_t *n = rec->counts;
 	fprintf(stderr,
 		"deja: %llu instructions, %llu stops, %llu executed natively, %llu fragments, "
 		"%llu instructions translated into %llu bytes, %llu flushes\n",
 		(unsigned long long)rec->steps, (unsigned long long)rec->stops,
-		(unsigned long long)rec->natives, (unsigned long long)st.fragments,
-		(unsigned long long)st.instructions, (unsigned long long)st.code_bytes,
-		(unsigned long long)st.flushes);
+		(unsigned long long)rec->natives, (unsigned long long)n[REC_COUNT_FRAGMENTS],
+		(unsigned long long)n[REC_COUNT_INSNS], (unsigned long long)n[REC_COUNT_BYTES],
+		(unsigned long long)n[REC_COUNT_FLUSHES]);
 }
 
 struct rec_recording *rec_new(const struct rec_options *opt, struct rec_tracer *tracer,
@@ -173,7 +172,7 @@ int rec_program(const char *file, char *const argv[], char *const envp[],
 	}
 	if (rec->first) {
 		rec_finish_trace(rec);
-		if (opt->verbose && rec->first->tr)
+		if (opt->verbose && rec->began)
 			print_statistics(rec);
 		result->status = rec->first->status;
 		result->went_on = rec->first->free;

@@ -1,0 +1,55 @@
+/* Threads and processes that the program starts. Part of recorder/recorder.h, which includes it. */
+#ifndef DEJA_RECORDER_CHILDREN_H
+#define DEJA_RECORDER_CHILDREN_H
+
+/* ---- child.c ---- */
+/* The program is about to make a system call with these registers: if it makes a child, we are to
+ * hear of that. */
+void rec_child_traced(struct rec_thread *t, struct user_regs_struct *r);
+/* A system call of the program's has made a process or a thread. */
+enum rec_state rec_child_event(struct rec_thread *t);
+
+/* ---- follow.c ---- */
+/* A system call of the program's has made a process that is to be recorded: in the state CHILD. Its
+ * number among the recorded processes, or -1. */
+int rec_follow_fork(struct rec_thread *t, struct rec_thread *c);
+int rec_follow_vfork(struct rec_thread *t, struct rec_thread *c);
+/* Its first stop, and nothing of its parent's is in its memory any more. */
+enum rec_state rec_follow_begin(struct rec_thread *c);
+/* Deja's memory is in place. */
+enum rec_state rec_follow_ready(struct rec_thread *c);
+/* Run by itself until its exec. */
+enum rec_state rec_follow_run(struct rec_thread *c);
+/* The last thread of a process that is not the first has ended. */
+void rec_follow_ended(struct rec_process *proc);
+
+/* ---- thread.c ---- */
+/* A system call of the program's has made a thread. */
+enum rec_state rec_thread_event(struct rec_thread *t, pid_t tid);
+/* A new thread's or child's registers, but for what clone changes. */
+void rec_child_regs(const struct rec_thread *t, struct rec_thread *c);
+/* In hand, about to exit: give the shadow back, then make the call. */
+enum rec_state rec_thread_exit(struct rec_thread *t);
+/* Exec has ended all other threads, and given the one that made it the process's id: which it is.
+ */
+struct rec_thread *rec_thread_exec(struct rec_thread *t);
+
+/* ---- gather.c ---- */
+/* In hand, and it is its turn: `then` when no other thread of the process is in the cache. They
+ * stay out until this one goes on. */
+enum rec_state rec_gather(struct rec_thread *t, rec_then *then);
+/* Whether no other is. */
+bool rec_alone(const struct rec_thread *t);
+/* Whether those that were waited for are out; then `next` is the state of the one who waited. */
+bool rec_gathered(struct rec_process *proc, enum rec_state *next);
+/* Interrupted in the cache, while another gathers. */
+enum rec_state rec_bring_out(struct rec_thread *t);
+
+/* ---- helper.c ---- */
+enum rec_state rec_helper_begin(struct rec_thread *c);
+void rec_helper_ended(struct rec_thread *c);
+/* A thread is stopped in the cache, with these registers: whether a helper wants it to stay there.
+ */
+bool rec_helper_holds(struct rec_thread *t, const struct user_regs_struct *r);
+
+#endif
