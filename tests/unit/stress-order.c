@@ -189,9 +189,10 @@ static size_t read_code(void *ctx, uint64_t pc, uint8_t *buf, size_t len, bool *
 	return n;
 }
 
-static void translated(void *ctx, uint64_t pc, size_t len)
+static uint64_t translated(void *ctx, uint64_t pc, size_t len)
 {
 	(void)ctx, (void)pc, (void)len;
+	return 0;
 }
 
 static void make_arena(void)
