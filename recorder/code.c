@@ -4,6 +4,12 @@
  * go into the trace as CODE records when something in them is first translated. A page that the
  * program may rewrite without asking the kernel (writable and executable, or shared) is `changing`:
  * the translator checks its bytes at every execution.
+ *
+ * Many programs that write code never have it writable and executable at once, and change the
+ * protection of a whole region for the sake of a few bytes. Therefore a page that cannot be
+ * executed any more is only *asleep*, and so is what was translated from it. When it becomes
+ * executable again its bytes are compared with what they were, and only what depends on lines that
+ * differ is translated anew.
  */
 #include "recorder/recorder.h"
 
@@ -13,22 +19,80 @@
 
 #define PAGE	  4096ULL
 #define PAGE_HASH 4096
+#define PAGES_MAX 4096
 
 struct rec_code_page {
+	struct rec_code_page *next; /* in the hash */
 	uint64_t addr;
 	uint32_t len;	 /* readable bytes from addr */
 	bool changing;	 /* writable and executable, or shared */
 	bool dynamic;	 /* not what a module file says: goes into the trace when translated from */
 	uint64_t logged; /* number of the fact, or 0 */
+	bool asleep; /* not executable, for the time being: `bytes` are what was translated from */
 	uint8_t bytes[PAGE];
 };
 
-static unsigned page_slot(uint64_t page)
+static struct rec_code_page **find(struct rec_process *proc, uint64_t page)
 {
-	return (unsigned)((page >> 12) * 0x9e3779b1u >> 20) % PAGE_HASH;
+	struct rec_code_page **p = &proc->pages[(page >> 12) * 0x9e3779b1u % PAGE_HASH];
+	while (*p && (*p)->addr != page)
+		p = &(*p)->next;
+	return p;
 }
 
-/* Open addressing would make forgetting awkward: a slot holds one page, and a collision evicts. */
+static void drop(struct rec_process *proc, struct rec_code_page **at)
+{
+	struct rec_code_page *p = *at;
+	*at = p->next;
+	proc->n_pages--;
+	proc->n_asleep -= p->asleep;
+	free(p);
+}
+
+static void drop_all(struct rec_process *proc)
+{
+	for (unsigned i = 0; proc->pages && i < PAGE_HASH; i++)
+		while (proc->pages[i])
+			drop(proc, &proc->pages[i]);
+}
+
+/* Whether the program can execute what is there. */
+static const struct dj_mapping *executable(struct rec_process *proc, uint64_t page)
+{
+	const struct dj_mapping *m = rec_maps_find(proc, page);
+	return m && (m->prot & PROT_EXEC) && (m->prot & PROT_READ) ? m : NULL;
+}
+
+static const struct rec_module *module_of(const struct rec_process *proc,
+					  const struct dj_mapping *m)
+{
+	return m->module >= 0 ? &proc->rec->modules[m->module] : NULL;
+}
+
+/* What is no module may be written to by another mapping of the file. */
+static bool is_changing(const struct rec_process *proc, const struct dj_mapping *m)
+{
+	const struct rec_module *f = module_of(proc, m);
+	return (m->prot & PROT_WRITE) || (m->flags & MAP_SHARED) ||
+	       (f ? f->rewritten : !(m->flags & MAP_ANONYMOUS));
+}
+
+/* Whether the page's bytes are other than those of its module. */
+static bool is_dynamic(const struct rec_process *proc, const struct dj_mapping *m,
+		       const struct rec_code_page *p)
+{
+	static const uint8_t zero[4096];
+	const struct rec_module *f = module_of(proc, m);
+	if (!f || f->rewritten)
+		return true;
+	uint64_t off = m->offset + (p->addr - m->start);
+	size_t have = off < f->size ? f->size - off : 0;
+	if (have > PAGE)
+		have = PAGE;
+	return p->len != PAGE || memcmp(p->bytes, f->bytes + off, have) != 0 ||
+	       memcmp(p->bytes + have, zero, PAGE - have) != 0;
+}
+
 static struct rec_code_page *code_page(struct rec_process *proc, uint64_t addr)
 {
 	uint64_t page = addr & ~(PAGE - 1);
@@ -36,52 +100,28 @@ static struct rec_code_page *code_page(struct rec_process *proc, uint64_t addr)
 		proc->pages = calloc(PAGE_HASH, sizeof(*proc->pages));
 		DJ_ASSERT(proc->pages, "out of memory for code pages");
 	}
-	struct rec_code_page **slot = &proc->pages[page_slot(page)];
-	while (*slot && (*slot)->addr != page) {
-		slot++;
-		if (slot == proc->pages + PAGE_HASH)
-			slot = proc->pages;
-	}
-	if (*slot)
-		return *slot;
-	const struct dj_mapping *m = rec_maps_find(proc, page);
-	if (!m || !(m->prot & PROT_EXEC) || !(m->prot & PROT_READ))
+	struct rec_code_page **at = find(proc, page);
+	if (*at)
+		return (*at)->asleep ? NULL : *at;
+	const struct dj_mapping *m = executable(proc, page);
+	if (!m)
 		return NULL;
+	if (proc->n_pages >= PAGES_MAX) { /* crowded: start over */
+		drop_all(proc);
+		at = find(proc, page);
+	}
 	struct rec_code_page *p = malloc(sizeof(*p));
 	DJ_ASSERT(p, "out of memory for a code page");
-	p->addr = page;
-	p->logged = 0;
+	*p = (struct rec_code_page){ .addr = page };
 	p->len = (uint32_t)rec_read(proc, page, p->bytes, PAGE);
-	/* what is no module may be written to by another mapping of the file */
-	const struct rec_module *f = m->module >= 0 ? &proc->rec->modules[m->module] : NULL;
-	p->changing = (m->prot & PROT_WRITE) || (m->flags & MAP_SHARED) ||
-		      (f ? f->rewritten : !(m->flags & MAP_ANONYMOUS));
-	p->dynamic = true;
 	if (!p->len) {
 		free(p);
 		return NULL;
 	}
-	if (f && !f->rewritten) {
-		uint64_t off = m->offset + (page - m->start);
-		size_t have = off < f->size ? f->size - off : 0;
-		if (have > PAGE)
-			have = PAGE;
-		static const uint8_t zero[4096];
-		p->dynamic = p->len != PAGE || memcmp(p->bytes, f->bytes + off, have) != 0 ||
-			     memcmp(p->bytes + have, zero, PAGE - have) != 0;
-	}
-	*slot = p;
-	if (++proc->n_pages > PAGE_HASH / 2) {
-		/* crowded: start over, keeping this one */
-		for (unsigned i = 0; i < PAGE_HASH; i++)
-			if (proc->pages[i] != p) {
-				free(proc->pages[i]);
-				proc->pages[i] = NULL;
-			}
-		*slot = NULL;
-		proc->pages[page_slot(page)] = p;
-		proc->n_pages = 1;
-	}
+	p->changing = is_changing(proc, m);
+	p->dynamic = is_dynamic(proc, m, p);
+	*at = p;
+	proc->n_pages++;
 	return p;
 }
 
@@ -141,29 +181,115 @@ uint64_t rec_code_translated(void *ctx, uint64_t pc, size_t len)
 	return proc->n_threads < 2 || all_know(proc, fact) ? 0 : fact;
 }
 
+/* ---- code that changes ------------------------------------------------------------------- */
+
 void rec_code_forget(struct rec_process *proc, uint64_t start, uint64_t end)
 {
-	if (proc->pages) {
-		bool any = false;
-		for (unsigned i = 0; i < PAGE_HASH && !any; i++)
-			any = proc->pages[i] && proc->pages[i]->addr < end &&
-			      proc->pages[i]->addr + PAGE > start;
-		if (any) {
-			proc->rec->counts[REC_COUNT_FORGOTTEN]++;
-			for (unsigned i = 0; i < PAGE_HASH; i++) {
-				free(proc->pages[i]);
-				proc->pages[i] = NULL;
-			}
-			proc->n_pages = 0;
+	bool any = false;
+	if (proc->pages && (end - start) / PAGE < PAGE_HASH) {
+		for (uint64_t page = start & -PAGE; page < end; page += PAGE) {
+			struct rec_code_page **at = find(proc, page);
+			if (!*at)
+				continue;
+			drop(proc, at);
+			any = true;
 		}
+	} else {
+		any = proc->n_pages;
+		drop_all(proc);
 	}
+	proc->rec->counts[REC_COUNT_FORGOTTEN] += any;
 	if (proc->tr)
 		tr_invalidate(proc->tr, start, end - start);
 }
 
+/* [start, end) is not executable any more, but what is there may be executed again: what it is now
+ * is known, if it is code that does not change unheard. */
+static void sleep_on(struct rec_process *proc, uint64_t start, uint64_t end)
+{
+	for (uint64_t page = start; page < end; page += PAGE) {
+		struct rec_code_page *p = *find(proc, page);
+		if (p && !p->changing) {
+			proc->n_asleep += !p->asleep;
+			p->asleep = true;
+			tr_sleep(proc->tr, page >> 12);
+		} else {
+			rec_code_forget(proc, page, page + PAGE);
+		}
+	}
+}
+
+/* A page is executable again. Returns the lines that are not what they were, or all if nothing of
+ * what was known is to be used. */
+static uint64_t changed_lines(struct rec_process *proc, struct rec_code_page *p)
+{
+	const struct dj_mapping *m = executable(proc, p->addr);
+	uint8_t now[PAGE];
+	uint64_t changed = 0;
+	if (!m || is_changing(proc, m) || p->len != PAGE ||
+	    rec_read(proc, p->addr, now, PAGE) != PAGE)
+		return UINT64_MAX;
+	for (unsigned i = 0; i < PAGE / 64; i++)
+		if (memcmp(now + 64 * i, p->bytes + 64 * i, 64) != 0)
+			changed |= 1ULL << i;
+	if (changed) {
+		memcpy(p->bytes, now, PAGE);
+		p->dynamic = is_dynamic(proc, m, p);
+		p->logged = 0;
+	}
+	return changed;
+}
+
+/* [start, end) is executable again, or still is: it cannot be written to. */
+static void wake(struct rec_process *proc, uint64_t start, uint64_t end)
+{
+	for (uint64_t page = start; page < end; page += PAGE) {
+		struct rec_code_page *p = *find(proc, page);
+		if (!p || !p->asleep) {
+			rec_code_forget(proc, page, page + PAGE);
+			continue;
+		}
+		uint64_t changed = changed_lines(proc, p);
+		proc->rec->counts[REC_COUNT_FORGOTTEN] += changed != 0;
+		if (changed == UINT64_MAX) {
+			rec_code_forget(proc, page, page + PAGE);
+			continue;
+		}
+		p->asleep = false;
+		proc->n_asleep--;
+		tr_wake(proc->tr, page >> 12, changed);
+	}
+}
+
+void rec_code_replaced(struct rec_process *proc, uint64_t start, uint64_t end)
+{
+	if (!proc->n_asleep)
+		return;
+	/* the replay forgets code that is unmapped: it would miss what is the same again */
+	for (unsigned i = 0; i < PAGE_HASH; i++)
+		for (struct rec_code_page *p = proc->pages[i], *next; p; p = next) {
+			next = p->next;
+			if (p->asleep && p->addr < end && p->addr + PAGE > start)
+				rec_code_forget(proc, p->addr, p->addr + PAGE);
+		}
+}
+
+void rec_code_protected(struct rec_process *proc, uint64_t start, uint64_t end, uint32_t prot)
+{
+	const uint32_t execute = PROT_READ | PROT_EXEC;
+	start &= -PAGE;
+	if (!proc->tr || !proc->pages || (end - start) / PAGE > PAGE_HASH)
+		rec_code_forget(proc, start, end);
+	else if (!(prot & PROT_EXEC))
+		sleep_on(proc, start, end);
+	else if (prot == execute)
+		wake(proc, start, end);
+	else
+		rec_code_forget(proc, start, end);
+}
+
 void rec_code_free(struct rec_process *proc)
 {
-	for (unsigned i = 0; proc->pages && i < PAGE_HASH; i++)
-		free(proc->pages[i]);
+	drop_all(proc);
 	free(proc->pages);
 }

@@ -51,6 +51,8 @@ static void replaced(struct rec_thread *t, uint64_t start, uint64_t end, uint32_
 		rec_data_not(t->proc, start, end);
 	if ((prot & PROT_EXEC) || (code && code->start < end))
 		rec_code_forget(t->proc, start, end);
+	else
+		rec_code_replaced(t->proc, start, end);
 }
 
 void rec_maps_record(struct rec_thread *t, const struct dj_mapping *m, const char *name)
@@ -173,8 +175,13 @@ void rec_maps_remove(struct rec_thread *t, uint64_t start, uint64_t end)
 void rec_maps_protect(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t prot)
 {
 	end = page_up(end);
-	replaced(t, start, end, prot);
+	const struct dj_mapping *code = dj_mappings_after(&t->proc->maps, start, PROT_EXEC);
+	bool matters = (prot & PROT_EXEC) || (code && code->start < end);
 	dj_mappings_protect(&t->proc->maps, start, end, prot);
+	if (prot & PROT_EXEC)
+		rec_data_not(t->proc, start, end);
+	if (matters)
+		rec_code_protected(t->proc, start, end, prot);
 	struct dj_record r = { .kind = DJ_REC_PROTECT,
 			       .steps = t->steps,
 			       .addr = start,

@@ -199,7 +199,7 @@ struct rec_process {
 	unsigned next_data; /* which T_DATA is the oldest */
 	uint64_t brk;
 	struct rec_code_page **pages; /* hash by page */
-	unsigned n_pages;
+	unsigned n_pages, n_asleep;
 	uint64_t vdso_syscall; /* a syscall instruction in the vdso */
 	uint64_t vdso, vdso_end;
 
@@ -488,6 +488,10 @@ void rec_modules_free(struct rec_recording *rec);
 size_t rec_code_read(void *ctx, uint64_t pc, uint8_t *buf, size_t len, bool *changing);
 uint64_t rec_code_translated(void *ctx, uint64_t pc, size_t len);
 void rec_code_forget(struct rec_process *proc, uint64_t start, uint64_t end);
+/* These pages, which were not executable, are mapped anew or not at all. */
+void rec_code_replaced(struct rec_process *proc, uint64_t start, uint64_t end);
+/* The protection of these pages has been changed to `prot`. */
+void rec_code_protected(struct rec_process *proc, uint64_t start, uint64_t end, uint32_t prot);
 void rec_code_free(struct rec_process *proc);
 
 /* ---- native.c ---- */

@@ -64,7 +64,7 @@ struct tr_build {
 	bool changing; /* code that may change unheard */
 	struct tr_side side[FRAG_MAX];
 	unsigned n_sides;
-	uint64_t use[USES_MAX]; /* pages it depends on */
+	struct tr_lines use[USES_MAX]; /* what it depends on */
 	unsigned n_uses;
 	uint32_t numbers; /* the fragment's, linked by `sibling` */
 	/* direct exits' targets, for translating ahead */

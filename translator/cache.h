@@ -78,19 +78,22 @@ struct tr_finsn {
 struct tr_page;
 struct tr_use {
 	struct tr_frag *frag;
+	struct tr_page *page;
+	uint64_t lines; /* of 64 bytes: those that it depends on */
 	struct tr_use *next, **at;
 };
 
 #define TR_NO_SLOT ~0u
 
 struct tr_frag {
-	struct tr_frag *next; /* in the hash; retired: in the queue */
+	struct tr_frag *next; /* in the hash, also if it is asleep; retired: in the queue */
 	struct tr_arena *arena;
 	uint64_t pc;	     /* of the program */
 	uint64_t entry;	     /* main entry */
 	uint64_t end;	     /* hot code is [entry, end) */
 	uint64_t hw, saved;  /* stubs for indirect branches, or 0 */
 	uint64_t retired;    /* in this epoch, or 0 */
+	uint64_t ret_site;   /* return address of the call that ends it, or 0 */
 	struct tr_use *uses; /* behind the instructions */
 	uint32_t n_uses;
 	uint32_t slot;		    /* in the target table, or TR_NO_SLOT */
@@ -98,6 +101,7 @@ struct tr_frag {
 	uint32_t chunk;		    /* where the fragment lies */
 	uint32_t incoming, numbers; /* first link that leads here; first number of its own */
 	uint32_t live;		    /* arithmetic flags that are live at the entry */
+	bool asleep;		    /* nothing leads to it, but it may still be of use */
 	uint32_t n;
 	struct tr_finsn insn[];
 };
@@ -118,6 +122,8 @@ static inline unsigned tr_maybe_bit(uint64_t pc)
 	return (unsigned)((pc * 0x9e3779b97f4a7c15ULL) >> 44);
 }
 struct tr_frag *tr_find(const struct translator *tr, uint64_t pc);
+/* One that is asleep, although it need not be any more, is awake again. */
+struct tr_frag *tr_wake_at(struct translator *tr, uint64_t pc);
 /* The fragment is written: it can be found, and what waited for it leads to it. */
 void tr_publish(struct translator *tr, struct tr_frag *f);
 
@@ -155,14 +161,25 @@ void tr_tables_init(struct translator *tr);
 /* They are empty: of the fragments that were in there none is left. */
 void tr_tables_clear(struct translator *tr);
 void tr_remove_indirect(struct translator *tr, struct tr_frag *f);
+/* It was in there, and is again. */
+void tr_restore_indirect(struct translator *tr, struct tr_frag *f);
 
 /* ---- what was decoded, what depends on it (translate-decode.c) ---- */
 
-/* Pages that something was learnt from. */
+/* Pages that something was learnt from, and which lines of them. */
 struct tr_look {
-	uint64_t page[3];
+	struct tr_lines {
+		uint64_t page, lines;
+	} in[3];
 	unsigned n;
 };
+/* Those lines of the page that [addr, addr+len) touches. */
+static inline uint64_t tr_lines_of(uint64_t page, uint64_t addr, uint64_t len)
+{
+	uint64_t first = addr >> 12 < page ? 0 : addr >> 6 & 63;
+	uint64_t last = (addr + len - 1) >> 12 > page ? 63 : (addr + len - 1) >> 6 & 63;
+	return (UINT64_MAX >> (63 - (last - first))) << first;
+}
 
 /* An instruction decoded before: overlapping fragments and looking ahead for live flags meet the
  * same ones again and again. */
@@ -192,9 +209,10 @@ uint64_t tr_generation(const struct translator *tr, uint64_t page);
 struct tr_page {
 	uint64_t page;
 	struct tr_use *uses;
+	bool asleep;
 };
 /* The fragment depends on these f->n_uses pages. */
-void tr_use_pages(struct translator *tr, struct tr_frag *f, const uint64_t *page);
+void tr_use_pages(struct translator *tr, struct tr_frag *f, const struct tr_lines *in);
 
 /* ---- all of it ---- */
 

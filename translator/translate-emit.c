@@ -274,6 +274,7 @@ struct tr_frag *tr_translate(struct tr_build *b, struct tr_arena *a, uint64_t pc
 		tr_numbers_drop(tr, f->numbers);
 		return NULL;
 	}
+	f->ret_site = b->ret_site;
 	f = finished(b);
 	tr_use_pages(tr, f, b->use);
 	tr_publish(tr, f);

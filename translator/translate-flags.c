@@ -28,19 +28,26 @@ uint32_t tr_flags_used(const struct insn *in)
 	return read;
 }
 
-/* Code at [pc, pc+len) says something. False if that makes too many pages. */
+/* These lines of a page say something. False if that makes too many pages. */
+static bool look_at_lines(struct tr_look *look, uint64_t page, uint64_t lines)
+{
+	unsigned i = 0;
+	while (i < look->n && look->in[i].page != page)
+		i++;
+	if (i == sizeof(look->in) / sizeof(*look->in))
+		return false;
+	if (i == look->n)
+		look->in[look->n++] = (struct tr_lines){ page, 0 };
+	look->in[i].lines |= lines;
+	return true;
+}
+
+/* The same of code at [pc, pc+len). */
 static bool look_at(struct tr_look *look, uint64_t pc, unsigned len)
 {
-	for (uint64_t page = pc >> 12; page <= (pc + len - 1) >> 12; page++) {
-		unsigned i = 0;
-		while (i < look->n && look->page[i] != page)
-			i++;
-		if (i < look->n)
-			continue;
-		if (i == sizeof(look->page) / sizeof(*look->page))
+	for (uint64_t page = pc >> 12; page <= (pc + len - 1) >> 12; page++)
+		if (!look_at_lines(look, page, tr_lines_of(page, pc, len)))
 			return false;
-		look->page[look->n++] = page;
-	}
 	return true;
 }
 
@@ -48,7 +55,7 @@ static uint64_t look_generation(const struct translator *tr, const struct tr_loo
 {
 	uint64_t sum = 0;
 	for (unsigned i = 0; i < look->n; i++)
-		sum += tr_generation(tr, look->page[i]);
+		sum += tr_generation(tr, look->in[i].page);
 	return sum;
 }
 
@@ -60,7 +67,7 @@ static bool known_live(const struct translator *tr, const struct tr_decoded *d,
 	if (!d->live_known || d->live_generation != look_generation(tr, &d->look))
 		return false;
 	for (unsigned i = 0; i < d->look.n; i++)
-		if (!look_at(&more, d->look.page[i] << 12, 1))
+		if (!look_at_lines(&more, d->look.in[i].page, d->look.in[i].lines))
 			return false;
 	*look = more;
 	return true;

@@ -43,12 +43,14 @@ static struct tr_page *page_of(struct translator *tr, uint64_t page)
 	return *p;
 }
 
-void tr_use_pages(struct translator *tr, struct tr_frag *f, const uint64_t *page)
+void tr_use_pages(struct translator *tr, struct tr_frag *f, const struct tr_lines *in)
 {
 	for (unsigned i = 0; i < f->n_uses; i++) {
-		struct tr_page *p = page_of(tr, page[i]);
+		struct tr_page *p = page_of(tr, in[i].page);
 		struct tr_use *u = &f->uses[i];
-		*u = (struct tr_use){ .frag = f, .next = p->uses, .at = &p->uses };
+		*u = (struct tr_use){
+			.frag = f, .page = p, .lines = in[i].lines, .next = p->uses, .at = &p->uses
+		};
 		if (u->next)
 			u->next->at = &u->next;
 		p->uses = u;
@@ -67,11 +69,18 @@ static void end_uses(struct tr_frag *f)
 
 /* ---- retiring ---- */
 
-static void retire(struct translator *tr, struct tr_frag *f)
+/* Nothing leads to it any more. */
+static void withdraw(struct translator *tr, struct tr_frag *f)
 {
 	tr_links_end(tr, f);
 	tr_links_part(tr, f);
 	tr_remove_indirect(tr, f);
+}
+
+static void retire(struct translator *tr, struct tr_frag *f)
+{
+	if (!f->asleep)
+		withdraw(tr, f);
 	struct tr_frag **p = &tr->hash[tr_hash(f->pc)];
 	while (*p != f)
 		p = &(*p)->next;
@@ -91,10 +100,11 @@ static void end_epoch(struct translator *tr, uint64_t retired_before)
 		tr->epoch++;
 }
 
-static void retire_page(struct translator *tr, const struct tr_page *p)
+static void retire_page(struct translator *tr, struct tr_page *p)
 {
 	while (p->uses)
 		retire(tr, p->uses->frag);
+	p->asleep = false;
 }
 
 void tr_invalidate(struct translator *tr, uint64_t addr, uint64_t len)
@@ -108,7 +118,7 @@ void tr_invalidate(struct translator *tr, uint64_t addr, uint64_t len)
 		return;
 	if (last - first < tr->cap_pages) {
 		for (uint64_t page = first; page <= last; page++) {
-			const struct tr_page *p = tr->pages[page_at(tr, page)];
+			struct tr_page *p = tr->pages[page_at(tr, page)];
 			if (p)
 				retire_page(tr, p);
 		}
@@ -127,9 +137,86 @@ void tr_flush(struct translator *tr)
 	for (uint32_t i = 0; i < FRAG_HASH; i++)
 		while (tr->hash[i])
 			retire(tr, tr->hash[i]);
+	for (uint32_t i = 0; i < tr->cap_pages; i++) /* those asleep */
+		if (tr->pages[i])
+			retire_page(tr, tr->pages[i]);
 	tr_forget_decoded(tr, 0, UINT64_MAX);
 	tr->stats.flushes++;
 	end_epoch(tr, before);
+}
+
+/* ---- sleeping ---- */
+
+void tr_sleep(struct translator *tr, uint64_t page)
+{
+	struct tr_page *p = tr->n_pages ? tr->pages[page_at(tr, page)] : NULL;
+	tr_forget_decoded(tr, page << 12, 4096);
+	if (!p)
+		return;
+	p->asleep = true;
+	for (struct tr_use *u = p->uses; u; u = u->next) {
+		if (u->frag->asleep)
+			continue;
+		withdraw(tr, u->frag);
+		u->frag->asleep = true;
+	}
+}
+
+void tr_wake(struct translator *tr, uint64_t page, uint64_t changed)
+{
+	struct tr_page *p = tr->n_pages ? tr->pages[page_at(tr, page)] : NULL;
+	uint64_t before = tr->stats.retired;
+	if (!p)
+		return;
+	p->asleep = false;
+	for (struct tr_use *u = p->uses, *next; changed && u; u = next) {
+		next = u->next;
+		if (u->lines & changed)
+			retire(tr, u->frag);
+	}
+	end_epoch(tr, before);
+}
+
+/* Whether it is asleep for no reason any more. */
+static bool can_wake(const struct tr_frag *f)
+{
+	for (unsigned i = 0; i < f->n_uses; i++)
+		if (f->uses[i].page->asleep)
+			return false;
+	return f->asleep;
+}
+
+static void wake(struct translator *tr, struct tr_frag *f)
+{
+	f->asleep = false;
+	for (uint32_t k = f->numbers; k; k = tr->numbers[k].sibling)
+		if (tr->numbers[k].stop.kind == TR_STOP_LINK)
+			tr->numbers[k].to = tr_find(tr, tr->numbers[k].stop.pc);
+	tr_links_begin(tr, f);
+	tr_links_join(tr, f);
+	tr_restore_indirect(tr, f);
+}
+
+/* So many wake with another one, at most. */
+#define WAKE_MAX 256
+
+struct tr_frag *tr_wake_at(struct translator *tr, uint64_t pc)
+{
+	struct tr_frag *f = tr->hash[tr_hash(pc)];
+	while (f && (f->pc != pc || !can_wake(f)))
+		f = f->next;
+	if (!f)
+		return NULL;
+	wake(tr, f);
+	/* where one function of a page is called others are, and each would take a stop */
+	unsigned woken = 0;
+	for (struct tr_use *u = f->uses[0].page->uses; u && woken < WAKE_MAX; u = u->next) {
+		if (!can_wake(u->frag) || tr_find(tr, u->frag->pc))
+			continue;
+		wake(tr, u->frag);
+		woken++;
+	}
+	return f;
 }
 
 /* ---- epochs ---- */

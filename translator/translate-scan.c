@@ -19,15 +19,17 @@ bool tr_must_be_native(const struct insn *in)
 	       INSN_MOVDIR64B; /* stores where a register points, which has_mem does not speak of */
 }
 
-/* The fragment depends on this page. False if there are too many. */
-static bool depend(struct tr_build *b, uint64_t page)
+/* The fragment depends on these lines of a page. False if there are too many pages. */
+static bool depend(struct tr_build *b, uint64_t page, uint64_t lines)
 {
-	for (unsigned i = 0; i < b->n_uses; i++)
-		if (b->use[i] == page)
-			return true;
-	if (b->n_uses == USES_MAX)
+	unsigned i = 0;
+	while (i < b->n_uses && b->use[i].page != page)
+		i++;
+	if (i == USES_MAX)
 		return false;
-	b->use[b->n_uses++] = page;
+	if (i == b->n_uses)
+		b->use[b->n_uses++] = (struct tr_lines){ page, 0 };
+	b->use[i].lines |= lines;
 	return true;
 }
 
@@ -38,7 +40,7 @@ uint32_t tr_live_at(struct tr_build *b, uint64_t pc)
 	if (live == ARITH)
 		return live; /* nothing was assumed */
 	for (unsigned i = 0; i < look.n; i++)
-		if (!depend(b, look.page[i]))
+		if (!depend(b, look.in[i].page, look.in[i].lines))
 			return ARITH;
 	return live;
 }
@@ -69,6 +71,7 @@ static void find_live(struct tr_build *b)
 
 void tr_scan(struct tr_build *b, uint64_t pc)
 {
+	const uint64_t start = pc;
 	b->n = 0;
 	b->changing = false;
 	while (b->n < FRAG_MAX) {
@@ -91,7 +94,7 @@ void tr_scan(struct tr_build *b, uint64_t pc)
 	b->n_uses = 0;
 	if (!b->n)
 		return;
-	depend(b, b->insn[0].addr >> 12);
-	depend(b, (pc - 1) >> 12);
+	for (uint64_t page = start >> 12; page <= (pc - 1) >> 12; page++)
+		depend(b, page, tr_lines_of(page, start, pc - start));
 	find_live(b);
 }

@@ -107,6 +107,15 @@ void tr_add_indirect(struct translator *tr, struct tr_frag *f)
 	enter(tr, f);
 }
 
+void tr_restore_indirect(struct translator *tr, struct tr_frag *f)
+{
+	if (!f->hw)
+		return;
+	store((uint64_t *)tr_table(tr, T_FAST) + (f->pc & 0xffff), f->hw);
+	store((uint64_t *)tr_table(tr, T_FAST_SAVED) + (f->pc & 0xffff), f->saved);
+	enter(tr, f);
+}
+
 void tr_remove_indirect(struct translator *tr, struct tr_frag *f)
 {
 	if (!f->hw)

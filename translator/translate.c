@@ -76,7 +76,7 @@ struct tr_frag *tr_find(const struct translator *tr, uint64_t pc)
 	if (!(tr->maybe[bit / 64] >> (bit % 64) & 1))
 		return NULL;
 	for (struct tr_frag *f = tr->hash[tr_hash(pc)]; f; f = f->next)
-		if (f->pc == pc)
+		if (f->pc == pc && !f->asleep)
 			return f;
 	return NULL;
 }
@@ -86,10 +86,26 @@ uint64_t tr_entry(const struct tr_frag *f)
 	return f->entry;
 }
 
+/* Where the fragment, which was made earlier, goes on. */
+static void leads_to(const struct translator *tr, const struct tr_frag *f, struct tr_build *b)
+{
+	b->ret_site = f->ret_site;
+	b->n_targets = 0;
+	for (uint32_t k = f->numbers; k; k = tr->numbers[k].sibling)
+		if (tr->numbers[k].stop.kind == TR_STOP_LINK &&
+		    b->n_targets < sizeof(b->target) / sizeof(*b->target))
+			b->target[b->n_targets++] = tr->numbers[k].stop.pc;
+}
+
 /* The fragment at pc, which there is not yet. */
 static enum tr_found make(struct translator *tr, uint64_t pc, struct tr_frag **found)
 {
 	struct tr_build *b = tr->build;
+	*found = tr_wake_at(tr, pc);
+	if (*found) {
+		leads_to(tr, *found, b);
+		return TR_FOUND;
+	}
 	if (!tr_decode(tr, pc)) /* nothing there: no arena has to be made for that */
 		return TR_NATIVE;
 	for (;;) {

@@ -157,7 +157,16 @@ uint64_t tr_call_data_out(const struct translator *tr, uint64_t va);
  * more. Threads that are inside leave by the next exit. */
 void tr_invalidate(struct translator *tr, uint64_t addr, uint64_t len);
 
-/* The same for everything. */
+/*
+ * The page (an address / 4096) is no code, for the time being: nothing enters what was translated
+ * from it. When it is code again, it may turn out to be what it was but for some lines of 64 bytes
+ * (a bit each in `changed`, the lowest for the first): then what does not depend on these is as it
+ * was before.
+ */
+void tr_sleep(struct translator *tr, uint64_t page);
+void tr_wake(struct translator *tr, uint64_t page, uint64_t changed);
+
+/* Everything changed. */
 void tr_flush(struct translator *tr);
 
 /*

@@ -189,6 +189,19 @@ bool tr_locate(const struct translator *tr, uint64_t va, uint64_t rt_ret, struct
 	return true;
 }
 
+void tr_sleep(struct translator *tr, uint64_t page)
+{
+	(void)tr;
+	(void)page;
+}
+
+void tr_wake(struct translator *tr, uint64_t page, uint64_t changed)
+{
+	(void)tr;
+	(void)page;
+	(void)changed;
+}
+
 void tr_invalidate(struct translator *tr, uint64_t addr, uint64_t len)
 {
 	(void)tr;

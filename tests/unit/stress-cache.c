@@ -60,7 +60,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t now; /* rewritings so far */
 static uint32_t version[PAGES], ended[VERSIONS];
 static bool stop, arena_made[2];
-static unsigned long runs, blocks, stops, sleeps, rewritings, reclaims, flushes;
+static unsigned long runs, blocks, stops, sleeps, rewritings, reclaims, flushes, naps;
 
 static struct thread {
 	pthread_t id;
@@ -588,10 +588,29 @@ static void rewrite(uint64_t *random)
 		return;
 	uint32_t v = now + 1, old = version[page];
 	now = v;
+	uint64_t at = address(page * PER_PAGE);
+	bool asleep = rnd(random) % 2;
+	if (asleep)
+		tr_sleep(tr, at >> 12);
 	write_page(page, v);
-	tr_invalidate(tr, address(page * PER_PAGE), 4096);
+	if (asleep)
+		tr_wake(tr, at >> 12, UINT64_MAX);
+	else
+		tr_invalidate(tr, at, 4096);
 	__atomic_store_n(&ended[old], v, __ATOMIC_RELEASE);
 	rewritings++;
+}
+
+/* A page is no code for a moment, and then what it was. */
+static void nap(uint64_t *random)
+{
+	unsigned page = (unsigned)(rnd(random) % PAGES), other = (unsigned)(rnd(random) % PAGES);
+	tr_sleep(tr, address(page * PER_PAGE) >> 12);
+	tr_sleep(tr, address(other * PER_PAGE) >> 12);
+	tr_wake(tr, address(page * PER_PAGE) >> 12, 0);
+	if (other != page)
+		tr_wake(tr, address(other * PER_PAGE) >> 12, 0);
+	naps++;
 }
 
 static void change(double seconds)
@@ -615,6 +634,9 @@ static void change(double seconds)
 			break;
 		case 2 ... 5:
 			reclaim();
+			break;
+		case 6 ... 8:
+			nap(&random);
 			break;
 		default:
 			rewrite(&random);
@@ -683,10 +705,10 @@ int main(int argc, char **argv)
 	struct tr_stats st;
 	tr_stats(tr, &st);
 	printf("%lu runs, %lu blocks, %lu stops, %lu sleeps; %lu rewritings, %lu reclaims, %lu "
-	       "flushes; %llu fragments, %llu retired\n",
-	       runs, blocks, stops, sleeps, rewritings, reclaims, flushes,
+	       "flushes, %lu naps; %llu fragments, %llu retired\n",
+	       runs, blocks, stops, sleeps, rewritings, reclaims, flushes, naps,
 	       (unsigned long long)st.fragments, (unsigned long long)st.retired);
-	if (runs < 10 || rewritings < 10 || st.retired < 10)
+	if (runs < 10 || rewritings < 10 || naps < 10 || st.retired < 10)
 		fail("hardly anything happened");
 	tr_free(tr);
 	return 0;
