@@ -398,20 +398,29 @@ bool rec_area_piece(const struct rec_process *proc, unsigned i, uint64_t *at, ui
 	return proc->tr && tr_arena(proc->tr, i - proc->own.n_spares, at, size);
 }
 
-bool rec_hole(struct rec_thread *t, uint64_t at, uint64_t size)
+uint64_t rec_hole(struct rec_thread *t, const uint64_t *places, unsigned n, uint64_t size)
 {
 	char line[512];
+	bool taken[REC_PLACES];
 	FILE *f = t->rec->tracer->open_proc(t->rec->tracer, t->tid, "maps");
-	bool free_there = f && at >= 0x10000 && at + size < 0x7fffffff0000ULL;
-	while (free_there && fgets(line, sizeof(line), f)) {
+
+	DJ_ASSERT(n <= REC_PLACES, "%u places", n);
+	for (unsigned i = 0; i < n; i++)
+		taken[i] = !f || places[i] < 0x10000 || places[i] >= 0x7fffffff0000ULL - size;
+	while (f && fgets(line, sizeof(line), f)) {
 		uint64_t start, end;
-		if (sscanf(line, "%" SCNx64 "-%" SCNx64, &start, &end) == 2 && start < at + size &&
-		    at < end)
-			free_there = false;
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64, &start, &end) != 2)
+			continue;
+		for (unsigned i = 0; i < n; i++)
+			if (start < places[i] + size && places[i] < end)
+				taken[i] = true;
 	}
 	if (f)
 		fclose(f);
-	return free_there;
+	for (unsigned i = 0; i < n; i++)
+		if (!taken[i])
+			return places[i];
+	return 0;
 }
 
 /* Where an arena near `pc` may go. */
@@ -425,10 +434,7 @@ static uint64_t arena_place(struct rec_thread *t, uint64_t pc)
 		base + 0x20000000, base - 0x70000000,
 	};
 	/* clang-format on */
-	for (size_t i = 0; i < sizeof(tries) / sizeof(*tries); i++)
-		if (rec_hole(t, tries[i], TR_ARENA_SIZE))
-			return tries[i];
-	return 0;
+	return rec_hole(t, tries, sizeof(tries) / sizeof(*tries), TR_ARENA_SIZE);
 }
 
 static enum rec_state no_arena(struct rec_thread *t)

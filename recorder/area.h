@@ -22,8 +22,10 @@ void rec_window_give_back(struct rec_process *proc, uint64_t at);
 /* How much the area takes; its parts, relative to its start, each in one mapping. */
 uint64_t rec_area_span(void);
 bool rec_area_part(unsigned i, uint64_t *at, uint64_t *size);
-/* Whether nothing is mapped there. */
-bool rec_hole(struct rec_thread *t, uint64_t at, uint64_t size);
+/* The first of some places where there is nothing in `size` bytes, or 0. A list of mappings may be
+ * long: it is read once. */
+#define REC_PLACES 128 /* at most */
+uint64_t rec_hole(struct rec_thread *t, const uint64_t *places, unsigned n, uint64_t size);
 /* What deja has in the program that this resource limit counts. */
 uint64_t rec_area_size(const struct rec_process *proc, int resource);
 /* Put tables, the thread's own part and the shadow into the program; `rec_image_ready` follows. */

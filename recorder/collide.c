@@ -98,12 +98,13 @@ static uint64_t elsewhere(struct rec_thread *t)
 	/* doc/recorder.md ("Where the area lies") says who goes where */
 	static const uint64_t tries[] = { 0x7e8100000000, 0x7d0100000000, 0x7b8100000000,
 					  0x590100000000, 0x2e0100000000, 0x120100000000 };
+	uint64_t places[REC_PLACES];
+	unsigned n = 0;
 	for (size_t i = 0; i < sizeof(tries) / sizeof(*tries); i++)
 		for (uint64_t at = tries[i]; at < tries[i] + (1ULL << 38); at += 1ULL << 34)
-			if ((at >= t->way.end || at + size <= t->way.start) &&
-			    rec_hole(t, at, size))
-				return at;
-	return 0;
+			if (at >= t->way.end || at + size <= t->way.start)
+				places[n++] = at;
+	return rec_hole(t, places, n, size);
 }
 
 /* The area is somewhere else now, whosever it is. */
