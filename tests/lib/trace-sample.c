@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* splitmix64 (Steele, Lea, Flood 2014) */
 uint64_t sample_random(uint64_t *state)
@@ -266,6 +267,19 @@ static int write_streams(struct dj_stream **processes, struct dj_writer *w,
 	free(streams);
 	free(s);
 	return r;
+}
+
+uint8_t *sample_read(const char *path, size_t *len)
+{
+	FILE *f = fopen(path, "rb");
+	struct stat st;
+	uint8_t *bytes;
+
+	if (!f || fstat(fileno(f), &st) || !(bytes = malloc((size_t)st.st_size + 1)))
+		abort();
+	*len = fread(bytes, 1, (size_t)st.st_size, f);
+	fclose(f);
+	return bytes;
 }
 
 int sample_write(const char *path, const struct sample_shape *shape, uint64_t seed,

@@ -47,6 +47,9 @@ void sample_memory(uint8_t *bytes, size_t len, uint64_t seed);
 int sample_write_thread(struct dj_stream *stream, struct sample_stream *s, uint64_t flush,
 			struct dj_error *err);
 
+/* A file whole, in memory to be freed. */
+uint8_t *sample_read(const char *path, size_t *len);
+
 /* Write a whole trace. Returns 0, or -1 with err at the first failure. */
 int sample_write(const char *path, const struct sample_shape *shape, uint64_t seed,
 		 struct dj_error *err);

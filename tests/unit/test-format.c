@@ -30,19 +30,6 @@ static const struct sample_shape large = {
 	.threads = 3, .records = 30000, .flush = 7001, .module = 2500000, .memory = 700000
 };
 
-static uint8_t *read_file(size_t *len)
-{
-	FILE *f = fopen(path, "rb");
-	struct stat st;
-	uint8_t *bytes;
-
-	if (!f || fstat(fileno(f), &st) || !(bytes = malloc((size_t)st.st_size + 1)))
-		abort();
-	*len = fread(bytes, 1, (size_t)st.st_size, f);
-	fclose(f);
-	return bytes;
-}
-
 static void write_sample(const struct sample_shape *shape)
 {
 	struct dj_error err = { 0 };
@@ -412,7 +399,7 @@ static void test_truncation(void)
 	uint8_t *bytes, *exact;
 
 	write_sample(&small);
-	bytes = read_file(&len);
+	bytes = sample_read(path, &len);
 	for (size_t n = 0; n < len; n++) {
 		struct dj_trace *t;
 
@@ -444,7 +431,7 @@ static void flip_all(const struct sample_shape *shape)
 	struct dj_error err;
 	uint64_t rng = SEED;
 	size_t len, refused = 0;
-	uint8_t *bytes = read_file(&len);
+	uint8_t *bytes = sample_read(path, &len);
 
 	for (size_t i = 0; i < 2 * len; i++) {
 		uint8_t *byte = &bytes[i / 2], was = *byte;
@@ -491,7 +478,7 @@ static void test_damage_text(void)
 	uint8_t *bytes;
 
 	write_sample(&small);
-	bytes = read_file(&len);
+	bytes = sample_read(path, &len);
 	t = dj_trace_open_memory(bytes, len, &err);
 	CU_ASSERT_PTR_NULL(dj_trace_damage(t));
 	dj_trace_close(t);
@@ -534,7 +521,7 @@ static void test_refused(void)
 	uint8_t *bytes;
 
 	write_sample(&small);
-	bytes = read_file(&len);
+	bytes = sample_read(path, &len);
 	expect_refused(bytes, 0, "empty");
 	expect_refused(elf, sizeof(elf), "not a deja trace");
 	expect_refused(elf, 1, "not a deja trace");

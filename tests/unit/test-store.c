@@ -63,19 +63,6 @@ static unsigned files(char *path, size_t size)
 	return n;
 }
 
-static uint8_t *slurp(const char *path, size_t *len)
-{
-	FILE *f = fopen(path, "rb");
-	struct stat st;
-	uint8_t *bytes;
-
-	if (!f || fstat(fileno(f), &st) || !(bytes = malloc((size_t)st.st_size + 1)))
-		abort();
-	*len = fread(bytes, 1, (size_t)st.st_size, f);
-	fclose(f);
-	return bytes;
-}
-
 static void spill(const char *path, const void *bytes, size_t len)
 {
 	FILE *f = fopen(path, "wb");
@@ -324,7 +311,7 @@ static void test_damage(void)
 	fresh();
 	write_good(first);
 	store_file(path, sizeof(path));
-	bytes = slurp(path, &len);
+	bytes = sample_read(path, &len);
 	for (size_t at = 0; at < len; at += at < 200 ? 7 : 60013) {
 		bytes[at] ^= 0x10;
 		spill(path, bytes, len);
@@ -339,7 +326,7 @@ static void test_damage(void)
 	check_missing(first, "is empty");
 	write_good(second);
 	check_trace(first);
-	uint8_t *again = slurp(path, &left);
+	uint8_t *again = sample_read(path, &left);
 	CU_ASSERT(left == len && !memcmp(again, bytes, len)); /* whoever writes it */
 	free(again);
 	/* more than there should be */
@@ -425,14 +412,14 @@ static void test_pack(void)
 	empty(store);
 	check_trace(whole);
 	check_trace(first);
-	a = slurp(first, &na);
-	b = slurp(whole, &nb);
+	a = sample_read(first, &na);
+	b = sample_read(whole, &nb);
 	CU_ASSERT(na == nb && !memcmp(a, b, na));
 	CU_ASSERT_EQUAL(dj_get32(a + 8), DJ_TRACE_VERSION);
 	free(b);
 	/* of one that is whole the same comes out */
 	CU_ASSERT_EQUAL(pack(first, second), 0);
-	b = slurp(second, &nb);
+	b = sample_read(second, &nb);
 	CU_ASSERT(na == nb && !memcmp(a, b, na));
 	free(a);
 	free(b);
@@ -446,7 +433,7 @@ static void test_pack_damaged(void)
 
 	fresh();
 	write_good(first);
-	bytes = slurp(first, &len);
+	bytes = sample_read(first, &len);
 	for (size_t at = 150, n = 0; at < len; at += 37, n++) {
 		struct dj_error err = { 0 };
 		struct dj_trace *before, *after;
@@ -537,7 +524,7 @@ static void test_prune(void)
 	check_trace(first);
 
 	/* one that is being written keeps what it has said so far */
-	bytes = slurp(first, &len);
+	bytes = sample_read(first, &len);
 	spill(first, bytes, len - 300);
 	CU_ASSERT(!dj_store_prune(dir, &result, &err) && !result.removed && result.kept == 2);
 	/* one of a later version: nobody knows */
