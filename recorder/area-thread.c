@@ -188,14 +188,13 @@ void rec_area_thread_end(struct rec_thread *t)
 	t->s = 0;
 }
 
-bool rec_spare_at(const struct rec_process *proc, unsigned i, uint64_t *at)
+bool rec_spare_next(const struct rec_spare **spare, uint64_t *at)
 {
-	const struct rec_spare *spare = proc->own.spares;
-	while (spare && i--)
-		spare = spare->next;
-	if (spare)
-		*at = spare->s - AREA_CONTROL;
-	return spare;
+	if (!*spare)
+		return false;
+	*at = (*spare)->s - AREA_CONTROL;
+	*spare = (*spare)->next;
+	return true;
 }
 
 void rec_spares_moved(struct rec_process *proc, uint64_t s, uint64_t by)

@@ -344,7 +344,7 @@ static bool allowed(struct rec_thread *t)
 				      .r10 = MAP_SHARED | MAP_FIXED };
 	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++) {
 		r.rax = (unsigned long long)calls[i];
-		if (!rec_filters_allow(t->proc, t->proc->vdso_syscall, &r))
+		if (!rec_filters_allow(t, t->proc->vdso_syscall, &r))
 			return false;
 	}
 	return true;
@@ -377,25 +377,39 @@ enum rec_state rec_area_begin(struct rec_thread *t)
 
 /* ---- arenas ---- */
 
-bool rec_area_piece(const struct rec_process *proc, unsigned i, uint64_t *at, uint64_t *size)
+bool rec_area_next(struct rec_pieces *p, uint64_t *at, uint64_t *size)
 {
-	if (!proc->area_at)
-		return false;
-	if (i == 0) {
+	const struct rec_process *proc = p->proc;
+	*size = REC_AREA_THREAD;
+	switch (p->what) {
+	case REC_PIECE_FIRST:
+		if (!proc->area_at)
+			return false;
+		p->what = REC_PIECE_THREAD;
+		p->t = proc->rec->threads;
 		*at = proc->area_at;
 		*size = AREA_TOTAL;
 		return true;
-	}
-	i--;
-	*size = REC_AREA_THREAD;
-	for (const struct rec_thread *t = proc->rec->threads; t; t = t->next)
-		if (t->proc == proc && t->s && t->own_part >= 0 && !t->area.gone && i-- == 0) {
-			*at = t->s - AREA_CONTROL;
+	case REC_PIECE_THREAD:
+		while (p->t &&
+		       (p->t->proc != proc || !p->t->s || p->t->own_part < 0 || p->t->area.gone))
+			p->t = p->t->next;
+		if (p->t) {
+			*at = p->t->s - AREA_CONTROL;
+			p->t = p->t->next;
 			return true;
 		}
-	if (i < proc->own.n_spares)
-		return rec_spare_at(proc, i, at);
-	return proc->tr && tr_arena(proc->tr, i - proc->own.n_spares, at, size);
+		p->what = REC_PIECE_SPARE;
+		p->spare = proc->own.spares;
+		/* fall through */
+	case REC_PIECE_SPARE:
+		if (rec_spare_next(&p->spare, at))
+			return true;
+		p->what = REC_PIECE_ARENA;
+		/* fall through */
+	default:
+		return proc->tr && tr_arena(proc->tr, p->arena++, at, size);
+	}
 }
 
 uint64_t rec_hole(struct rec_thread *t, const uint64_t *places, unsigned n, uint64_t size)

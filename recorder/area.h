@@ -31,8 +31,17 @@ uint64_t rec_area_size(const struct rec_process *proc, int resource);
 /* Put tables, the thread's own part and the shadow into the program; `rec_image_ready` follows. */
 enum rec_state rec_area_begin(struct rec_thread *t);
 enum rec_state rec_image_ready(struct rec_thread *t);
-/* Piece number i of the address space that is deja's; false if there are not that many. */
-bool rec_area_piece(const struct rec_process *proc, unsigned i, uint64_t *at, uint64_t *size);
+/* The pieces of the address space that are deja's, one after the other; false: there are no more.
+ * `what` is that of the next one. */
+enum rec_piece { REC_PIECE_FIRST, REC_PIECE_THREAD, REC_PIECE_SPARE, REC_PIECE_ARENA };
+struct rec_pieces {
+	const struct rec_process *proc;
+	enum rec_piece what;
+	const struct rec_thread *t;
+	const struct rec_spare *spare;
+	unsigned arena;
+};
+bool rec_area_next(struct rec_pieces *p, uint64_t *at, uint64_t *size);
 /* An arena near the program's code at `pc`. */
 enum rec_state rec_arena_begin(struct rec_thread *t, uint64_t pc);
 
@@ -41,8 +50,8 @@ enum rec_state rec_arena_begin(struct rec_thread *t, uint64_t pc);
 enum rec_state rec_area_thread_begin(struct rec_thread *t, rec_then *then);
 /* Whether the area of a thread that ends is kept for another one. */
 bool rec_area_thread_keep(const struct rec_thread *t);
-/* Number i of the areas kept. */
-bool rec_spare_at(const struct rec_process *proc, unsigned i, uint64_t *at);
+/* The area kept and the next one. */
+bool rec_spare_next(const struct rec_spare **spare, uint64_t *at);
 /* A thread's area is used no more. */
 void rec_area_thread_end(struct rec_thread *t);
 /* The area with this S has been moved by so many bytes; if it is one of those kept, they know. */
@@ -54,10 +63,10 @@ void rec_spares_free(struct rec_process *proc);
 
 /* ---- filter.c ---- */
 /* Whether the program's seccomp filters let this call through, made at `at`. */
-bool rec_filters_allow(const struct rec_process *proc, uint64_t at,
-		       const struct user_regs_struct *r);
-void rec_filters_copy(struct rec_process *to, const struct rec_process *from);
-void rec_filters_free(struct rec_process *proc);
+bool rec_filters_allow(const struct rec_thread *t, uint64_t at, const struct user_regs_struct *r);
+/* A thread's filters are those of another one, instead of what it had. */
+void rec_filters_copy(struct rec_thread *to, const struct rec_thread *from);
+void rec_filters_free(struct rec_thread *t);
 
 /* ---- limits.c ---- */
 /* Make room for deja's memory: a new image; another arena. */

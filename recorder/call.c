@@ -23,7 +23,7 @@ enum rec_state rec_call(struct rec_thread *t, rec_then *then, uint64_t nr, uint6
 	r.r9 = f;
 	r.orig_rax = (unsigned long long)-1;
 	uint64_t at = proc->vdso_syscall;
-	if (proc->filters && !rec_filters_allow(proc, at ? at : t->regs.rip, &r))
+	if (t->filters && !rec_filters_allow(t, at ? at : t->regs.rip, &r))
 		return then(t, -EPERM);
 	if (!at) {
 		at = t->regs.rip;

@@ -62,7 +62,7 @@ static void new_child(struct rec_thread *t, pid_t pid, uint64_t flags)
 	memcpy(proc->kernel_limits, t->proc->kernel_limits, sizeof(proc->kernel_limits));
 	proc->raised = t->proc->raised;
 	proc->limits_known = t->proc->limits_known;
-	rec_filters_copy(proc, t->proc);
+	rec_filters_copy(c, t);
 	c->s = t->s;
 	c->helper.shares = (flags & CLONE_VM) && !(flags & CLONE_VFORK);
 	rec_child_regs(t, c);
@@ -74,14 +74,15 @@ static void new_child(struct rec_thread *t, pid_t pid, uint64_t flags)
 		      : flags & CLONE_VFORK ? rec_follow_vfork(t, c)
 					    : -1;
 	if (own_space && (proc->vdso_syscall || !proc->child)) {
-		uint64_t at = 0, size;
+		struct rec_pieces count = { t->proc }, p = { t->proc };
+		uint64_t at, size;
 		unsigned n = 0;
-		while (rec_area_piece(t->proc, n, &at, &size))
+		while (rec_area_next(&count, &at, &size))
 			n++;
 		c->child.unmap = calloc(n, sizeof(*c->child.unmap));
 		DJ_ASSERT(c->child.unmap, "out of memory for a child");
 		for (unsigned i = 0; i < n; i++)
-			rec_area_piece(t->proc, i, &c->child.unmap[i].at, &c->child.unmap[i].size);
+			rec_area_next(&p, &c->child.unmap[i].at, &c->child.unmap[i].size);
 		c->child.n_unmap = n;
 	}
 	struct dj_record r = { .kind = DJ_REC_CHILD,

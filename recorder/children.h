@@ -26,6 +26,8 @@ void rec_follow_ended(struct rec_process *proc);
 /* ---- thread.c ---- */
 /* A system call of the program's has made a thread. */
 enum rec_state rec_thread_event(struct rec_thread *t, pid_t tid);
+/* In hand: it has a new name. */
+void rec_thread_named(struct rec_thread *t);
 /* A new thread's or child's registers, but for what clone changes. */
 void rec_child_regs(const struct rec_thread *t, struct rec_thread *c);
 /* In hand, about to exit: give the shadow back, then make the call. */

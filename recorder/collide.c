@@ -62,14 +62,12 @@ static enum rec_state cannot_move(struct rec_thread *t)
 /* An area within the range; `first`: that of the first thread, with the windows. */
 static bool area_in(struct rec_thread *t, uint64_t *at, bool *first)
 {
-	uint64_t size, arena, arena_size;
-	for (unsigned i = 0; rec_area_piece(t->proc, i, at, &size); i++) {
-		if (tr_arena(t->proc->tr, 0, &arena, &arena_size) && *at == arena)
-			return false; /* arenas come last */
-		*first = i == 0;
+	struct rec_pieces p = { t->proc };
+	uint64_t size;
+	for (*first = true; rec_area_next(&p, at, &size) && p.what != REC_PIECE_ARENA;
+	     *first = false)
 		if (*at < t->way.end && t->way.start < *at + size)
 			return true;
-	}
 	return false;
 }
 
@@ -200,8 +198,9 @@ static void look_at_vdso(struct rec_thread *t)
 /* Whether anything of deja's is. */
 static bool in_the_way(struct rec_thread *t)
 {
+	struct rec_pieces p = { t->proc };
 	uint64_t at, size;
-	for (unsigned i = 0; rec_area_piece(t->proc, i, &at, &size); i++)
+	while (rec_area_next(&p, &at, &size))
 		for (unsigned k = 0; k < t->way.n; k++)
 			if (at < t->way.more[k].end && t->way.more[k].start < at + size)
 				return true;

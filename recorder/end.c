@@ -236,6 +236,7 @@ void rec_thread_free(struct rec_thread *t)
 	rec_own_free(t);
 	free(t->pending);
 	free(t->sys.filter);
+	rec_filters_free(t);
 	free(t->child.unmap);
 	free(t->why);
 	free(t);
@@ -255,7 +256,6 @@ void rec_process_free(struct rec_process *proc)
 	rec_spares_free(proc);
 	rec_tables_free(proc);
 	rec_window_free(proc);
-	rec_filters_free(proc);
 	rec_code_free(proc);
 	rec_maps_free(proc);
 	free(proc->noted);

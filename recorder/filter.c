@@ -11,7 +11,8 @@
  *
  * A call that the supervisor answers by itself is left to the kernel if a filter has a say in it.
  *
- * Filters survive exec and are inherited by children.
+ * A filter is its thread's, unless all others of the process are to get it, too. Filters survive
+ * exec and are inherited by children.
  */
 #include "recorder/area.h"
 #include "recorder/syscalls.h"
@@ -155,14 +156,13 @@ static bool strict_allows(uint64_t nr)
 	return nr == SYS_read || nr == SYS_write || nr == SYS_exit || nr == SYS_rt_sigreturn;
 }
 
-bool rec_filters_allow(const struct rec_process *proc, uint64_t at,
-		       const struct user_regs_struct *r)
+bool rec_filters_allow(const struct rec_thread *t, uint64_t at, const struct user_regs_struct *r)
 {
 	struct seccomp_data data = { .nr = (int)r->rax,
 				     .arch = AUDIT_ARCH_X86_64,
 				     .instruction_pointer = at + 2,
 				     .args = { r->rdi, r->rsi, r->rdx, r->r10, r->r8, r->r9 } };
-	for (const struct rec_filter *f = proc->filters; f; f = f->next) {
+	for (const struct rec_filter *f = t->filters; f; f = f->next) {
 		if (!f->len) {
 			if (!strict_allows(r->rax))
 				return false;
@@ -178,24 +178,24 @@ bool rec_filters_allow(const struct rec_process *proc, uint64_t at,
 /* ---- a new one --------------------------------------------------------------------------------
  */
 
-static void add(struct rec_process *proc, struct rec_filter *f)
+static void add(struct rec_thread *t, struct rec_filter *f)
 {
-	f->next = proc->filters;
-	proc->filters = f;
+	f->next = t->filters;
+	t->filters = f;
 }
 
-void rec_filters_free(struct rec_process *proc)
+void rec_filters_free(struct rec_thread *t)
 {
-	while (proc->filters) {
-		struct rec_filter *f = proc->filters;
-		proc->filters = f->next;
+	while (t->filters) {
+		struct rec_filter *f = t->filters;
+		t->filters = f->next;
 		free(f);
 	}
 }
 
-/* A child has those of its parent. */
-void rec_filters_copy(struct rec_process *to, const struct rec_process *from)
+void rec_filters_copy(struct rec_thread *to, const struct rec_thread *from)
 {
+	rec_filters_free(to);
 	for (const struct rec_filter *f = from->filters; f; f = f->next) {
 		size_t size = sizeof(*f) + f->len * sizeof(f->code[0]);
 		struct rec_filter *copy = malloc(size);
@@ -276,9 +276,18 @@ enum rec_state rec_begin_prctl(struct rec_thread *t)
 
 void rec_after_seccomp(struct rec_thread *t, const struct user_regs_struct *in, uint64_t r)
 {
-	(void)in;
 	(void)r;
-	if (t->sys.filter)
-		add(t->proc, t->sys.filter);
+	if (in->rax == SYS_prctl && in->rdi == PR_SET_NAME) {
+		rec_thread_named(t);
+		return;
+	}
+	if (!t->sys.filter)
+		return;
+	add(t, t->sys.filter);
 	t->sys.filter = NULL;
+	if (in->rax != SYS_seccomp || !(in->rsi & SECCOMP_FILTER_FLAG_TSYNC))
+		return;
+	for (struct rec_thread *o = t->rec->threads; o; o = o->next)
+		if (o->proc == t->proc && o != t)
+			rec_filters_copy(o, t);
 }

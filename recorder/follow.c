@@ -140,7 +140,7 @@ static void another(struct rec_thread *c)
 	memcpy(proc->kernel_limits, c->proc->kernel_limits, sizeof(proc->kernel_limits));
 	proc->limits_known = c->proc->limits_known;
 	proc->raised = c->proc->raised;
-	rec_filters_copy(proc, c->proc);
+	rec_filters_copy(d, c);
 	rec_follow_vfork(c, d);
 }
 

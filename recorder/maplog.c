@@ -32,11 +32,12 @@ static bool data_around(const struct rec_process *proc, uint64_t start, uint64_t
 {
 	const struct dj_mapping *above = dj_mappings_after(&proc->maps, start, PROT_EXEC);
 	const struct dj_mapping *below = dj_mappings_before(&proc->maps, start, PROT_EXEC);
+	struct rec_pieces p = { proc };
 	uint64_t at, size;
 	*r = (struct range){ below ? below->end : 0, above ? above->start : TOP };
 	if (r->end > TOP)
 		r->end = TOP;
-	for (unsigned i = 0; rec_area_piece(proc, i, &at, &size); i++) {
+	while (rec_area_next(&p, &at, &size)) {
 		if (at + size <= start && at + size > r->start)
 			r->start = at + size;
 		else if (at + size > start && at < r->end)

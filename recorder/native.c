@@ -100,8 +100,9 @@ static enum rec_state answer_cpuid(struct rec_thread *t)
 /* What the program cannot know of: to it, nothing is mapped there. */
 static bool is_ours(const struct rec_process *proc, uint64_t addr)
 {
+	struct rec_pieces p = { proc };
 	uint64_t at, size;
-	for (unsigned i = 0; rec_area_piece(proc, i, &at, &size); i++)
+	while (rec_area_next(&p, &at, &size))
 		if (addr - at < size)
 			return true;
 	return false;

@@ -184,8 +184,7 @@ struct rec_process {
 	uint64_t n_facts;   /* recorded */
 	struct rlimit limits[REC_LIMITS], kernel_limits[REC_LIMITS]; /* the program's own, and what
 									the kernel has (limits.c) */
-	struct rec_filter *filters; /* of seccomp, the last one first (filter.c) */
-	bool more_files;	    /* the limit of descriptors leaves room for one */
+	bool more_files; /* the limit of descriptors leaves room for one */
 	bool limits_known, raised;
 	int mem; /* handle of the memory */
 	struct translator *tr;
@@ -253,6 +252,7 @@ struct rec_thread {
 	char *why;			  /* its history ends before it does */
 	uint64_t image_at, written_at; /* where it began; the stack was last compared (written.c) */
 	uint64_t checked;	       /* mappings up to here, by the latest digest */
+	struct rec_filter *filters;    /* of seccomp (filter.c) */
 	siginfo_t *pending;	       /* signals put aside */
 	unsigned n_pending, cap_pending;
 	struct {

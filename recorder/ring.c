@@ -250,12 +250,20 @@ static void *writer_main(void *arg)
 
 /* ---- the supervisor's side ---------------------------------------------------------------- */
 
+/* How much of a half is used: what a thread has written to stays in memory, so that many threads
+ * have less each. */
+static uint64_t half_size(const struct rec_thread *t)
+{
+	unsigned n = t->proc->n_threads;
+	return n <= 8 ? AREA_HALF : n <= 64 ? AREA_HALF / 8 : AREA_HALF / 64;
+}
+
 static void use_half(struct rec_ring *g, unsigned i)
 {
 	g->current = i;
 	g->half[i].known = 0;
 	*rec_tcb(g->t, T_HEAD) = g->half[i].va;
-	*rec_tcb(g->t, T_LIMIT) = g->half[i].va + AREA_HALF - AREA_SLACK;
+	*rec_tcb(g->t, T_LIMIT) = g->half[i].va + half_size(g->t) - AREA_SLACK;
 }
 
 static struct rec_ring *new_ring(struct rec_thread *t)

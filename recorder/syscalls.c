@@ -34,7 +34,7 @@ void rec_complete_call(struct rec_thread *t, uint64_t result)
 
 bool rec_call_allowed(struct rec_thread *t)
 {
-	return !t->proc->filters || rec_filters_allow(t->proc, t->regs.rip, &t->regs);
+	return !t->filters || rec_filters_allow(t, t->regs.rip, &t->regs);
 }
 
 enum rec_state rec_answer(struct rec_thread *t, int64_t result)

@@ -48,6 +48,7 @@ enum rec_state rec_thread_event(struct rec_thread *t, pid_t tid)
 	c->trap.blocked = t->trap.blocked;
 	c->seq = rec_order_now(t);
 	c->own_part = -1;
+	rec_filters_copy(c, t);
 	if (++proc->n_threads == 2)
 		rec_syscalls_shared(t);
 	rec_thread_name(c, name);
@@ -65,6 +66,19 @@ enum rec_state rec_thread_event(struct rec_thread *t, pid_t tid)
 	rec_ring_record(t, &r);
 	rec_run(t, t->how, 0);
 	return REC_SYSCALL;
+}
+
+void rec_thread_named(struct rec_thread *t)
+{
+	char name[64];
+	rec_thread_name(t, name);
+	struct dj_record r = { .kind = DJ_REC_THREAD,
+			       .steps = t->steps,
+			       .pid = t->tid,
+			       .what = DJ_THREAD_NAMED,
+			       .subject = (int32_t)dj_stream_number(t->stream),
+			       .name = name };
+	rec_ring_record(t, &r);
 }
 
 static enum rec_state ready(struct rec_thread *t, int64_t result)
@@ -131,7 +145,7 @@ enum rec_state rec_thread_exit(struct rec_thread *t)
 	if (t->proc->n_threads < 2 || !rec_call_allowed(t))
 		return rec_make_last_call(t);
 	rec_digest(t, true);
-	rec_hold(t, true);
+	rec_hold(t, false);
 	t->regs.gs_base = *rec_tcb(t, T_GSBASE);
 	if (rec_area_thread_keep(t))
 		return rec_call(t, shadow_gone, SYS_madvise, t->s + AREA_PAGE,

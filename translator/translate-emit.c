@@ -109,9 +109,8 @@ static bool emit_insn(struct tr_build *b)
 static void compare_code(struct tr_build *b, const struct tr_state *st, uint64_t pc, size_t len)
 {
 	struct cg *c = b->c;
-	uint8_t bytes[16 * INSN_MAX];
+	uint8_t bytes[FRAG_MAX * INSN_MAX];
 	bool changing;
-	DJ_ASSERT(len <= sizeof(bytes), "%zu bytes of changing code at once", len);
 	len = b->tr->ops.read_code(b->tr->ops.ctx, pc, bytes, len, &changing);
 	cg_imm(c, 1, pc);
 	for (size_t k = 0, n; k < len; k += n) {

@@ -413,9 +413,10 @@ static size_t read_every(void *ctx, uint64_t pc, uint8_t *to, size_t len, bool *
 	return len;
 }
 
-static void nothing(void *ctx, uint64_t pc, size_t len)
+static uint64_t nothing(void *ctx, uint64_t pc, size_t len)
 {
 	(void)ctx, (void)pc, (void)len;
+	return 0;
 }
 
 static void *sparse(size_t size)
