@@ -81,6 +81,7 @@ enum rec_state rec_deliver(struct rec_thread *t, const siginfo_t *info, uint64_t
 	tracer->set_siginfo(tracer, t->tid, info);
 	if (d != REC_CAUGHT)
 		return die(t, &r);
+	rec_x87_place(t);
 	if (rec_set_regs(t, &r))
 		return REC_KILLED;
 	rec_run(t, REC_STEP, info->si_signo);

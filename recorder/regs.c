@@ -70,6 +70,31 @@ void rec_full_regs(struct rec_thread *t, struct dj_regs *out)
 		from_xsave(x, (size_t)len, out);
 }
 
+void rec_x87_place(struct rec_thread *t)
+{
+	struct rec_tracer *tracer = t->rec->tracer;
+	struct translator *tr = t->proc->tr;
+	struct user_fpregs_struct f;
+	struct tr_where w;
+	struct dj_regs regs;
+	struct insn in;
+	uint8_t code[INSN_MAX];
+	if (tracer->get_fpregs(tracer, t->tid, &f) || !tr_in_cache(tr, f.rip) ||
+	    !tr_locate(tr, f.rip, 0, &w))
+		return;
+	f.rip = w.pc;
+	size_t got = rec_read(t->proc, w.pc, code, sizeof(code));
+	if (got && insn_decode(&in, code, got, w.pc) > 0 && in.has_mem) {
+		rec_from_user(&t->regs, &regs);
+		uint64_t addr =
+			insn_address(&in, regs.gpr, *rec_tcb(t, T_FSBASE), *rec_tcb(t, T_GSBASE));
+		/* the shadow's place is the address's lower half, unless a register has changed */
+		if ((uint32_t)addr == (uint32_t)f.rdp)
+			f.rdp = addr;
+	}
+	tracer->set_fpregs(tracer, t->tid, &f);
+}
+
 size_t rec_read(struct rec_process *proc, uint64_t addr, void *buf, size_t len)
 {
 	struct rec_tracer *tr = proc->rec->tracer;

@@ -4,7 +4,9 @@
 #include <fenv.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <ucontext.h>
 
 static sigjmp_buf jump;
 
@@ -19,6 +21,41 @@ static void unmask(int exceptions)
 	feenableexcept(exceptions);
 }
 
+/* Where the exception was and with what operand: processors say that while it is pending, and the
+ * handler's frame has it. */
+static volatile double divisor;
+static double below[2];
+extern const char divides[], stores[], behind[];
+
+static void on_fpe_where(int sig, siginfo_t *info, void *context)
+{
+	const struct _libc_fpstate *fp = ((ucontext_t *)context)->uc_mcontext.fpregs;
+	const char *at = (const char *)(uintptr_t)fp->rip;
+	printf("at %s, operand %s\n", at >= divides && at < behind ? "home" : "sea",
+	       fp->rdp == (uintptr_t)&divisor	 ? "divisor"
+	       : fp->rdp == (uintptr_t)&below[1] ? "below"
+						 : "unknown");
+	siglongjmp(jump, sig);
+}
+
+static void pointers(void)
+{
+	struct sigaction sa = { .sa_sigaction = on_fpe_where, .sa_flags = SA_SIGINFO };
+	sigaction(SIGFPE, &sa, NULL);
+	unmask(FE_DIVBYZERO);
+	if (!sigsetjmp(jump, 1))
+		__asm__ volatile("divides: fld1\n\tfdivl %0\n\tnop\n\tfwait" ::"m"(divisor));
+	unmask(FE_OVERFLOW);
+	if (!sigsetjmp(jump, 1)) {
+		volatile long double huge = 1e300L * 1e300L;
+		double *to = below;
+		__asm__ volatile("fldt %1\n\tstores: fstpl 8(%0)\n\tfwait\n\tbehind:" ::"r"(to),
+				 "m"(huge)
+				 : "memory");
+	}
+	signal(SIGFPE, on_fpe);
+}
+
 int main(void)
 {
 	volatile long long n[3] = { 1, 2, 3 };
@@ -26,6 +63,7 @@ int main(void)
 	volatile double d = 4;
 	volatile float f = 5;
 
+	pointers();
 	signal(SIGFPE, on_fpe);
 	for (int k = 0; k < 3; k++) {
 		unmask(FE_INVALID | FE_OVERFLOW);
