@@ -79,54 +79,99 @@ static const struct {
 	{ "comm", NULL, make_comm },	     { "status", NULL, make_status },
 };
 
-/* The part after /proc/PID/ or /proc/PID/task/TID/, or NULL if that is not our process; and the
- * thread it is about, the selected one if it does not say. */
+/* The part after /proc/PID/ or /proc/PID/task/TID/, or NULL if that is not a process which the
+ * debugger has; and the thread that it is about, of the process whichever if it does not say. */
 static const char *own_part(struct stub_session *s, const char *path, struct replay_thread *t)
 {
-	replay_thread(s->r, t);
-	char prefix[64];
-	int n = snprintf(prefix, sizeof(prefix), "/proc/%d/", t->pid);
-	if (strncmp(path, prefix, (size_t)n) != 0)
+	char *end;
+	long pid, tid = -1;
+	if (strncmp(path, "/proc/", 6) != 0)
 		return NULL;
-	path += n;
+	pid = strtol(path + 6, &end, 10);
+	if (*end != '/' || pid <= 0 || pid > INT32_MAX)
+		return NULL;
+	path = end + 1;
 	if (strncmp(path, "task/", 5) == 0) {
-		char *end;
-		long tid = strtol(path + 5, &end, 10);
-		if (*end != '/' || tid <= 0 || tid > INT32_MAX ||
-		    !replay_thread_find(s->r, t->pid, (int32_t)tid, t))
+		tid = strtol(path + 5, &end, 10);
+		if (*end != '/' || tid <= 0 || tid > INT32_MAX)
 			return NULL;
 		path = end + 1;
 	}
-	return path;
+	return stub_session_thread(s, (int32_t)pid, (int32_t)tid, t) ? path : NULL;
 }
 
-bool stub_procfs_read(struct stub_session *s, const char *path, struct stub_textbuf *out)
+/* Look at the process that a path is about, and back at what was looked at before. A child that was
+ * made just now is looked at where it begins. */
+struct glance {
+	uint32_t before; /* thread */
+	bool child;
+};
+
+static const char *look(struct stub_session *s, const char *path, struct replay_thread *t,
+			struct glance *g)
 {
-	struct replay_thread t;
-	const char *name = own_part(s, path, &t);
+	struct replay_thread now;
+	struct dj_error err;
+	long pid = strncmp(path, "/proc/", 6) == 0 ? strtol(path + 6, NULL, 10) : 0;
+	g->child = !s->in_child && stub_threads_new_child(s) && pid == s->child;
+	if (g->child) {
+		s->in_child = true;
+		stub_threads_visit(s);
+	}
+	replay_thread(s->r, &now);
+	g->before = now.number;
+	const char *name = own_part(s, path, t);
+	if (name && t->process != now.process && replay_select(s->r, t->number, &err) != 0)
+		return NULL;
+	return name;
+}
+
+static void look_back(struct stub_session *s, const struct glance *g)
+{
+	struct dj_error err;
+	if (g->child)
+		stub_threads_return(s);
+	else
+		replay_select(s->r, g->before, &err);
+}
+
+static bool make_file(struct stub_session *s, const char *name, const struct replay_thread *t,
+		      struct stub_textbuf *out)
+{
 	for (size_t i = 0; name && i < sizeof(files) / sizeof(*files); i++)
 		if (strcmp(files[i].name, name) == 0) {
 			if (files[i].make)
 				files[i].make(s, out);
 			else
-				files[i].make_of(&t, out);
+				files[i].make_of(t, out);
 			return true;
 		}
 	return false;
 }
 
+bool stub_procfs_read(struct stub_session *s, const char *path, struct stub_textbuf *out)
+{
+	struct replay_thread t;
+	struct glance g;
+	const char *name = look(s, path, &t, &g);
+	bool found = make_file(s, name, &t, out);
+	look_back(s, &g);
+	return found;
+}
+
 bool stub_procfs_readlink(struct stub_session *s, const char *path, struct stub_textbuf *out)
 {
 	struct replay_thread t;
-	const char *name = own_part(s, path, &t), *target = NULL;
+	struct glance g;
+	const char *name = look(s, path, &t, &g), *target = NULL;
 	if (name && strcmp(name, "exe") == 0)
 		target = stub_session_exe(s);
 	else if (name && strcmp(name, "cwd") == 0)
 		target = dj_trace_meta(replay_trace(s->r))->cwd;
 	else if (name && strcmp(name, "root") == 0)
 		target = "/";
-	if (!target || !*target)
-		return false;
-	stub_textbuf_name(out, target);
-	return true;
+	if (target && *target)
+		stub_textbuf_name(out, target);
+	look_back(s, &g);
+	return target && *target;
 }

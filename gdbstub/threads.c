@@ -132,9 +132,9 @@ static void know_threads(struct stub_session *s)
 		if (stub_threads_shown(s, s->threads[i].process))
 			s->threads[s->n_threads++] = s->threads[i];
 	if (s->threads && stub_threads_new_child(s)) {
-		struct replay_thread child;
+		struct replay_thread child, there;
 		describe(s, s->child_thread, &child);
-		if (!replay_thread_find(s->r, child.pid, child.tid, &child))
+		if (!replay_thread_find(s->r, child.pid, child.tid, &there))
 			s->threads[s->n_threads++] = child;
 	}
 	s->threads_known = s->threads != NULL;

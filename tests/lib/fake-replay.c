@@ -340,6 +340,7 @@ bool replay_thread_find(struct replay *r, int32_t pid, int32_t tid, struct repla
 		if ((!pid || pid == out->pid) && tid == out->tid && alive(r, i))
 			return true;
 	}
+	*out = (struct replay_thread){ 0 };
 	return false;
 }
 void replay_thread(struct replay *r, struct replay_thread *out)
