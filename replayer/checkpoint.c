@@ -127,6 +127,7 @@ void rp_checkpoint_take(struct rp_checkpoints *cs)
 	rp_thread_seq(th, &c->seq, &within);
 	c->numbers = th->numbers;
 	c->signals_total = th->signals_total;
+	c->forks = th->forks;
 	c->last_sysno = th->last_sysno;
 	c->last_result = th->last_result;
 	c->mark = *rp_thread_mark(th);
@@ -188,6 +189,7 @@ int rp_checkpoint_back(struct rp_checkpoints *cs, const struct rp_thread_pos *po
 	th->event_steps = c->event_steps;
 	th->numbers = c->numbers;
 	th->signals_total = c->signals_total;
+	th->forks = c->forks;
 	th->last_sysno = c->last_sysno;
 	th->last_result = c->last_result;
 	th->exited = c->exited;

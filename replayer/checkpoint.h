@@ -20,7 +20,7 @@ struct rp_checkpoint {
 	uint64_t fences, fence_steps, rep_iter;
 	bool in_rep, exited;
 	int32_t status;
-	uint64_t events, event_steps, signals_total, last_sysno, last_result;
+	uint64_t events, event_steps, signals_total, forks, last_sysno, last_result;
 	uint64_t seq; /* number of the last ordered event */
 	struct rp_numbers numbers;
 	struct dj_mark mark;

@@ -23,10 +23,9 @@ static void remember(struct replay *r, struct rp_hunt *h, const struct replay_st
 		l.refine = r->mv->hit.in_rep;
 	} else if (stop->reason == REPLAY_EXECED) {
 		l.before = true;
-	} else if (stop->reason == REPLAY_FORKED) {
-		return; /* tells a debugger nothing backwards */
 	} else if (rp_thread_pos_cmp(&l.pos, hi) >= 0 && !h->inclusive &&
-		   (h->newest || stop->reason != REPLAY_SYSCALL_RETURN)) {
+		   (h->newest ||
+		    (stop->reason != REPLAY_SYSCALL_RETURN && stop->reason != REPLAY_FORKED))) {
 		return; /* the end of the interval belongs to the next */
 	}
 	h->last = l;
@@ -111,7 +110,7 @@ static bool quiet(struct replay *r, struct rp_checkpoint *c, const struct rp_hun
 {
 	if (r->nbreaks || (r->signals && h->hi.signals != c->signals_total) ||
 	    (r->catching && h->hi.calls != c->events - c->signals_total) ||
-	    h->hi.image != c->space->image_steps)
+	    h->hi.forks != c->forks || h->hi.image != c->space->image_steps)
 		return false;
 	/* a call or a signal at the very end is not counted yet */
 	if (h->inclusive && (r->signals || r->catching))
@@ -126,6 +125,7 @@ void rp_hunt_begin(struct replay *r, struct rp_hunt *h, bool inclusive)
 	*h = (struct rp_hunt){ .inclusive = inclusive, .newest = true };
 	h->hi.calls = r->th->events - r->th->signals_total;
 	h->hi.signals = r->th->signals_total;
+	h->hi.forks = r->th->forks;
 	h->hi.image = r->th->space->image_steps;
 	rp_thread_pos(r->th, &h->hi.pos);
 	rp_thread_seq(r->th, &h->seq, &within);
@@ -148,6 +148,7 @@ enum rp_thread_stop rp_hunt_on(struct replay *r, struct rp_hunt *h, struct dj_er
 		lo = (struct rp_upto){ .pos = c->pos,
 				       .calls = c->events - c->signals_total,
 				       .signals = c->signals_total,
+				       .forks = c->forks,
 				       .image = c->space->image_steps };
 		seq = c->seq;
 	}

@@ -185,7 +185,7 @@ struct rp_hunt {
 	/* the end of the interval that is searched next, and what had happened up to there */
 	struct rp_upto {
 		struct rp_thread_pos pos;
-		uint64_t calls, signals, image;
+		uint64_t calls, signals, forks, image;
 	} hi;
 	uint64_t seq;	/* the event number there */
 	bool newest;	/* it is where the search began */

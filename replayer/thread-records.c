@@ -251,6 +251,7 @@ static enum rp_thread_stop rec_exit(struct rp_thread *th, const struct dj_record
 static enum rp_thread_stop rec_child(struct rp_thread *th, const struct dj_record *r)
 {
 	th->fork_passed = true;
+	th->forks++;
 	th->fork_pid = r->pid;
 	th->fork_what = r->what;
 	return THREAD_LIMIT;

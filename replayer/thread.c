@@ -298,6 +298,7 @@ enum rp_thread_stop rp_thread_restart(struct rp_thread *th)
 	th->events = 0;
 	th->signals = 0;
 	th->signals_total = 0;
+	th->forks = 0;
 	th->mapped = th->grown = 0;
 	th->last_sysno = UINT64_MAX;
 	th->exited = th->damaged = false;

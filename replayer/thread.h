@@ -92,6 +92,7 @@ struct rp_thread {
 	struct rp_numbers numbers;
 	uint32_t signals; /* delivered at e->steps */
 	uint64_t signals_total;
+	uint64_t forks;	     /* children made */
 	uint64_t end_steps;  /* history reaches here */
 	bool ordered_fences; /* memory model 2: they are ordered events */
 	bool copy;	     /* a throw-away copy: no records any more */
