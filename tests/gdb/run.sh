@@ -19,6 +19,7 @@ trap 'rm -rf "$work"' EXIT
 ${CC:-gcc} -g -O0 "$here/target.c" -o "$work/target" -ldl || exit 99
 ${CC:-gcc} -g -O0 "$here/kernel.c" -o "$work/kernel" || exit 99
 ${CC:-gcc} -g -O0 -pthread "$here/threads.c" -o "$work/threads" || exit 99
+${CC:-gcc} -g -O0 "$here/forks.c" -o "$work/forks" || exit 99
 echo 'int main(void) { for (unsigned long i = 0; i < 700000000; i++) __asm__("nop;nop"); }' >"$work/long.c"
 ${CC:-gcc} -g -O1 "$work/long.c" -o "$work/long" || exit 99
 ${CC:-gcc} -g -O0 "$here/calldata.c" -o "$work/calldata" || exit 99
@@ -45,6 +46,7 @@ record() {
 }
 record plain 7 "$work/target" "$work/plugin.so"
 record crash 139 "$work/target" "$work/plugin.so" crash
+record forks 5 "$work/forks"
 record threads 3 "$work/threads"
 record long 0 "$work/long"
 record kernel 0 "$work/kernel"
