@@ -46,7 +46,7 @@ static int pack(const char *out, int argc, char **argv)
 	size_t files;
 	uint64_t bytes;
 	int status;
-	struct dj_trace *t = cli_open_trace("pack", argc, argv, &status);
+	struct dj_trace *t = cli_open_whole("pack", argc, argv, &status);
 
 	if (!t)
 		return status;

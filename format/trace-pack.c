@@ -16,6 +16,27 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* A trace may refer to one file many times, and the copy has the contents as often. Modules of the
+ * same contents are few in an honest one. */
+#define COPIES_FREE  (64u << 20)
+#define COPIES_RATIO 16
+
+static int check_sizes(const struct dj_trace *t, struct dj_error *err)
+{
+	uint64_t total = 0, most = COPIES_FREE + COPIES_RATIO * t->stored_bytes;
+
+	for (size_t i = 0; i < t->nmodules; i++) {
+		const struct dj_reader_module *m = &t->modules[i];
+
+		if (m->file)
+			total += t->stored[m->file - 1].len;
+		if (total > most)
+			return dj_fail(err, 2, "%s: with its modules it is too large to be true",
+				       t->path);
+	}
+	return 0;
+}
+
 /* ---- copying ------------------------------------------------------------------------------ */
 
 /* The module that this chunk says the place of, or NULL. */
@@ -154,7 +175,7 @@ int dj_trace_pack(struct dj_trace *t, const char *path, struct dj_error *err)
 {
 	char *real = realpath(path, NULL);
 	size_t size;
-	int r = 0;
+	int r = check_sizes(t, err);
 
 	for (size_t i = 0; i < t->nmodules && !r; i++)
 		if (t->modules[i].info.stored && !dj_trace_module_bytes(t, i, &size, err))

@@ -471,6 +471,41 @@ static void test_pack_damaged(void)
 	free(bytes);
 }
 
+/* One file of the store, a great many times. */
+static void test_pack_enormous(void)
+{
+	struct dj_error err = { 0 };
+	struct dj_store_key key;
+	struct dj_trace *t;
+	struct dj_writer *w;
+	size_t size;
+
+	fresh();
+	dj_store_key(&key, contents, SIZE);
+	w = dj_writer_create_sharing(first, &meta, &err);
+	CU_ASSERT_EQUAL(dj_writer_module(w, "/0", contents, SIZE, &err), 0);
+	for (uint32_t i = 1; i < 1000; i++) {
+		uint8_t info[49] = { 0 };
+		struct dj_chunk_header described = { .type = CHUNK_MODULE, .stream = i };
+		struct dj_chunk_header stored = { .type = CHUNK_STORED, .stream = i, .number = 1 };
+
+		described.last = SIZE;
+		dj_put64(info, SIZE);
+		dj_put64(info + 8, dj_chunk_sum(w->id, contents, SIZE));
+		if (dj_writer_chunk(w, &described, info, sizeof(info), &err) ||
+		    dj_writer_chunk(w, &stored, key.hash, sizeof(key.hash), &err))
+			break;
+	}
+	CU_ASSERT_EQUAL(dj_writer_close(w, NULL, &err), 0);
+	t = dj_trace_open(first, &err);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(t);
+	CU_ASSERT_PTR_NOT_NULL(dj_trace_module_bytes(t, 999, &size, &err));
+	CU_ASSERT_EQUAL(dj_trace_pack(t, whole, &err), -1);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "too large to be true"));
+	CU_ASSERT(access(whole, F_OK));
+	dj_trace_close(t);
+}
+
 static void test_pack_refused(void)
 {
 	int fd;
@@ -580,6 +615,7 @@ int main(void)
 	CU_TestInfo packing[] = { { "packed", test_pack },
 				  { "packed with damage", test_pack_damaged },
 				  { "not packed", test_pack_refused },
+				  { "too large", test_pack_enormous },
 				  CU_TEST_INFO_NULL };
 	CU_TestInfo removing[] = { { "removed", test_prune },
 				   { "removed while recording", test_prune_together },
