@@ -7,7 +7,7 @@
 . "$(dirname "$0")/../lib/shell.sh"
 seeds=${1:-20} cases=${2:-60} first=${3:-1}
 work_in combine
-${CC:-gcc} -O1 -w "$here/combine.c" -o combine || exit 99
+${CC:-gcc} -O1 -w "$here"/combine*.c -o combine || exit 99
 can_record
 
 # run OUT COMMAND...: its output, the exit status as the last line
