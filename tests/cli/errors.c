@@ -358,6 +358,33 @@ static unsigned long control_block_end(void)
 	return s;
 }
 
+static volatile long added;
+
+static void *adds(void *arg)
+{
+	for (;;)
+		__sync_fetch_and_add(&added, 1);
+	return arg;
+}
+
+/* The pages of the order of events, which count for several threads. */
+static void overwrite_order(volatile unsigned long *order, const char *what)
+{
+	pthread_t t;
+
+	pthread_create(&t, NULL, adds, NULL);
+	while (added < 1000)
+		;
+	say("before\n");
+	if (!strcmp(what, "locks"))
+		for (int i = 0; i < 512; i++)
+			order[i] = 0x5a;
+	else if (!strcmp(what, "alone"))
+		order[512 + 32] = 0;
+	else
+		order[512] = !strcmp(what, "number") ? 1 : 1UL << 50;
+}
+
 /* Write to deja's part of the address space (translator/area.h). */
 static int do_overwrite(const char *what, unsigned seed)
 {
@@ -369,7 +396,10 @@ static int do_overwrite(const char *what, unsigned seed)
 		return 3;
 	char *log = (char *)control - 65536, *ring = log - (8 << 20);
 	char *code = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	say("before\n");
+	if (!strncmp(what, "order-", 6))
+		overwrite_order((unsigned long *)(ring - (9 << 20) - 8192), what + 6);
+	else
+		say("before\n");
 	if (!strcmp(what, "ring")) {
 		memset(ring, 0x5a, 8 << 20);
 	} else if (!strcmp(what, "log")) { /* entries that nobody wrote */
@@ -398,6 +428,7 @@ static int do_overwrite(const char *what, unsigned seed)
 			control[rand() % 256] = rand() % 3 ? rand() * 0x100000001UL
 							   : control[rand() % 256] + rand() % 16;
 		getppid();
+		__sync_fetch_and_add(&added, 1);
 		if (!strcmp(what, "random") && i % 10 == 0)
 			map_some(1);
 	}

@@ -341,12 +341,21 @@ part_ordered() {
 	want "ordered events" 0
 	replays "ordered events" t.deja
 	says "ordered events" '^digests +[0-9]{3,} ' out
+	get "$deja" record --order=kernel --digest-interval 500 -o t.deja ./victim ordered
+	want "ordered events of the kernel" 0
+	replays "ordered events of the kernel" t.deja
+	get "$deja" info t.deja
+	says "ordered events of the kernel" 'kernel memory model' out
+	get "$deja" record --order=acqrel -o t.deja true
+	want "a stronger order" 1
+	one_line "a stronger order"
+	says "a stronger order" 'order is kernel or fence' err
 }
 
 # A program that writes to deja's memory ends the recording, and nothing else.
 part_overwrite() {
 	local mode i
-	for mode in head ring log log-head data steps back seq gsbase; do
+	for mode in head ring log log-head data steps back seq gsbase order-number order-far order-alone order-locks; do
 		get "$deja" record -o t.deja ./victim overwrite-$mode
 		want "overwritten $mode" 1
 		one_line "overwritten $mode"
