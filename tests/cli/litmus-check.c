@@ -1,5 +1,5 @@
 /*
- * litmus-check TRACE ADDRESS: does the timeline of a recording of tests/programs/litmus.c show
+ * litmus-check TRACE ADDRESS [forward]: does the timeline of a recording of tests/programs/litmus.c show
  * values only after they were written?
  *
  * ADDRESS is that of note_store: who comes there with esi 0 is about to write number rax on channel
@@ -105,7 +105,7 @@ int main(int argc, char **argv)
 	uint64_t address;
 	size_t back = 0;
 
-	if (argc != 3)
+	if (argc != 3 && argc != 4)
 		return 2;
 	address = strtoull(argv[2], NULL, 16);
 	r = replay_open(argv[1], &err);
@@ -120,7 +120,9 @@ int main(int argc, char **argv)
 	while (run(r, REPLAY_FORWARD, &stop))
 		add(r, &stop);
 	check_order();
-	while (count && run(r, REPLAY_BACKWARD, &stop)) {
+	if (argc == 4) /* not back */
+		back = count;
+	while (argc == 3 && count && run(r, REPLAY_BACKWARD, &stop)) {
 		struct dj_regs regs;
 		replay_regs(r, &regs);
 		back++;

@@ -9,7 +9,8 @@
  * from the trace: at the moment at which a thread notes that it has seen value n, the writer's note
  * of n is in the past.
  *
- * usage: litmus TEST ROUNDS     (TEST: one of the list at the end, or `all')
+ * usage: litmus TEST ROUNDS [spin]     (TEST: one of the list at the end, or `all'; spin: never
+ * yield)
  *
  * A note is made by note(), which executes one store of a number that is in rax to the address that
  * is in rdi, at the symbol note_store, with what it means in esi and edx. The checker needs nothing
@@ -69,11 +70,14 @@ static void saw(int channel, uint64_t n)
 	note(&mine, 1, channel, n);
 }
 
+static bool spins;
+
 static void relax(void)
 {
 	static _Thread_local unsigned n;
 
-	if (++n % 64 == 0)
+	/* without, no system call puts the threads in order */
+	if (++n % 64 == 0 && !spins)
 		sched_yield();
 	else
 		__builtin_ia32_pause();
@@ -476,6 +480,7 @@ int main(int argc, char **argv)
 	const char *which = argc > 1 ? argv[1] : "all";
 
 	rounds = argc > 2 ? atol(argv[2]) : 1000;
+	spins = argc > 3;
 	if (pipe(fds))
 		return 99;
 	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
