@@ -1,6 +1,6 @@
 /*
- * litmus-check TRACE ADDRESS [forward]: does the timeline of a recording of tests/programs/litmus.c show
- * values only after they were written?
+ * litmus-check TRACE ADDRESS [forward]: does the timeline of a recording of tests/programs/litmus.c
+ * show values only after they were written?
  *
  * ADDRESS is that of note_store: who comes there with esi 0 is about to write number rax on channel
  * edx, who comes with 1 has seen it. Goes through the history forward, stopping at each note of any

@@ -23,7 +23,7 @@ for pid in $pids; do wait $pid; sum=$((sum * 7 + $?)); done; echo "all $sum"
 # stopped, continued, brought to the foreground
 bash -c 'kill -STOP $$; exit 9' &
 pid=$!
-while [ "$(cut -d' ' -f3 /proc/$pid/stat)" != T ]; do sleep 0.01; done
+wait $pid; echo "stopped $?"
 kill -CONT $pid; until wait -f $pid; r=$?; [ $r -lt 128 ]; do :; done; echo "continued $r"
 sleep 0.05 & fg %sleep >/dev/null; echo "foreground $?"
 
