@@ -173,7 +173,7 @@ void rec_thread_finish(struct rec_thread *t)
 	uint64_t steps = rec_steps(t);
 	bool whole;
 	uint64_t reached = rec_ring_reached(t, &whole);
-	if (steps < reached || !whole || t->overwritten)
+	if (steps < reached || !whole || t->overwritten || t->lost)
 		steps = reached;
 	if (!whole && t->ended) { /* only now it shows that the recording is a shorter one */
 		rec_ring_failed(t);

@@ -268,6 +268,7 @@ struct rec_thread {
 	bool in_rep;	  /* in hand between iterations of a string instruction */
 	bool in_hand;	  /* regs and steps are valid */
 	bool overwritten; /* T_STEPS is not to be believed */
+	bool lost;	  /* it was killed while we asked for its registers: they are not known */
 	bool asked;	  /* to stop, by the clock */
 	bool hand_over;	  /* the ring, when next in hand */
 	uint64_t stops, natives;

@@ -68,6 +68,8 @@ void rec_full_regs(struct rec_thread *t, struct dj_regs *out)
 	ssize_t len = t->rec->tracer->get_xstate(t->rec->tracer, t->tid, x, sizeof(x));
 	if (len >= 512)
 		from_xsave(x, (size_t)len, out);
+	else
+		t->lost = true;
 }
 
 void rec_x87_place(struct rec_thread *t)

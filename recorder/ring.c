@@ -376,8 +376,9 @@ void rec_ring_hand_over(struct rec_thread *t)
 	struct rec_ring *g = t->ring;
 	struct half *h = &g->half[g->current], *other = &g->half[g->current ^ 1];
 	h->used = used(t);
-	h->steps = g->broken || t->overwritten ? t->steps : rec_steps(t);
-	h->lost = g->broken || t->overwritten;
+	h->lost = g->broken || t->overwritten || t->lost;
+	h->steps = h->lost ? t->steps : rec_steps(t);
+
 	/* inside a fragment T_STEPS is behind, T_SEQ is not */
 	h->seq = t->in_hand ? t->seq : t->state == REC_GONE ? last_number(t) : DJ_SEQ_UNKNOWN;
 	h->number = rec_order_now(t);
@@ -411,7 +412,7 @@ static uint64_t place(struct rec_thread *t)
 void rec_ring_facts(struct rec_thread *t)
 {
 	uint64_t at = place(t);
-	if (t->ring->broken || t->overwritten || t->facts == t->proc->n_facts)
+	if (t->ring->broken || t->overwritten || t->lost || t->facts == t->proc->n_facts)
 		return;
 	struct own *o = calloc(1, sizeof(*o));
 	DJ_ASSERT(o, "out of memory for a record");
@@ -441,7 +442,8 @@ void rec_ring_record(struct rec_thread *t, const struct dj_record *r)
 {
 	struct rec_ring *g = t->ring;
 	uint64_t at = place(t);
-	if ((g->broken || t->overwritten) && r->kind != DJ_REC_END)
+	bool end = r->kind == DJ_REC_END || r->kind == DJ_REC_EXIT;
+	if ((g->broken || t->overwritten || t->lost) && !end)
 		return;
 	if (dj_record_is_fact(r->kind)) {
 		record_fact(t, r);
