@@ -3,8 +3,11 @@
  * the protection of a whole region changes for the sake of a few bytes.
  *
  * usage: wx patch ROUNDS     one of 512 functions is rewritten in a round, and some are called
+ *        wx threads ROUNDS   the same, called by another thread
  *        wx odd              what is not executable faults, what has changed is what it is now
  */
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
@@ -51,6 +54,42 @@ static int patch(int rounds)
 			sum = sum * 3 + call((unsigned)(r * 37 + (int)k * 8) % FUNCTIONS, r);
 	}
 	printf("%ld\n", sum);
+	return 0;
+}
+
+/* Another thread executes what this one writes, and knows when by an atomic variable alone. */
+static volatile int turn, last_round;
+static long others;
+
+static void *execute(void *arg)
+{
+	(void)arg;
+	for (int r = 0; r < last_round; r++) {
+		while (__atomic_load_n(&turn, __ATOMIC_ACQUIRE) != 2 * r + 1)
+			sched_yield();
+		for (unsigned k = 0; k < 64; k++)
+			others = others * 3 + call((unsigned)(r * 37 + (int)k * 8) % FUNCTIONS, r);
+		__atomic_store_n(&turn, 2 * r + 2, __ATOMIC_RELEASE);
+	}
+	return NULL;
+}
+
+static int threads(int rounds)
+{
+	pthread_t other;
+	last_round = rounds;
+	pthread_create(&other, NULL, execute, NULL);
+	for (int r = 0; r < rounds; r++) {
+		while (__atomic_load_n(&turn, __ATOMIC_ACQUIRE) != 2 * r)
+			sched_yield();
+		mprotect(code, REGION, RW);
+		emit(code + (unsigned)(r * 37 % FUNCTIONS) * SIZE, r);
+		mprotect(code, REGION, RX);
+		others += call((unsigned)(r * 11) % FUNCTIONS, r);
+		__atomic_store_n(&turn, 2 * r + 1, __ATOMIC_RELEASE);
+	}
+	pthread_join(other, NULL);
+	printf("%ld\n", others);
 	return 0;
 }
 
@@ -147,6 +186,8 @@ int main(int argc, char **argv)
 		emit(code + i * SIZE, (int)i);
 	if (argc > 2 && !strcmp(argv[1], "patch"))
 		return patch(atoi(argv[2]));
+	if (argc > 2 && !strcmp(argv[1], "threads"))
+		return threads(atoi(argv[2]));
 	mprotect(code, REGION, RX);
 	return odd();
 }

@@ -3,29 +3,18 @@
 # changed is what it is now, and what has not changed is not translated again.
 #
 # usage: tests/cli/wx.sh     (DEJA names the program under test)
-set -u
-here=$(cd "$(dirname "$0")" && pwd)
-deja=${DEJA:-./deja}
-deja=$(cd "$(dirname "$deja")" && pwd)/$(basename "$deja")
-[ -x "$deja" ] || { echo "$deja is not built"; exit 77; }
-work=$(mktemp -d "${TMPDIR:-/tmp}/deja-wx.XXXXXX") || exit 99
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 99
-${CC:-gcc} -O1 -w "$here/wx.c" -o wx || exit 99
-"$deja" record -o t.deja true 2>err || {
-	grep -Eqi 'ptrace|not permitted' err || { cat err; exit 1; }
-	echo "skipped: programs cannot be recorded here: $(cat err)"
-	exit 77
-}
-failures=0
+. "$(dirname "$0")/../lib/shell.sh"
+work_in wx
+${CC:-gcc} -O1 -w "$here/wx.c" -o wx -lpthread || exit 99
+can_record
 
 # run ARG...: natively and recorded
 run() {
 	./wx "$@" >native || exit 99
 	timeout -s KILL 120 "$deja" record -o t.deja ./wx "$@" >out 2>err ||
-		{ echo "FAIL: $*: exit status $?: $(cat err)"; failures=$((failures + 1)); }
-	diff native out || { echo "FAIL: $*: another output"; failures=$((failures + 1)); }
-	"$deja" verify t.deja >verified || { cat verified; failures=$((failures + 1)); }
+		fail "$*: exit status $?: $(cat err)"
+	diff native out || fail "$*: another output"
+	"$deja" verify t.deja >verified || fail "$*: verify: $(cat verified)"
 }
 
 # count WHAT: from the recording's statistics
@@ -34,6 +23,7 @@ count() {
 }
 
 run odd
+run threads 200
 run patch 1
 few=$(count 'instructions translated') targets=$(count 'stops: target of an indirect branch')
 run patch 300
@@ -41,6 +31,6 @@ many=$(($(count 'instructions translated') - few))
 targets=$(($(count 'stops: target of an indirect branch') - targets))
 echo "300 functions of 512 rewritten, 64 called each time: $many instructions translated, $targets stops"
 # each changed function is three instructions, and each round calls into eight pages
-[ $many -lt 10000 ] || { echo "FAIL: that is too many instructions"; failures=$((failures + 1)); }
-[ $targets -lt 6000 ] || { echo "FAIL: that is too many stops"; failures=$((failures + 1)); }
-[ $failures = 0 ]
+[ $many -lt 10000 ] || fail "that is too many instructions"
+[ $targets -lt 6000 ] || fail "that is too many stops"
+conclude
