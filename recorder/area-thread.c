@@ -67,12 +67,22 @@ static enum rec_state area_failed(struct rec_thread *t, int64_t result)
 	return t->area.then(t, result);
 }
 
+static enum rec_state area_not_forked(struct rec_thread *t, int64_t result)
+{
+	if (result)
+		t->proc->not_forked = false;
+	return t->area.then(t, 0);
+}
+
 static enum rec_state area_aliased(struct rec_thread *t, int64_t result)
 {
 	if (failed(result))
 		return area_failed(t, result);
 	t->s = t->area.at + AREA_CONTROL;
-	return t->area.then(t, 0);
+	if (!t->proc->not_forked)
+		return t->area.then(t, 0);
+	return rec_call(t, area_not_forked, SYS_madvise, t->area.at, REC_AREA_THREAD, MADV_DONTFORK,
+			0, 0, 0);
 }
 
 static uint64_t part_at(const struct rec_thread *t)
@@ -97,11 +107,20 @@ static enum rec_state area_tables(struct rec_thread *t, int64_t result)
 			MREMAP_MAYMOVE | MREMAP_FIXED, t->area.at + AREA_TABLES, 0);
 }
 
+static enum rec_state area_order(struct rec_thread *t, int64_t result)
+{
+	if (failed(result))
+		return area_failed(t, result);
+	return rec_call(t, area_tables, SYS_mremap, t->proc->area_at + AREA_ORDER, 0,
+			AREA_TABLES - AREA_ORDER, MREMAP_MAYMOVE | MREMAP_FIXED,
+			t->area.at + AREA_ORDER, 0);
+}
+
 /* These two are for the better: it does not matter whether they succeed. */
 static enum rec_state area_small_pages(struct rec_thread *t, int64_t result)
 {
 	(void)result;
-	return rec_call(t, area_tables, SYS_mremap, t->proc->area_at, 0, AREA_TABLES,
+	return rec_call(t, area_order, SYS_mremap, t->proc->area_at, 0, AREA_ORDER,
 			MREMAP_MAYMOVE | MREMAP_FIXED, t->area.at, 0);
 }
 

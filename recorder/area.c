@@ -142,7 +142,8 @@ bool rec_area_part(unsigned i, uint64_t *at, uint64_t *size)
 	static const struct {
 		uint64_t at, size;
 	} parts[] = {
-		{ 0, AREA_CONTROL + AREA_PAGE },
+		{ 0, AREA_ORDER },
+		{ AREA_ORDER, AREA_CONTROL - AREA_ORDER + AREA_PAGE },
 		{ AREA_CONTROL + AREA_PAGE, (1UL << 32) - AREA_PAGE },
 		{ AREA_CONTROL + (1UL << 32), AREA_PAGE },
 		{ AREA_CONTROL + AREA_SHADOW, WINDOW_SIZE },
@@ -187,11 +188,26 @@ static enum rec_state area_done(struct rec_thread *t, int64_t result)
 	return rec_image_ready(t);
 }
 
-/* These two are for the better: it does not matter whether they succeed. */
+/* These are for the better: it does not matter whether they succeed. */
+static enum rec_state area_not_forked(struct rec_thread *t, int64_t result)
+{
+	t->proc->not_forked = result == 0;
+	return area_done(t, 0);
+}
+
+static enum rec_state area_small_pages(struct rec_thread *t, int64_t result)
+{
+	(void)result;
+	if (!t->rec->opt.follow || !t->proc->order_mapped)
+		return area_done(t, 0);
+	return rec_call(t, area_not_forked, SYS_madvise, t->area.at + AREA_ORDER,
+			AREA_TOTAL - AREA_ORDER, MADV_DONTFORK, 0, 0, 0);
+}
+
 static enum rec_state area_undumped(struct rec_thread *t, int64_t result)
 {
 	(void)result;
-	return rec_call(t, area_done, SYS_madvise, t->s + AREA_PAGE, (1UL << 32) - AREA_PAGE,
+	return rec_call(t, area_small_pages, SYS_madvise, t->s + AREA_PAGE, (1UL << 32) - AREA_PAGE,
 			MADV_NOHUGEPAGE, 0, 0, 0);
 }
 
@@ -202,12 +218,46 @@ static enum rec_state area_limited(struct rec_thread *t, int64_t result)
 			0);
 }
 
-static enum rec_state area_closed(struct rec_thread *t, int64_t result)
+static enum rec_state area_complete(struct rec_thread *t, int64_t result)
 {
 	(void)result;
 	t->area.fd = -1;
 	t->proc->more_files = false;
 	return rec_limits_raise(t, area_limited);
+}
+
+/* The pages of the order are the recording's, in all its processes. A forked child has them from
+ * its parent. A new image opens them by the supervisor's descriptor, if it can: else the process
+ * keeps its own. */
+static enum rec_state area_ordered(struct rec_thread *t, int64_t result)
+{
+	if (!failed(result))
+		rec_order_mapped(t->proc);
+	return rec_call(t, area_complete, SYS_close, (uint64_t)t->area.fd, 0, 0, 0, 0, 0);
+}
+
+static enum rec_state area_order_open(struct rec_thread *t, int64_t result)
+{
+	rec_write(t->proc, t->area.text, t->area.saved, sizeof(t->area.saved));
+	if (failed(result))
+		return area_complete(t, 0);
+	t->area.fd = (int)result;
+	return rec_call(t, area_ordered, SYS_mmap, t->area.at, AREA_ORDER, PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_FIXED, (uint64_t)t->area.fd, 0);
+}
+
+static enum rec_state area_closed(struct rec_thread *t, int64_t result)
+{
+	char text[sizeof(t->area.saved)];
+	int fd = t->proc->order_mapped ? -1 : rec_order_file(t->rec);
+	(void)result;
+	t->area.fd = -1;
+	if (fd < 0)
+		return area_complete(t, 0);
+	snprintf(text, sizeof(text), "/proc/%d/fd/%d", getpid(), fd);
+	rec_write(t->proc, t->area.text, text, sizeof(text));
+	return rec_call(t, area_order_open, SYS_openat, (uint64_t)AT_FDCWD, t->area.text,
+			O_RDWR | O_CLOEXEC, 0, 0, 0);
 }
 
 static enum rec_state area_own_parts(struct rec_thread *t, int64_t result)
@@ -250,11 +300,12 @@ static enum rec_state area_shadow(struct rec_thread *t, int64_t result)
 {
 	if (failed(result))
 		return area_failed(t, "map the shadow into", result);
+	uint64_t there = t->proc->order_mapped ? AREA_ORDER : 0;
 	t->s = t->area.at + AREA_CONTROL;
 	/* tables and the thread's own part lie in a row in the file, too */
-	return rec_call(t, area_control, SYS_mmap, t->area.at, AREA_TABLES + AREA_THREAD,
-			PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, (uint64_t)t->area.fd,
-			t->proc->tables_off);
+	return rec_call(t, area_control, SYS_mmap, t->area.at + there,
+			AREA_TABLES + AREA_THREAD - there, PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_FIXED, (uint64_t)t->area.fd, t->proc->tables_off + there);
 }
 
 static enum rec_state area_reserved(struct rec_thread *t, int64_t result)
@@ -265,7 +316,9 @@ static enum rec_state area_reserved(struct rec_thread *t, int64_t result)
 			 (unsigned long long)(AREA_TOTAL >> 20));
 		return area_failed(t, what, result);
 	}
-	t->area.at = t->proc->area_at = (uint64_t)result;
+	if (!t->proc->order_mapped)
+		t->area.at = (uint64_t)result;
+	t->proc->area_at = t->area.at;
 	return rec_call(t, area_shadow, SYS_mmap, t->area.at + AREA_CONTROL, 1UL << 32,
 			PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, (uint64_t)-1, 0);
@@ -292,6 +345,11 @@ static enum rec_state area_made(struct rec_thread *t)
 	proc->memfd_end += WINDOW_SIZE;
 	proc->own.off = proc->memfd_end;
 	proc->memfd_end += OWN_SIZE;
+	if (proc->order_mapped) /* the place behind them has been cleared */
+		return rec_call(t, area_reserved, SYS_mmap, t->area.at + AREA_ORDER,
+				AREA_TOTAL - AREA_ORDER, PROT_NONE,
+				MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+				(uint64_t)-1, 0);
 	return rec_call(t, area_reserved, SYS_mmap, AREA_HINT, AREA_TOTAL, PROT_NONE,
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, (uint64_t)-1, 0);
 }
@@ -362,11 +420,16 @@ static enum rec_state area_room(struct rec_thread *t, int64_t result)
 enum rec_state rec_area_begin(struct rec_thread *t)
 {
 	t->area.fd = t->area.link = -1;
-	t->area.at = 0;
+	t->area.at = t->proc->order_mapped ? t->proc->area_at : 0;
+	t->proc->area_at = 0;
 	t->area.way = 0;
-	if (!allowed(t))
-		return rec_no_image(t, "a seccomp filter forbids %s what deja needs",
-				    rec_program_name(t));
+	if (!allowed(t)) {
+		snprintf(t->area.why, sizeof(t->area.why),
+			 "a seccomp filter forbids %s what deja needs", rec_program_name(t));
+		return t->area.at ? rec_call(t, area_given_up, SYS_munmap, t->area.at, AREA_ORDER,
+					     0, 0, 0, 0)
+				  : area_given_up(t, 0);
+	}
 	/* names go below the stack pointer, out of the red zone, and are taken back */
 	t->area.text = (t->regs.rsp - 2048) & ~15ULL;
 	if (rec_read(t->proc, t->area.text, t->area.saved, sizeof(t->area.saved)) !=

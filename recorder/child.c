@@ -83,7 +83,11 @@ static void new_child(struct rec_thread *t, pid_t pid, uint64_t flags)
 		DJ_ASSERT(c->child.unmap, "out of memory for a child");
 		for (unsigned i = 0; i < n; i++)
 			rec_area_next(&p, &c->child.unmap[i].at, &c->child.unmap[i].size);
-		c->child.n_unmap = n;
+		if (n && proc->order_mapped) {
+			c->child.unmap[0].at += AREA_ORDER;
+			c->child.unmap[0].size -= AREA_ORDER;
+		}
+		c->child.n_unmap = !proc->child && t->proc->not_forked ? 0 : n;
 	}
 	struct dj_record r = { .kind = DJ_REC_CHILD,
 			       .steps = t->steps,

@@ -77,7 +77,8 @@ static bool thread_part(unsigned i, uint64_t *at, uint64_t *size)
 	static const struct {
 		uint64_t at, size;
 	} parts[] = {
-		{ 0, AREA_TABLES },
+		{ 0, AREA_ORDER },
+		{ AREA_ORDER, AREA_TABLES - AREA_ORDER },
 		{ AREA_TABLES, AREA_THREAD },
 		{ AREA_CONTROL + AREA_PAGE, (1UL << 32) - AREA_PAGE },
 		{ AREA_CONTROL + (1UL << 32), AREA_PAGE },

@@ -269,6 +269,7 @@ void rec_free(struct rec_recording *rec)
 	while (rec->processes)
 		rec_process_free(rec->processes);
 	rec_strays_free(rec);
+	rec_order_free(rec);
 	rec_modules_free(rec);
 	rec_labels_free(rec);
 	free(rec);

@@ -63,6 +63,9 @@ int rec_follow_fork(struct rec_thread *t, struct rec_thread *c)
 	proc->trap = from->trap;
 	proc->writes_memory = from->writes_memory;
 	copy_mappings(proc, from);
+	/* the copy has the pages of the order where its parent has them */
+	proc->order_mapped = from->order_mapped;
+	proc->area_at = from->area_at;
 	c->seq = proc->number = rec_order_now(t);
 	c->regs.eflags &= ~TRAP_FLAG;
 	c->trap_flag = t->trap_flag;

@@ -146,6 +146,8 @@ enum rec_state rec_on_exec_out(struct rec_thread *t, const struct rec_stop *stop
 	rec_spares_free(proc);
 	t->own_part = -1;
 	proc->area_at = 0;
+	proc->number = rec_order_latest(t->rec);
+	proc->order_mapped = proc->not_forked = false;
 	/* mappings are read while nothing of ours is there yet */
 	t->s = 0;
 	proc->brk = 0;

@@ -14,7 +14,9 @@
  */
 #include "recorder/recorder.h"
 
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #define LOCKS 64
 /* No recording has so many events between two looks at the counter. */
@@ -29,7 +31,8 @@
 
 static uint64_t *place(const struct rec_process *proc, int64_t off)
 {
-	return (uint64_t *)(void *)(proc->tables + (off - T_TABLES));
+	uint8_t *pages = proc->order_mapped ? proc->rec->order.pages : proc->tables;
+	return (uint64_t *)(void *)(pages + (off - T_ORDER));
 }
 
 static bool recorded(const struct rec_thread *t)
@@ -45,6 +48,16 @@ static bool several(const struct rec_recording *rec)
 	return n > 1;
 }
 
+/* For whoever comes to the recording's pages next. */
+static void set_pages(struct rec_recording *rec)
+{
+	uint8_t *p = rec->order.pages;
+	if (!p)
+		return;
+	*(uint64_t *)(void *)(p + (T_ORDER_NUMBER - T_ORDER)) = rec->order.number;
+	*(uint64_t *)(void *)(p + (T_ORDER_SHARED - T_ORDER)) = rec->order.shared;
+}
+
 static void change(struct rec_recording *rec, bool shared)
 {
 	rec->order.shared = shared;
@@ -53,6 +66,15 @@ static void change(struct rec_recording *rec, bool shared)
 			*place(p, T_ORDER_NUMBER) = p->number = rec->order.number;
 			*place(p, T_ORDER_SHARED) = shared;
 		}
+	set_pages(rec);
+}
+
+void rec_order_free(struct rec_recording *rec)
+{
+	if (rec->order.pages)
+		munmap(rec->order.pages, AREA_ORDER);
+	if (rec->order.fd > 0)
+		close(rec->order.fd);
 }
 
 /* The counter, and whether it can be that. */
@@ -125,6 +147,36 @@ uint64_t rec_order_latest(const struct rec_recording *rec)
 			latest = n;
 	}
 	return latest;
+}
+
+int rec_order_file(struct rec_recording *rec)
+{
+	if (rec->order.fd)
+		return rec->order.fd;
+	rec->order.fd = memfd_create("deja", MFD_CLOEXEC);
+	if (rec->order.fd < 0 || ftruncate(rec->order.fd, AREA_ORDER))
+		return -1;
+	uint8_t *p = mmap(NULL, AREA_ORDER, PROT_READ | PROT_WRITE, MAP_SHARED, rec->order.fd, 0);
+	if (p == MAP_FAILED)
+		return -1;
+	rec->order.pages = p;
+	rec->order.number = rec->order.shared ? rec_order_latest(rec) : rec->order.number;
+	set_pages(rec);
+	return rec->order.fd;
+}
+
+/* They are in the process: from now on it takes its numbers there, and may have had higher ones. */
+void rec_order_mapped(struct rec_process *proc)
+{
+	struct rec_recording *rec = proc->rec;
+	uint64_t latest = rec_order_latest(rec);
+	proc->order_mapped = true;
+	uint64_t *at = place(proc, T_ORDER_NUMBER), now = *at;
+	while (rec->order.shared && now < latest &&
+	       !__atomic_compare_exchange_n(at, &now, latest, false, __ATOMIC_SEQ_CST,
+					    __ATOMIC_SEQ_CST))
+		;
+	proc->number = latest;
 }
 
 void rec_event(struct rec_thread *t, const struct dj_record *r)

@@ -112,6 +112,8 @@ struct rec_recording {
 		bool waits;	 /* some thread does, for a lock */
 		bool shared;	 /* several threads take their numbers from one counter */
 		uint64_t number; /* what that began with */
+		int fd;		 /* the pages of the order; 0: not needed yet */
+		uint8_t *pages;
 	} order;
 };
 
@@ -158,6 +160,8 @@ struct rec_process {
 	uint64_t memfd_end; /* next free offset in there */
 	uint64_t memfd_size;
 	uint64_t number;     /* the counter of ordered events had at least this value (order.c) */
+	bool order_mapped;   /* the pages of the order are the recording's */
+	bool not_forked;     /* the kernel leaves deja's memory, but for those, out of copies */
 	uint64_t area_at;    /* of the first thread, with the windows behind */
 	uint8_t *tables;     /* of indirect targets, below the S of each thread; ours... */
 	uint64_t tables_off; /* ... and in memfd */

@@ -37,6 +37,10 @@ void rec_ring_check(struct rec_thread *t);
 /* ---- order.c ---- */
 /* The process has new tables, `tables`, instead of those it had. */
 void rec_order_tables(struct rec_process *proc, uint8_t *tables);
+/* A descriptor of the pages of the order that all processes of the recording are to have; -1. */
+int rec_order_file(struct rec_recording *rec);
+void rec_order_mapped(struct rec_process *proc);
+void rec_order_free(struct rec_recording *rec);
 /* There are several threads, and none is in the cache yet. */
 void rec_order_share(struct rec_recording *rec);
 /* The thread is about to enter the cache: if there are several now, the same. */
