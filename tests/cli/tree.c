@@ -1,0 +1,138 @@
+/* A program with processes, for tests/cli/tree.sh: what it prints is the same every time. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int counter = 1;
+
+static int waited(pid_t pid)
+{
+	int status = -1;
+	waitpid(pid, &status, 0);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+/* One child after the other; every other one becomes another program. */
+static int do_order(void)
+{
+	for (int i = 0; i < 10; i++) {
+		pid_t pid = fork();
+		if (!pid && i % 2)
+			execl("/bin/true", "true", (char *)NULL);
+		if (!pid)
+			_exit(i);
+		printf("%d ", waited(pid));
+	}
+	puts("");
+	return 0;
+}
+
+/* Children that compute, call, make children, and are killed at some moment. */
+static int do_killed(unsigned seed)
+{
+	srand(seed);
+	for (int i = 0; i < 12; i++) {
+		pid_t pid = fork();
+		if (!pid) {
+			for (;;) {
+				volatile unsigned x = 0;
+				for (int k = 0; k < 1000; k++)
+					x += (unsigned)k;
+				if (!fork())
+					_exit(0);
+				wait(NULL);
+			}
+		}
+		usleep((unsigned)rand() % 60000);
+		kill(pid, SIGKILL);
+		printf("%d ", waited(pid));
+	}
+	puts("");
+	return 0;
+}
+
+static void *busy(void *arg)
+{
+	volatile int *stop = arg;
+	char *p = NULL;
+	while (!*stop) {
+		free(p);
+		p = malloc(100);
+		usleep(100);
+	}
+	free(p);
+	return NULL;
+}
+
+static void *forking(void *arg)
+{
+	(void)arg;
+	for (int i = 0; i < 10; i++) {
+		pid_t pid = fork();
+		if (!pid) {
+			counter += i;
+			_exit(counter + (int)strlen(getenv("TREE")));
+		}
+		printf("%d ", waited(pid));
+	}
+	return NULL;
+}
+
+/* Forks of a thread, while others run. */
+static int do_threads(void)
+{
+	pthread_t t[3];
+	static volatile int stop;
+	setenv("TREE", "five!", 1);
+	for (int i = 0; i < 2; i++)
+		pthread_create(&t[i], NULL, busy, (void *)&stop);
+	pthread_create(&t[2], NULL, forking, NULL);
+	pthread_join(t[2], NULL);
+	stop = 1;
+	pthread_join(t[0], NULL);
+	pthread_join(t[1], NULL);
+	puts("");
+	return 0;
+}
+
+/* A daemon: two forks and a session of its own; what it does later is told through a pipe. */
+static int do_daemon(void)
+{
+	int p[2];
+	char c = 0;
+	if (pipe(p))
+		return 1;
+	pid_t pid = fork();
+	if (!pid) {
+		setsid();
+		if (fork())
+			_exit(0);
+		usleep(200000);
+		(void)!write(p[1], "d", 1);
+		_exit(9);
+	}
+	close(p[1]);
+	printf("%d", waited(pid));
+	(void)!read(p[0], &c, 1);
+	printf(" %c\n", c);
+	return 4;
+}
+
+int main(int argc, char **argv)
+{
+	const char *mode = argc > 1 ? argv[1] : "";
+	setvbuf(stdout, NULL, _IONBF, 0);
+	if (!strcmp(mode, "order"))
+		return do_order();
+	if (!strcmp(mode, "killed"))
+		return do_killed((unsigned)atoi(argv[2]));
+	if (!strcmp(mode, "threads"))
+		return do_threads();
+	if (!strcmp(mode, "daemon"))
+		return do_daemon();
+	return 2;
+}

@@ -1,0 +1,141 @@
+#!/bin/bash
+# Recordings of several processes: every one is in the trace and replays; their order; what cannot
+# be recorded; what is killed; --no-follow.
+#
+# usage: tests/cli/tree.sh     (DEJA names the program under test)
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+deja=${DEJA:-./deja}
+deja=$(cd "$(dirname "$deja")" && pwd)/$(basename "$deja")
+[ -x "$deja" ] || { echo "$deja is not built"; exit 77; }
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/deja-tree.XXXXXX") || exit 99
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 99
+${CC:-gcc} -O1 -pthread "$here/tree.c" -o tree || exit 99
+"$deja" record -o probe.deja true 2>err || {
+	grep -Eqi 'ptrace|not permitted' err || { cat err; exit 1; }
+	echo "skipped: programs cannot be recorded here: $(cat err)"
+	exit 77
+}
+
+failures=0
+fail() {
+	failures=$((failures + 1))
+	echo "FAIL: $*"
+}
+
+replays() { # WHAT
+	timeout --foreground -s KILL 100 "$deja" verify t.deja >verify.out 2>verify.err ||
+		fail "$1: the trace does not replay: $(tail -n 2 verify.out verify.err)"
+}
+
+# has WHAT N: so many processes are in the trace
+has() {
+	local n
+	n=$("$deja" ps t.deja | tail -n +2 | wc -l)
+	[ "$n" = "$2" ] || fail "$1: $n processes in the trace, not $2: $("$deja" ps t.deja)"
+}
+
+# same WHAT N COMMAND...: the same natively, recorded, and recorded without its children
+same() {
+	local what=$1 n=$2 native follow
+	shift 2
+	timeout --foreground -s KILL 60 "$@" >native.out 2>native.err
+	native=$?
+	for follow in --no-follow --follow; do
+		timeout --foreground -s KILL 100 "$deja" record $follow -o t.deja -- "$@" >out 2>err
+		[ $? = $native ] || fail "$what, $follow: exit status not $native: $(head -c 300 err)"
+		cmp -s out native.out || fail "$what, $follow: output differs: $(head -c 300 out)"
+		cmp -s err native.err || fail "$what, $follow: standard error differs: $(head -c 300 err)"
+		replays "$what, $follow"
+		[ $follow = --follow ] || has "$what, $follow" 1
+	done
+	[ "$n" = any ] || has "$what" "$n"
+}
+
+# ---- everything is in the trace ----------------------------------------------------------------
+
+same "a shell with pipes" 8 sh -c 'for i in 1 2; do (echo $i; exit $i) | cat; done; echo $(echo x | tr x y)'
+same "forks of a thread" 11 ./tree threads
+same "a daemon" 3 ./tree daemon
+same "many at once" 82 bash -c 'for i in $(seq 40); do (read -r -t 0.3 <> <(:)) & done; wait; echo done'
+
+# deja stays until the last process has ended; its exit status is the first one's
+"$deja" record -o t.deja sh -c '(sleep 0.5; echo orphan >late) & exit 3' >out 2>err
+[ $? = 3 ] || fail "an orphan: exit status is not the first process's: $(cat err)"
+[ "$(cat late 2>/dev/null)" = orphan ] || fail "deja did not wait for an orphan"
+replays "an orphan"
+has "an orphan" 3
+
+# ---- order ---------------------------------------------------------------------------------------
+
+# The last number of each child is below one that its parent takes before it makes the next child.
+same "one child after the other" 11 ./tree order
+first=$("$deja" dump t.deja | head -n 1 | cut -d' ' -f1)
+"$deja" dump t.deja | awk -v first="$first" '
+	$3 == "child" && $1 == first { for (i = 4; i <= NF; i++) if ($i ~ /^pid=/) order[++n] = substr($i, 5) }
+	$3 == "seq" && $1 == first { split($4, a, "="); seq[++k] = a[2] }
+	$3 == "digest" { for (i = 4; i <= NF; i++) if ($i ~ /^seq=/) last[$1] = substr($i, 5) }
+	END {
+		before = 0
+		for (i = 1; i <= n; i++) {
+			l = last[order[i]] + 0
+			next_number = 0
+			for (j = 1; j <= k; j++) if (seq[j] > l) { next_number = seq[j]; break }
+			if (l <= before || !next_number) { print "child " i ": " l " after " before ", then " next_number; bad = 1 }
+			before = next_number
+		}
+		exit bad || n != 10
+	}' >out || fail "children are not in order with their parent: $(cat out)"
+
+# ---- what is killed ------------------------------------------------------------------------------
+
+for seed in 1 2 3; do
+	"$deja" record -o t.deja ./tree killed $seed >out 2>err || fail "killed $seed: $(cat err)"
+	[ "$(cat out)" = "-9 -9 -9 -9 -9 -9 -9 -9 -9 -9 -9 -9 " ] || fail "killed $seed: $(cat out)"
+	replays "killed $seed"
+done
+
+# deja itself: all are killed with it, and the trace is good up to there
+"$deja" record -o t.deja sh -c 'sleep 100 & echo $! >pids; (echo $$; while :; do :; done) & echo $! >>pids; wait' 2>err >out &
+recorder=$!
+touch pids
+for _ in $(seq 100); do
+	[ "$(wc -l 2>/dev/null <pids)" = 2 ] && break
+	sleep 0.1
+done
+sleep 0.7
+kill -KILL $recorder
+wait $recorder 2>/dev/null
+sleep 0.3
+for pid in $(cat pids); do
+	case $(cut -d' ' -f3 "/proc/$pid/stat" 2>/dev/null) in '' | Z) ;; *) fail "process $pid survives deja" ;; esac
+done
+timeout -s KILL 100 "$deja" verify t.deja >verify.out 2>verify.err
+[ -s verify.out ] && ! grep -q divergence verify.out ||
+	fail "deja killed: the trace does not replay: $(tail -n 2 verify.out verify.err)"
+
+# ---- what cannot be recorded ---------------------------------------------------------------------
+
+# a 32-bit program: mov eax, 1; mov ebx, 7; int 0x80
+{
+	printf '\177ELF\1\1\1\0\0\0\0\0\0\0\0\0\2\0\3\0\1\0\0\0\124\200\004\010\064\0\0\0'
+	printf '\0\0\0\0\0\0\0\0\064\0\040\0\1\0\0\0\0\0\0\0'
+	printf '\1\0\0\0\0\0\0\0\0\200\004\010\0\200\004\010\140\0\0\0\140\0\0\0\5\0\0\0\0\020\0\0'
+	printf '\270\1\0\0\0\273\7\0\0\0\315\200'
+} >elf32
+chmod 755 elf32
+./elf32 2>/dev/null
+if [ $? = 7 ]; then
+	"$deja" record -o t.deja sh -c './elf32; echo $?; ./elf32; echo $?; echo end' >out 2>err
+	[ $? = 0 ] && [ "$(paste -s -d ' ' out)" = "7 7 end" ] || fail "a 32-bit child: $(cat out err)"
+	[ "$(grep -c unrecorded err)" = 1 ] || fail "a 32-bit child: not one line: $(cat err)"
+	"$deja" dump t.deja | grep -q ' end .*32-bit' || fail "a 32-bit child: the trace does not say so"
+	replays "a 32-bit child"
+else
+	echo "skipped: 32-bit children (none can be executed here)"
+fi
+
+[ $failures = 0 ] || exit 1
+echo "processes: all of them recorded, in order"
