@@ -36,7 +36,7 @@ static const char help_text[] =
 	"      --call-data BYTES     how much of what a system call wrote is kept for the "
 	"debugger\n"
 	"                            (default 400; 0: nothing)\n"
-	"      --follow              record the processes that PROGRAM starts, too\n"
+	"      --follow              record the processes that PROGRAM starts, too (default)\n"
 	"      --no-follow           record PROGRAM alone; the processes that it starts run "
 	"natively\n"
 	"  -v, --verbose             statistics on stderr at the end\n"
