@@ -131,8 +131,10 @@ bool rec_order_passed(struct rec_thread *t, uint64_t seq, uint64_t steps)
 
 uint64_t rec_order_now(struct rec_thread *t)
 {
-	uint64_t number;
-	return t->rec->order.shared && look(t, &number) ? number : t->seq;
+	uint64_t number, last = t->rec->order.number; /* that was shared: the thread may be gone */
+	if (t->rec->order.shared && look(t, &number))
+		return number;
+	return t->seq > last ? t->seq : last;
 }
 
 uint64_t rec_order_latest(const struct rec_recording *rec)
@@ -285,7 +287,7 @@ void rec_order_wait(struct rec_thread *t, uint64_t lock)
 	t->order.lock = at;
 	if (!id)
 		return;
-	if (!owner || owner == t || lost(t, id))
+	if (!owner || owner == t || (!owner->stopped && lost(t, id)))
 		rec_overwritten(t, (int)at);
 	else if (needs_us(owner))
 		t->order.waits = t->rec->order.waits = true;
