@@ -79,6 +79,7 @@ bool stub_handle_why(struct stub_session *s, struct stub_scan *a)
 void stub_session_moved(struct stub_session *s)
 {
 	s->going_to[0] = '\0';
+	s->arrives = false;
 	s->child_new = s->vforked = false;
 	stub_threads_forget(s);
 	s->have_last = false;
@@ -123,6 +124,15 @@ static void put_break(struct stub_session *s)
 	stub_textbuf_str(&s->reply, hw && !sw ? "hwbreak:;" : "swbreak:;");
 }
 
+static void put_exec(struct stub_session *s)
+{
+	const char *exe = stub_session_exe(s);
+	put_stop(s, GDB_SIGTRAP);
+	stub_textbuf_str(&s->reply, "exec:");
+	stub_textbuf_hex(&s->reply, exe, strlen(exe));
+	stub_textbuf_char(&s->reply, ';');
+}
+
 static bool told_as_vfork(const struct stub_session *s, const struct replay_stop *stop)
 {
 	return s->vfork_events && stop->how == DJ_CHILD_VFORK;
@@ -160,16 +170,9 @@ static bool reply_stop(struct stub_session *s, const struct replay_stop *stop, e
 		stub_textbuf_printf(&s->reply, "%s:p%x.%x;", s->vforked ? "vfork" : "fork",
 				    (unsigned)stop->child, (unsigned)stop->child);
 		break;
-	case REPLAY_EXECED: {
-		if (dir == REPLAY_FORWARD)
-			stub_session_image_new(s);
-		const char *exe = stub_session_exe(s);
-		put_stop(s, GDB_SIGTRAP);
-		stub_textbuf_str(&s->reply, "exec:");
-		stub_textbuf_hex(&s->reply, exe, strlen(exe));
-		stub_textbuf_char(&s->reply, ';');
+	case REPLAY_EXECED:
+		put_exec(s);
 		break;
-	}
 	case REPLAY_BEGIN:
 		put_stop(s, GDB_SIGTRAP);
 		stub_textbuf_str(&s->reply, "replaylog:begin;");
@@ -280,9 +283,12 @@ static void move(struct stub_session *s, const struct motion *m, struct replay_s
 }
 
 /* Go where a monitor command said, see monitor.c. Signal 0 is for gdb a stop without a cause, with
- * which it ends every command, and of which it says no more than where the program is. */
+ * which it ends every command, and of which it says no more than where the program is. If there is
+ * another program image there it is told that first; it wants to go on then, and is stopped. */
 static bool go(struct stub_session *s)
 {
+	const struct stub_session_image *image = stub_session_image(s);
+	const uint32_t process = stub_threads_process_now(s);
 	struct dj_error err = { 0 };
 	struct replay_pos begin;
 	int result;
@@ -299,7 +305,12 @@ static bool go(struct stub_session *s)
 	stub_threads_go(s);
 	if (result != 0)
 		stub_session_console(s, "[deja: %s]\n", err.text);
-	put_stop(s, 0);
+	s->arrives = s->exec_events && stub_session_image(s) != image &&
+		     stub_threads_process_now(s) == process;
+	if (s->arrives)
+		put_exec(s);
+	else
+		put_stop(s, 0);
 	return true;
 }
 
@@ -346,6 +357,11 @@ static bool resume(struct stub_session *s, const struct motion *m)
 	stub_xfer_forget(s);
 	if (*s->going_to && s->scratch == SCRATCH_NONE)
 		return go(s);
+	if (s->arrives) {
+		s->arrives = false;
+		put_stop(s, 0);
+		return true;
+	}
 	uint32_t thread = m->thread == REPLAY_ALL ? default_thread(s, m->dir) : m->thread;
 	s->selected = REPLAY_ALL;
 	if (s->scratch == SCRATCH_NONE && stub_threads_move(s, thread, &err) != 0)

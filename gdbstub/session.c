@@ -260,10 +260,10 @@ int stub_session_init(struct stub_session *s, struct replay *r, struct stub_link
 		free(s->points);
 		return dj_fail(err, 1, "out of memory");
 	}
-	stub_session_image_new(s);
-	if (!s->images) {
+	if (stub_session_images(s) != 0) {
 		free(s->points);
 		stub_threads_free(s);
+		stub_session_images_free(s);
 		return dj_fail(err, 1, "out of memory");
 	}
 	/* all but the ones gdb passes silently; it says which with QPassSignals */
@@ -288,7 +288,7 @@ void stub_session_free(struct stub_session *s)
 		free(s->points[i].conditions);
 	free(s->points);
 	stub_threads_free(s);
-	free(s->images);
+	stub_session_images_free(s);
 	free(s->kept_library);
 }
 

@@ -32,14 +32,15 @@ struct stub_session_file {
 	size_t module; /* number + 1, or 0 */
 };
 
-/* A program image: the first, and what each exec brought. */
+/* A program image: the first, and what each exec brought. See image.c. */
 struct stub_session_image {
-	uint32_t process;
-	struct replay_pos pos; /* from here on... */
-	uint64_t rip;	       /* ...where its first instruction is: exec itself takes no step */
-	uint8_t auxv[1024];
+	uint32_t process, number;
+	struct replay_pos pos; /* from here on */
+	char *exe;	       /* path, "" if not known */
+	bool looked;	       /* so that these are known, as far as they can be: */
+	uint64_t rip;	       /* its first instruction */
+	uint8_t *auxv;
 	size_t auxv_len;
-	char exe[4096];
 };
 
 /* Whether the debugger's changes are in effect: see scratch.c. */
@@ -85,6 +86,7 @@ struct stub_session {
 	uint32_t
 		going_thread; /* there it is to be, instead, where it begins or is; or REPLAY_ALL */
 	bool going_begin;
+	bool arrives; /* it is there, and the client has been told of the image, but not to stop */
 
 	struct stub_session_point *points;
 	size_t n_points;
@@ -93,10 +95,10 @@ struct stub_session {
 	bool scratch_edited;	     /* something was changed by hand, which will be forgotten */
 	struct dj_regs scratch_regs; /* as they were before any change */
 
-	struct stub_session_image *images; /* by position, at least one */
+	struct stub_session_image *images; /* by process and position, at least one */
 	size_t n_images;
 	char *kept_library; /* an entry of the list of libraries, for gdb's sake: see solib.c... */
-	struct replay_pos kept_image; /* ... in the image that began there */
+	const struct stub_session_image *kept_image; /* ... in that image */
 
 	uint64_t tls_modid_at; /* address of glibc's word on link maps, or 0: see tls.c */
 
@@ -241,13 +243,15 @@ bool stub_handle_tls_address(struct stub_session *s, struct stub_scan *a);
 bool stub_handle_xfer(struct stub_session *s, struct stub_scan *a);
 void stub_xfer_forget(struct stub_session *s);
 
-/* solib.c */
+/* image.c */
+int stub_session_images(struct stub_session *s);
+void stub_session_images_free(struct stub_session *s);
 /* The program image that is current at this position. */
 const struct stub_session_image *stub_session_image(struct stub_session *s);
-/* The image was replaced just here: remember the new one. */
-void stub_session_image_new(struct stub_session *s);
 /* Its executable's path, "" if not known. */
 const char *stub_session_exe(struct stub_session *s);
+
+/* solib.c */
 void stub_put_library_list(struct stub_session *s, struct stub_textbuf *b);
 bool stub_handle_shlib_info(struct stub_session *s, struct stub_scan *a);
 

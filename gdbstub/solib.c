@@ -1,5 +1,5 @@
 /*
- * Program images and their shared libraries, out of replayed memory.
+ * Shared libraries, out of replayed memory.
  *
  * The list of libraries is the dynamic linker's own: auxiliary vector -> program headers ->
  * dynamic section -> DT_DEBUG -> struct r_debug -> struct link_map (glibc's <link.h>; ELF gABI,
@@ -49,10 +49,9 @@ static bool read_string(struct stub_session *s, uint64_t addr, char *out, size_t
 	return strlen(out) < n;
 }
 
-/* ---- images ------------------------------------------------------------------------------- */
-
-static uint64_t aux_value(const struct stub_session_image *image, uint64_t type)
+static uint64_t aux_value(struct stub_session *s, uint64_t type)
 {
+	const struct stub_session_image *image = stub_session_image(s);
 	for (size_t i = 0; i + 16 <= image->auxv_len; i += 16)
 		if (le64(image->auxv + i) == type)
 			return le64(image->auxv + i + 8);
@@ -69,134 +68,16 @@ static const char *module_path(struct stub_session *s, uint64_t addr)
 	return NULL;
 }
 
-/* What exec leaves on the stack: argc, argv, 0, envp, 0, auxv (System V ABI for x86-64,
- * "Initial Stack and Register State"). */
-static void read_stack_auxv(struct stub_session *s, struct stub_session_image *image)
-{
-	struct dj_regs regs;
-	uint64_t at, pair[2];
-	replay_regs(s->r, &regs);
-	at = regs.gpr[DJ_RSP];
-	if (!read_words(s, at, pair, 1) || pair[0] > 1u << 20)
-		return;
-	at += 8 * (pair[0] + 2);
-	for (size_t i = 0; i < 1u << 20; i++, at += 8)
-		if (!read_words(s, at, pair, 1))
-			return;
-		else if (pair[0] == 0)
-			break;
-	at += 8;
-	while (image->auxv_len + 16 <= sizeof(image->auxv) && read_words(s, at, pair, 2)) {
-		for (int k = 0; k < 16; k++)
-			image->auxv[image->auxv_len++] = (uint8_t)(pair[k / 8] >> (8 * (k % 8)));
-		if (pair[0] == 0)
-			break;
-		at += 16;
-	}
-}
-
-/* Whether a position is one of the image, given where code is executed there. */
-static bool covers(const struct stub_session_image *image, const struct replay_pos *pos,
-		   uint64_t rip)
-{
-	int d = replay_pos_cmp(&image->pos, pos);
-	return d < 0 || (d == 0 && image->rip == rip);
-}
-
-void stub_session_image_new(struct stub_session *s)
-{
-	struct replay_pos pos;
-	struct replay_thread thread;
-	replay_pos(s->r, &pos);
-	replay_thread(s->r, &thread);
-	for (size_t i = 1; i < s->n_images; i++)
-		if (replay_pos_cmp(&s->images[i].pos, &pos) == 0)
-			return;
-	struct stub_session_image *grown =
-		realloc(s->images, (s->n_images + 1) * sizeof(*s->images));
-	if (!grown)
-		return;
-	s->images = grown;
-	struct stub_session_image *image = &s->images[s->n_images];
-	memset(image, 0, sizeof(*image));
-	const char *exe;
-	if (s->n_images == 0) {
-		const struct dj_trace_meta *meta = dj_trace_meta(replay_trace(s->r));
-		if (meta->auxv) {
-			image->auxv_len = meta->auxv_len < sizeof(image->auxv)
-						  ? meta->auxv_len
-						  : sizeof(image->auxv);
-			memcpy(image->auxv, meta->auxv, image->auxv_len);
-		}
-		exe = meta->exe;
-	} else {
-		struct dj_regs regs;
-		replay_regs(s->r, &regs);
-		image->process = thread.process;
-		image->pos = pos;
-		image->rip = regs.rip;
-		read_stack_auxv(s, image);
-		exe = module_path(s, aux_value(image, AUX_PHDR));
-	}
-	snprintf(image->exe, sizeof(image->exe), "%s", exe ? exe : "");
-	dj_text_clean(image->exe);
-	s->n_images++;
-	/* images were met in the order of their positions or between known ones */
-	for (size_t i = s->n_images - 1;
-	     i > 1 && replay_pos_cmp(&s->images[i].pos, &s->images[i - 1].pos) < 0; i--) {
-		struct stub_session_image later = s->images[i - 1];
-		s->images[i - 1] = s->images[i];
-		s->images[i] = later;
-	}
-}
-
-/* The newest of the process; if it has none of its own, the one that its parent had when it was
- * made; of whoever has none, the one that the recording began with. */
-const struct stub_session_image *stub_session_image(struct stub_session *s)
-{
-	const struct dj_trace *t = replay_trace(s->r);
-	struct replay_thread thread;
-	struct replay_pos pos;
-	struct dj_regs regs;
-	replay_thread(s->r, &thread);
-	replay_pos(s->r, &pos);
-	replay_regs(s->r, &regs);
-	int32_t process = (int32_t)thread.process;
-	for (unsigned depth = 0; process >= 0 && depth < 1000; depth++) {
-		for (size_t i = s->n_images; i-- > 1;)
-			if (s->images[i].process == (uint32_t)process &&
-			    covers(&s->images[i], &pos, regs.rip))
-				return &s->images[i];
-		uint32_t first = 0;
-		while (first < dj_trace_threads(t) &&
-		       dj_trace_thread(t, first)->process != (uint32_t)process)
-			first++;
-		if (first == dj_trace_threads(t))
-			break;
-		replay_thread_begin(s->r, first, &pos);
-		process = dj_trace_process(t, (size_t)process)->parent;
-		if (process >= (int32_t)s->n_processes)
-			break;
-	}
-	return &s->images[0];
-}
-
-const char *stub_session_exe(struct stub_session *s)
-{
-	return stub_session_image(s)->exe;
-}
-
 /* ---- libraries --------------------------------------------------------------------------------
  */
 
 /* Where the program has what its header of this type is for; 0 if it has none. */
 static uint64_t program_part(struct stub_session *s, uint32_t type)
 {
-	const struct stub_session_image *image = stub_session_image(s);
-	uint64_t phdr = aux_value(image, AUX_PHDR), phnum = aux_value(image, AUX_PHNUM);
+	uint64_t phdr = aux_value(s, AUX_PHDR), phnum = aux_value(s, AUX_PHNUM);
 	uint64_t bias = 0, at = 0;
 	uint64_t ph[7]; /* Elf64_Phdr: type+flags, offset, vaddr, paddr, filesz, memsz, align */
-	if (!phdr || phnum > 256 || aux_value(image, AUX_PHENT) != sizeof(ph))
+	if (!phdr || phnum > 256 || aux_value(s, AUX_PHENT) != sizeof(ph))
 		return 0;
 	for (uint64_t i = 0; i < phnum; i++) {
 		if (!read_words(s, phdr + i * sizeof(ph), ph, 7))
@@ -263,7 +144,7 @@ static void keep(struct stub_session *s, const char *entry, size_t len)
 		return;
 	free(s->kept_library);
 	s->kept_library = copy;
-	s->kept_image = stub_session_image(s)->pos;
+	s->kept_image = stub_session_image(s);
 }
 
 /* Whether it is one that must stay. */
@@ -273,7 +154,7 @@ static bool put_library(struct stub_session *s, struct stub_textbuf *b, const ui
 	char name[1024];
 	const char *path = module_path(s, lm[2]);
 	/* the dynamic linker keeps the program's name for it, by which gdb knows it already */
-	if (!path || lm[0] == aux_value(stub_session_image(s), AUX_BASE)) {
+	if (!path || lm[0] == aux_value(s, AUX_BASE)) {
 		if (!read_string(s, lm[1], name, sizeof(name)) || !*name)
 			return false;
 		path = name;
@@ -295,7 +176,7 @@ static bool put_library(struct stub_session *s, struct stub_textbuf *b, const ui
  * it by itself when a program starts, but not when it comes back there. */
 static void put_linker(struct stub_session *s, struct stub_textbuf *b)
 {
-	uint64_t base = aux_value(stub_session_image(s), AUX_BASE);
+	uint64_t base = aux_value(s, AUX_BASE);
 	uint64_t phoff, count, ph[7], dynamic = 0;
 	uint64_t interp = program_part(s, PHDR_INTERP); /* the name by which gdb knows it */
 	char path[1024];
@@ -317,7 +198,7 @@ void stub_put_library_list(struct stub_session *s, struct stub_textbuf *b)
 {
 	struct stub_textbuf list = { 0 };
 	uint64_t debug = find_r_debug(s), main_lm = 0;
-	uint64_t base = aux_value(stub_session_image(s), AUX_BASE);
+	uint64_t base = aux_value(s, AUX_BASE);
 	unsigned left = MAX_LIBRARIES;
 	bool linker = false; /* is in it */
 	bool kept_there = false;
@@ -341,8 +222,7 @@ void stub_put_library_list(struct stub_session *s, struct stub_textbuf *b)
 	}
 	if (!linker)
 		put_linker(s, &list);
-	if (!kept_there && s->kept_library &&
-	    replay_pos_cmp(&s->kept_image, &stub_session_image(s)->pos) == 0)
+	if (!kept_there && s->kept_library && s->kept_image == stub_session_image(s))
 		stub_textbuf_str(&list, s->kept_library);
 	stub_textbuf_str(b, "<library-list-svr4 version=\"1.0\"");
 	if (main_lm)
