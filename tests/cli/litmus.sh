@@ -3,26 +3,15 @@
 # timeline of its traces nobody sees a value before it was written (tests/cli/litmus-check.c).
 #
 # usage: tests/cli/litmus.sh [ROUNDS [TEST...]]     (DEJA names the program under test; in the build directory)
-set -u
-here=$(cd "$(dirname "$0")" && pwd)
-deja=${DEJA:-./deja}
-deja=$(cd "$(dirname "$deja")" && pwd)/$(basename "$deja")
-check=$PWD/tests/cli/litmus-check
-for program in "$deja" "$check"; do
-	[ -x "$program" ] || { echo "$program is not built"; exit 77; }
-done
+. "$(dirname "$0")/../lib/shell.sh"
+check=$build/tests/cli/litmus-check
+needs "$check"
 rounds=${1:-3000} back=60 # as many when it goes back, too
 shift
 # What plain loads and stores hand over is ordered by the stronger models only.
 strict=${*:-message mutex condvar futex pipe seqlock refcount queue rcu}
-work=$(mktemp -d "${TMPDIR:-/tmp}/deja-litmus.XXXXXX") || exit 99
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 99
-failed=0
-fail() {
-	echo "FAIL: $*"
-	failed=1
-}
+work_in litmus
+can_record
 ${CC:-gcc} -O2 -w -no-pie "$here/../programs/litmus.c" -o litmus -lpthread || exit 99
 address=$(nm litmus | awk '$3 == "note_store" { print $1 }')
 
@@ -61,5 +50,4 @@ done
 	one kernel message "$back" spin && fail "message passing is in order without ordered events: $(cat out)"
 	grep -q ' early [1-9]' out || fail "kernel: $(cat out)"
 }
-[ $failed = 0 ] && echo "PASS: litmus"
-exit $failed
+conclude
