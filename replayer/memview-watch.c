@@ -175,6 +175,29 @@ bool rp_watch_before(struct rp_memview *mv, uint64_t addr, unsigned size)
 	return true;
 }
 
+/* The watched bytes [lo, hi] were stored or imported: ask whether that is a change. */
+static void ask_changed(struct rp_memview *mv, const struct rp_memview_watch *w, uint64_t lo,
+			uint64_t hi, bool import)
+{
+	struct rp_memview_touch touch = { .id = w->id, .import = import };
+
+	for (; lo <= hi && mv->watching; lo += touch.n) {
+		touch.addr = lo;
+		for (touch.n = 0; touch.n < sizeof(touch.bytes) && lo + touch.n <= hi; touch.n++) {
+			const struct rp_memview_page *p = rp_memview_page(mv, (lo + touch.n) >> 12);
+			if (!p)
+				return;
+			touch.bytes[touch.n] = rp_memview_data(mv, p)[(lo + touch.n) % UNDO_PAGE];
+		}
+		bool was = mv->hit.hit;
+		if (!mv->changed(mv->changed_ctx, &touch))
+			continue;
+		hit(mv, w, lo);
+		if (!was)
+			mv->hit.touch = touch;
+	}
+}
+
 void rp_watch_after(struct rp_memview *mv, uint64_t addr, unsigned size, bool import)
 {
 	uint64_t lo, hi;
@@ -183,7 +206,9 @@ void rp_watch_after(struct rp_memview *mv, uint64_t addr, unsigned size, bool im
 		const struct rp_memview_watch *w = &mv->watches[i];
 		if (!(w->kind & REPLAY_WATCH_WRITE) || !overlap(w, addr, size, &lo, &hi))
 			continue;
-		for (uint64_t a = lo; a <= hi; a++) {
+		if (mv->changed)
+			ask_changed(mv, w, lo, hi, import);
+		for (uint64_t a = lo; a <= hi && !mv->changed; a++) {
 			uint64_t k = a - addr;
 			const struct rp_memview_page *p = rp_memview_page(mv, a >> 12);
 			if (k >= mv->old_size || !p)

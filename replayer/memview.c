@@ -65,17 +65,26 @@ void rp_memview_free(struct rp_memview *mv)
 	free(mv);
 }
 
+/* Zero a table of shadow pages: most of it never was anything else, and is not even there. */
+static void forget(void *table, size_t size)
+{
+	void **at = table, *fresh = calloc(SHADOW_PAGES, size);
+
+	if (!fresh) {
+		memset(*at, 0, SHADOW_PAGES * size);
+		return;
+	}
+	free(*at);
+	*at = fresh;
+}
+
 void rp_memview_reset(struct rp_memview *mv)
 {
 	free_pages(mv);
 	rp_told_free(&mv->told);
 	memset(mv->tlb, 0, sizeof(mv->tlb));
-	for (size_t i = 0; i < SHADOW_PAGES; i++) {
-		if (mv->owner[i])
-			mv->owner[i] = NULL;
-		if (mv->shadow_epoch[i])
-			mv->shadow_epoch[i] = 0;
-	}
+	forget(&mv->owner, sizeof(*mv->owner));
+	forget(&mv->shadow_epoch, sizeof(*mv->shadow_epoch));
 	mv->log = NULL;
 	mv->epoch = 1;
 	mv->hit.hit = false;

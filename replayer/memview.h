@@ -34,12 +34,22 @@ struct rp_memview_page {
 	uint64_t known[UNDO_WORDS];
 };
 
+/* Watched bytes that a store or an import has put in memory. */
+struct rp_memview_touch {
+	int id; /* of the watch */
+	bool import;
+	unsigned n;
+	uint64_t addr;
+	uint8_t bytes[64];
+};
+
 /* What the last watched access was. */
 struct rp_memview_hit {
 	bool hit, in_rep; /* in_rep: by some iteration of a REP instruction */
 	int id;
 	uint64_t addr;
-	struct rp_thread_pos before; /* where the instruction (or iteration) began */
+	struct rp_thread_pos before;   /* where the instruction (or iteration) began */
+	struct rp_memview_touch touch; /* where mv->changed was asked; else n is 0 */
 };
 
 /* When the bytes of one page were met, while somebody wants to know that: see rp_memview_note(). */
@@ -69,6 +79,10 @@ struct rp_memview {
 	struct rp_memview_page **owner; /* by shadow page */
 	struct rp_memview_watch *watches;
 	size_t nwatches, watches_cap;
+	/* If not NULL: asked whether these are other bytes than before, instead of comparing with
+	 * what this thread knew. */
+	bool (*changed)(void *ctx, const struct rp_memview_touch *touch);
+	void *changed_ctx;
 	struct rp_lookahead *look; /* learning what the thread finds, else NULL */
 	bool watching;		   /* report hits */
 	struct rp_memview_notes *notes;

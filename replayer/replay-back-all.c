@@ -83,7 +83,7 @@ static int join(struct replay *r, struct party *p, struct dj_error *err)
 
 	if (moment ? rp_switch(r, p->thread, err) : rp_place_upto(r, p->thread, p->upto, err))
 		return -1;
-	rp_hunt_begin(r, &p->h, !moment);
+	rp_hunt_begin(r, &p->h, !moment || r->untold);
 	p->began = true;
 	return 0;
 }
@@ -167,18 +167,25 @@ static void moment_before(struct replay *r, uint64_t seq)
 	r->moment = last;
 }
 
-/* Stop where the search has led to. */
-static void stop_there(struct replay *r, struct party *p, struct replay_stop *stop)
+/* Stop where the search has led to. False: that turns out to be nothing; the moment is there. */
+static bool stop_there(struct replay *r, struct party *p, struct replay_stop *stop)
 {
-	bool before = p->h.last.stop.reason == REPLAY_WATCH || p->h.last.before;
+	struct rp_last *l = &p->h.last;
+	bool before = l->stop.reason == REPLAY_WATCH || l->before;
 
 	rp_switch(r, p->thread, NULL);
 	r->moment.thread = p->thread;
 	r->threads[p->thread].placed = false;
-	rp_stop_at_last(r, &p->h.last, stop);
-	if (before && stop->reason != REPLAY_FAILED && stop->reason != REPLAY_INTERRUPTED)
-		moment_before(r, p->h.last.seq);
+	rp_stop_at_last(r, l, stop);
+	bool good = stop->reason != REPLAY_FAILED && stop->reason != REPLAY_INTERRUPTED;
+	if (before && good)
+		moment_before(r, l->seq);
 	replay_pos(r, &stop->pos);
+	r->untold = r->moment.thread != p->thread;
+	if (!good || !l->touch.n || rp_watch_differs(r, &l->touch))
+		return true;
+	r->untold = true;
+	return false;
 }
 
 /* To where the first of the threads begins. */
@@ -214,23 +221,39 @@ static void gave_up(struct replay *r, enum rp_thread_stop res, const struct dj_e
 		rp_failed(r, stop, err);
 }
 
+/* Go to what comes last before the moment in any thread of the scope but `except`; and after `low`,
+ * if that is not NULL. False: there is nothing. */
+static bool find_last(struct replay *r, uint32_t except, const struct key *low,
+		      struct replay_stop *stop)
+{
+	for (;;) {
+		enum rp_thread_stop res = THREAD_FAILED;
+		struct dj_error err = { .exit_status = 1, .text = "out of memory" };
+		struct parties all;
+		bool done = true, found = true;
+
+		if (!gather(r, except, &all))
+			res = hunt(r, &all, low, &err);
+		if (res != THREAD_LIMIT)
+			gave_up(r, res, &err, stop);
+		else if (all.best)
+			done = stop_there(r, all.best, stop);
+		else
+			found = false;
+		free(all.list);
+		if (done)
+			return found;
+	}
+}
+
 void rp_continue_all_backward(struct replay *r, struct replay_stop *stop)
 {
-	enum rp_thread_stop res = THREAD_FAILED;
-	struct dj_error err = { .exit_status = 1, .text = "out of memory" };
-	struct parties all;
-
 	replay_pos(r, &r->moment);
 	r->signal_told = false;
-	if (!gather(r, REPLAY_ALL, &all))
-		res = hunt(r, &all, NULL, &err);
-	if (res != THREAD_LIMIT)
-		gave_up(r, res, &err, stop);
-	else if (all.best)
-		stop_there(r, all.best, stop);
-	else
+	rp_watch_back(r);
+	if (!find_last(r, REPLAY_ALL, NULL, stop))
 		stop_at_beginning(r, stop);
-	free(all.list);
+	rp_watch_own(r);
 }
 
 /* Whether the step before the thread in hand's position was an ordered event. */
@@ -242,50 +265,74 @@ static bool after_event(const struct replay *r)
 	return !here.within && !here.rep;
 }
 
+/* The thread in hand is `thread` again, and stands at `to`, which is the moment. */
+static void settle_there(struct replay *r, uint32_t thread, const struct rp_thread_pos *to,
+			 struct replay_stop *stop)
+{
+	rp_switch(r, thread, NULL);
+	r->threads[thread].placed = false;
+	r->moment.thread = thread;
+	r->untold = false;
+	if (replay_move(r, to, &stop->err))
+		stop->reason = r->cancelled ? REPLAY_INTERRUPTED : REPLAY_FAILED;
+	replay_pos(r, &stop->pos);
+}
+
 /* The selected thread's step back takes it across an event: others may have something to tell of
  * what lies between there and the moment. */
 static void step_across(struct replay *r, struct replay_stop *stop)
 {
 	uint32_t thread = r->selected;
+	struct replay_stop other = { 0 };
+	struct rp_thread_pos to;
 	struct replay_pos from, here;
-	struct dj_error err = { .exit_status = 1, .text = "out of memory" };
-	struct parties all;
-	enum rp_thread_stop res = THREAD_FAILED;
 
 	replay_pos(r, &r->moment);
 	rp_here(r, &from);
 	rp_step_backward(r, stop);
+	struct rp_memview_touch touch = r->mv->hit.touch;
 	r->threads[thread].placed = false;
-	bool mine = stop->reason == REPLAY_WATCH;
 	if (stop->reason == REPLAY_FAILED || stop->reason == REPLAY_INTERRUPTED) {
 		r->moment.thread = thread;
 		return;
 	}
 	rp_here(r, &here);
-	/* what the instruction itself does comes to pass where it leads to */
-	struct key low = { mine ? from.seq : here.seq, thread };
-	if (!gather(r, thread, &all))
-		res = hunt(r, &all, &low, &err);
-	if (res != THREAD_LIMIT) {
-		gave_up(r, res, &err, stop);
-	} else if (all.best) {
-		stop_there(r, all.best, stop);
-	} else {
-		rp_switch(r, thread, NULL);
-		r->moment.thread = thread;
-		if (mine)
-			moment_before(r, from.seq);
+	rp_thread_pos(r->th, &to);
+	if (stop->reason == REPLAY_WATCH) {
+		/* what the instruction does comes to pass where it leads to */
+		if (find_last(r, thread, &(struct key){ from.seq, thread }, &other)) {
+			*stop = other;
+			return;
+		}
+		settle_there(r, thread, &to, stop);
+		moment_before(r, from.seq);
 		replay_pos(r, &stop->pos);
+		r->untold = r->moment.thread != thread;
+		if (!touch.n || rp_watch_differs(r, &touch))
+			return;
+		r->untold = true;
+		rp_fill(r, stop, REPLAY_STEPPED);
 	}
-	free(all.list);
+	if (find_last(r, thread, &(struct key){ here.seq, thread }, &other))
+		*stop = other;
+	else
+		settle_there(r, thread, &to, stop);
 }
 
 void rp_step_all_backward(struct replay *r, struct replay_stop *stop)
 {
-	if (!rp_alone(r) && rp_curious(r) && (r->selected != r->moment.thread || after_event(r))) {
+	bool alone = rp_alone(r);
+
+	if (!alone)
+		rp_watch_back(r);
+	if (!alone && rp_curious(r) && (r->selected != r->moment.thread || after_event(r))) {
 		step_across(r, stop);
-		return;
+	} else {
+		rp_begin_move(r);
+		rp_step_backward(r, stop);
+		if (stop->reason == REPLAY_WATCH && !alone && r->mv->hit.touch.n &&
+		    !rp_watch_differs(r, &r->mv->hit.touch))
+			stop->reason = REPLAY_STEPPED;
 	}
-	rp_begin_move(r);
-	rp_step_backward(r, stop);
+	rp_watch_own(r);
 }

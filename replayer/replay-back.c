@@ -21,6 +21,7 @@ static void remember(struct replay *r, struct rp_hunt *h, const struct replay_st
 	if (stop->reason == REPLAY_WATCH) {
 		l.pos = r->mv->hit.before;
 		l.refine = r->mv->hit.in_rep;
+		l.touch = r->mv->hit.touch;
 	} else if (stop->reason == REPLAY_EXECED) {
 		l.before = true;
 	} else if (rp_thread_pos_cmp(&l.pos, hi) >= 0 && !h->inclusive &&
@@ -72,6 +73,8 @@ static int refine_backward(struct replay *r, struct rp_last *l)
 	at.rep = found.rep = 0;
 	if (replay_move(r, &at, &l->stop.err))
 		return -1;
+	if (r->watch_how == WATCH_BACK)
+		rp_watch_back(r);
 	for (;;) {
 		rp_thread_pos(r->th, &at);
 		if (rp_thread_pos_cmp(&at, &l->after) >= 0)
@@ -80,6 +83,7 @@ static int refine_backward(struct replay *r, struct rp_last *l)
 		enum rp_thread_stop res = rp_thread_step(r->th);
 		if (r->mv->hit.hit) {
 			found = at;
+			l->touch = r->mv->hit.touch;
 			rp_fill(r, &l->stop, REPLAY_WATCH);
 		}
 		rp_conditions(r, false);
@@ -155,6 +159,8 @@ enum rp_thread_stop rp_hunt_on(struct replay *r, struct rp_hunt *h, struct dj_er
 	if (!c || !quiet(r, c, h)) {
 		if (rp_checkpoint_back(r->cs, &lo.pos, err))
 			return THREAD_FAILED;
+		if (r->watch_how == WATCH_BACK)
+			rp_watch_back(r);
 		res = search(r, h);
 		if (res == THREAD_FAILED)
 			dj_fail(err, r->th->err.exit_status, "%s", r->th->err.text);

@@ -50,10 +50,23 @@ struct rp_shown {
 };
 #define SHOWN_PAGES 64u
 
+/* What is known of the watched bytes while several threads are gone through. */
+struct rp_watched {
+	uint64_t *known; /* a bit per byte; NULL: nothing is kept */
+	uint8_t *value;
+	uint64_t *seq; /* searching back: how far the thread had come when it touched the byte */
+	/* going forward: the same before the instruction that touched them last */
+	uint64_t *was_known;
+	uint8_t *was_value;
+	uint32_t thread; /* that instruction */
+	uint64_t steps;
+};
+
 struct replay_watch {
 	int id;
 	uint64_t addr, len;
 	unsigned kind;
+	struct rp_watched all;
 };
 
 struct replay {
@@ -61,6 +74,8 @@ struct replay {
 	struct rp_space_names names;
 	struct rp_timeline *threads; /* by number */
 	size_t nthreads;
+	bool untold; /* the moment's thread has come to it unasked: a search back was for another's
+		      */
 	struct replay_pos moment; /* as replay_pos() has it, except while its thread is selected */
 	uint32_t selected;
 	enum replay_scope scope;
@@ -83,6 +98,9 @@ struct replay {
 	struct replay_watch *watches;
 	size_t nwatches;
 	int next_watch;
+	enum { WATCH_OWN, WATCH_IN_ORDER, WATCH_BACK } watch_how; /* replay-watch.c */
+	struct replay_pos watched_upto; /* WATCH_IN_ORDER: what is kept is as of this moment */
+	bool watched_good;
 	bool catching;
 	uint64_t *catch;
 	size_t ncatch; /* 0: all */
@@ -174,11 +192,13 @@ bool rp_curious(const struct replay *r);
 struct rp_last {
 	bool found;
 	struct replay_stop stop;
-	struct rp_thread_pos pos;   /* where to stop for it */
-	bool before;		    /* one position earlier, that is */
-	bool refine;		    /* a watch in a REP instruction: some iteration of it */
-	struct rp_thread_pos after; /* where it was noticed, */
-	uint64_t seq;		    /* and the event number there */
+	struct rp_thread_pos pos;      /* where to stop for it */
+	bool before;		       /* one position earlier, that is */
+	bool refine;		       /* a watch in a REP instruction: some iteration of it */
+	struct rp_memview_touch touch; /* what a watch was hit by, if it is still to be asked
+					* whether that was a change; else n is 0 */
+	struct rp_thread_pos after;    /* where it was noticed, */
+	uint64_t seq;		       /* and the event number there */
 };
 /* A search back through the history of one thread. */
 struct rp_hunt {
@@ -214,6 +234,23 @@ bool rp_sharing(const struct replay *r);
 /* Known memory at the moment, with what the others know; how many bytes from addr on. */
 size_t rp_shared_read(struct replay *r, uint64_t addr, uint8_t *buf, size_t len);
 void rp_shared_free(struct replay *r);
+
+/* ---- replay-watch.c ----------------------------------------------------------------------- */
+
+/* From the moment on forwards, with several threads; and when that is over. */
+void rp_watch_forward(struct replay *r);
+void rp_watch_stopped(struct replay *r);
+/* The thread in hand begins to be searched back, or something in it is looked for again. */
+void rp_watch_back(struct replay *r);
+/* A search back is over. */
+void rp_watch_own(struct replay *r);
+/* The instruction that made the last hit is executed once more. */
+void rp_watch_again(struct replay *r);
+/* For the thread in hand, as r->watch_how says. */
+void rp_watch_set(struct replay *r);
+/* At the moment before them, whether these bytes were others. */
+bool rp_watch_differs(struct replay *r, const struct rp_memview_touch *touch);
+void rp_watched_free(struct replay_watch *w);
 
 /* ---- replay-turns.c --------------------------------------------------------------------- */
 

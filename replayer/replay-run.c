@@ -71,6 +71,7 @@ void rp_conditions(struct replay *r, bool on)
 	r->th->e->stop_generation = r->break_generation;
 	r->th->e->exact = on && r->nwatches;
 	r->mv->watching = on;
+	rp_watch_set(r);
 	r->mv->hit.hit = false;
 }
 
@@ -194,6 +195,7 @@ static enum rp_thread_stop refine_forward(struct replay *r, const struct rp_thre
 		start = *from;
 	if (replay_move(r, &start, &err))
 		return r->cancelled ? THREAD_INTERRUPTED : THREAD_FAILED;
+	rp_watch_again(r);
 	rp_conditions(r, true);
 	do
 		res = rp_thread_step(r->th);
@@ -259,9 +261,15 @@ static bool all_forward(struct replay *r, uint32_t until, struct replay_stop *st
 	struct dj_error err = { 0 };
 	int res = rp_turns_begin(r, &err);
 
+	r->untold = false;
 	if (res < 0)
 		return rp_failed(r, stop, &err), true;
 	bool running = !res;
+	if (running && r->selected == until) {
+		/* it stands before the event that it is to go on with */
+		rp_turns_wait(r);
+		running = false;
+	}
 	if (running && until == REPLAY_ALL && signal_first(r, stop))
 		return true;
 	for (;;) {
@@ -333,18 +341,10 @@ static void step_all_forward(struct replay *r, struct replay_stop *stop)
 	step_forward(r, stop);
 }
 
-void replay_step_range(struct replay *r, uint64_t lo, uint64_t hi, struct replay_stop *stop)
+static void step_range(struct replay *r, uint64_t lo, uint64_t hi, struct replay_stop *stop)
 {
 	uint64_t n = 0;
 
-	memset(stop, 0, sizeof(*stop));
-	r->cancelled = false;
-	if (r->selected != r->moment.thread)
-		r->signal_told = false;
-	if (signal_first(r, stop)) {
-		rp_begin_move(r);
-		return;
-	}
 	do {
 		step_all_forward(r, stop);
 		uint64_t rip = r->th->e->cpu.rip;
@@ -377,11 +377,14 @@ void replay_step(struct replay *r, enum replay_dir dir, struct replay_stop *stop
 	r->cancelled = false;
 	if (copy_cannot(r, dir, stop))
 		return;
-	if (dir == REPLAY_FORWARD) {
-		step_all_forward(r, stop);
-	} else {
+	if (dir == REPLAY_BACKWARD) {
 		rp_step_all_backward(r, stop);
+		return;
 	}
+	if (!rp_alone(r))
+		rp_watch_forward(r);
+	step_all_forward(r, stop);
+	rp_watch_stopped(r);
 }
 
 void replay_continue(struct replay *r, enum replay_dir dir, struct replay_stop *stop)
@@ -391,10 +394,13 @@ void replay_continue(struct replay *r, enum replay_dir dir, struct replay_stop *
 	if (copy_cannot(r, dir, stop))
 		return;
 	if (!rp_alone(r)) {
-		if (dir == REPLAY_FORWARD)
+		if (dir == REPLAY_FORWARD) {
+			rp_watch_forward(r);
 			all_forward(r, REPLAY_ALL, stop);
-		else
+			rp_watch_stopped(r);
+		} else {
 			rp_continue_all_backward(r, stop);
+		}
 		return;
 	}
 	rp_begin_move(r);
@@ -402,4 +408,20 @@ void replay_continue(struct replay *r, enum replay_dir dir, struct replay_stop *
 		continue_forward(r, stop);
 	else
 		rp_continue_backward(r, stop);
+}
+
+void replay_step_range(struct replay *r, uint64_t lo, uint64_t hi, struct replay_stop *stop)
+{
+	memset(stop, 0, sizeof(*stop));
+	r->cancelled = false;
+	if (r->selected != r->moment.thread)
+		r->signal_told = false;
+	if (signal_first(r, stop)) {
+		rp_begin_move(r);
+		return;
+	}
+	if (!rp_alone(r))
+		rp_watch_forward(r);
+	step_range(r, lo, hi, stop);
+	rp_watch_stopped(r);
 }

@@ -111,6 +111,7 @@ void rp_begin_move(struct replay *r)
 		return; /* what a copy does moves nothing */
 	if (r->moment.thread != r->selected)
 		r->signal_told = false;
+	r->untold = false;
 	r->moment.thread = r->selected;
 	r->threads[r->selected].placed = false;
 }

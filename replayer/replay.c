@@ -110,6 +110,8 @@ void replay_close(struct replay *r)
 	dj_trace_close(r->t);
 	rp_space_names_free(&r->names);
 	free(r->breaks);
+	for (size_t i = 0; i < r->nwatches; i++)
+		rp_watched_free(&r->watches[i]);
 	free(r->watches);
 	free(r->catch);
 	free(r->maps);
@@ -195,6 +197,7 @@ int replay_watch_add(struct replay *r, uint64_t addr, uint64_t len, unsigned kin
 		    rp_memview_watch_add(r->threads[i].mv, r->next_watch, addr, len, kind))
 			return -1;
 	r->nwatches++;
+	r->watched_good = false;
 	return r->next_watch++;
 }
 
@@ -202,6 +205,7 @@ void replay_watch_del(struct replay *r, int id)
 {
 	for (size_t i = 0; i < r->nwatches; i++) {
 		if (r->watches[i].id == id) {
+			rp_watched_free(&r->watches[i]);
 			r->watches[i] = r->watches[--r->nwatches];
 			break;
 		}

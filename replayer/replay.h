@@ -164,10 +164,18 @@ void replay_set_poll(struct replay *r, bool (*poll)(void *), void *ctx);
 int replay_break_add(struct replay *r, uint64_t addr); /* counted: add twice, remove twice */
 int replay_break_del(struct replay *r, uint64_t addr);
 enum { REPLAY_WATCH_WRITE = 1, REPLAY_WATCH_READ = 2, REPLAY_WATCH_ACCESS = 3 };
-/* Watch `len` bytes. A write watch triggers when the bytes CHANGE value as this thread sees
- * them (stores and imports both; like gdb's hardware watch of a local expression), a read
- * watch when the thread reads them. Forward stops are after the accessing instruction,
- * backward ones before it. Returns an id >= 0. */
+/*
+ * Watch `len` bytes. A write watch triggers when the bytes CHANGE value (stores and imports both;
+ * like gdb's hardware watch of a local expression), a read watch when a thread reads them. Forward
+ * stops are after the accessing instruction, backward ones before it. Returns an id >= 0.
+ *
+ * With a scope of several threads any of them triggers it, and is selected then; a change is what
+ * is one in the order of positions: that a thread finds what another has stored is none. Before an
+ * instruction that is an ordered event others may have done a lot since its thread's last position.
+ * A backward stop passes none of that: the moment is the last position of all before the event,
+ * often another thread's (`pos`), and the selected thread stands at its own. With a scope of one
+ * thread, and for ranges longer than a page, a change is what is one to that thread.
+ */
 int replay_watch_add(struct replay *r, uint64_t addr, uint64_t len, unsigned kind);
 void replay_watch_del(struct replay *r, int id);
 /* Catch system calls: n numbers, or all if n is 0; on=false stops catching. */

@@ -320,7 +320,10 @@ enum rp_thread_stop rp_thread_settle(struct rp_thread *th)
 				break;
 			res = gather(th, r);
 		} else if (apply[r->kind]) {
-			rp_thread_flush_imports(th);
+			/* a number is of no matter to memory; it may belong to a signal that
+			 * arrives in a REP instruction later on */
+			if (r->kind != DJ_REC_SEQ)
+				rp_thread_flush_imports(th);
 			res = apply[r->kind](th, r);
 		} else {
 			break;

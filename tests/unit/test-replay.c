@@ -759,14 +759,22 @@ static bool go_there(size_t k)
 
 /* Which conditions are looked for. */
 static struct {
-	bool function, rep, signals, calls;
+	bool function, rep, signals, calls, watch;
 } wanted;
+
+/* A write watch is hit on the way to position k of the order. */
+static bool watch_at(size_t k)
+{
+	return wanted.watch && line[k].i && at(k)[-1].all_watch2;
+}
 
 /* What position k of the order stops a continue for; `arrival`: also what its thread did last. */
 static enum replay_reason reason_at(size_t k, bool arrival)
 {
 	const struct world_pos *p = at(k), *before = line[k].i ? p - 1 : NULL;
 
+	if (arrival && watch_at(k))
+		return REPLAY_WATCH;
 	if (arrival && wanted.calls && before && before->syscall &&
 	    before->rip == world_label("syscall"))
 		return REPLAY_SYSCALL_RETURN;
@@ -781,12 +789,18 @@ static enum replay_reason reason_at(size_t k, bool arrival)
 	return REPLAY_STEPPED;
 }
 
+static int watch_id;
+static bool may_watch;
+
 static void want_some(void)
 {
 	static const uint64_t nr[] = { 39 };
 	unsigned kinds = 1 + (unsigned)(rnd() % 15);
 
 	memset(&wanted, 0, sizeof(wanted));
+	wanted.watch = may_watch && rnd() & 1;
+	if (wanted.watch)
+		watch_id = replay_watch_add(rep, WATCHED2, 8, REPLAY_WATCH_WRITE);
 	wanted.function = kinds & 1;
 	wanted.rep = kinds & 2;
 	wanted.signals = kinds & 4;
@@ -801,6 +815,8 @@ static void want_some(void)
 
 static void want_none(void)
 {
+	if (wanted.watch)
+		replay_watch_del(rep, watch_id);
 	if (wanted.function)
 		replay_break_del(rep, world_label("function"));
 	if (wanted.rep)
@@ -873,27 +889,58 @@ static enum replay_reason reason_back(size_t k)
 {
 	enum replay_reason reason = reason_at(k, false);
 
-	return reason != REPLAY_STEPPED ? reason : reason_at(k, true);
+	if (reason == REPLAY_STEPPED)
+		reason = reason_at(k, true);
+	return reason == REPLAY_WATCH ? REPLAY_STEPPED : reason;
+}
+
+/* Whether the moment is position k of the order, and thread t selected and where it belongs. */
+static bool there_with(size_t k, unsigned t)
+{
+	struct replay_pos pos;
+	struct replay_thread who;
+	size_t i = k;
+
+	replay_pos(rep, &pos);
+	replay_thread(rep, &who);
+	while (line[i].thread != t)
+		i--;
+	world = many[t];
+	return pos.thread == line[k].thread && pos.seq == at(k)->seq &&
+	       pos.within == at(k)->within && who.number == t && same(line[i].i);
 }
 
 static bool walk_backward(size_t k, int stops)
 {
 	struct replay_stop stop;
+	bool untold = false; /* position k has conditions of its own that were not stopped for */
 
 	while (stops--) {
 		enum replay_reason reason = REPLAY_BEGIN;
-		size_t from = k;
-		while (k-- > 0 && (reason = reason_back(k)) == REPLAY_STEPPED)
-			;
-		if (k == SIZE_MAX) {
+		size_t from = k, now = k;
+		unsigned t = line[k].thread;
+		if (untold && (reason = reason_back(k)) == REPLAY_STEPPED)
 			reason = REPLAY_BEGIN;
-			k = 0;
+		for (; reason == REPLAY_BEGIN && k > 0; k = now) {
+			now = k - 1;
+			t = line[k].thread;
+			if (watch_at(k)) {
+				reason = REPLAY_WATCH;
+			} else if ((reason = reason_back(now)) != REPLAY_STEPPED) {
+				t = line[now].thread;
+			} else {
+				reason = REPLAY_BEGIN;
+				t = line[now].thread;
+			}
 		}
+		untold = reason == REPLAY_WATCH && t != line[k].thread;
 		replay_continue(rep, REPLAY_BACKWARD, &stop);
-		if (stop.reason != reason || stop.pos.thread != line[k].thread || !there(k)) {
+		if (stop.reason != reason || stop.pos.thread != line[k].thread ||
+		    !there_with(k, t)) {
 			fprintf(stderr,
-				"  backward from %zu: reason %d, wanted %d at %zu of %zu %s\n",
-				from, stop.reason, reason, k, nline, stop.err.text);
+				"  backward from %zu: reason %d, wanted %d of %u at %zu of %zu "
+				"%s\n",
+				from, stop.reason, reason, t, k, nline, stop.err.text);
 			return false;
 		}
 		if (reason == REPLAY_BEGIN)
@@ -980,6 +1027,30 @@ static void test_shared_memory(void)
 		CU_ASSERT_EQUAL(bad, 0);
 		finish_many();
 	}
+}
+
+/* Write watches, with other conditions and without, both ways. Where threads take turns only before
+ * events, what really was in memory is what the order says. */
+static void test_all_watch(void)
+{
+	may_watch = true;
+	for (unsigned kind = 0; kind < 6; kind++) {
+		size_t bad = 0, watched = 0;
+		start_many(2 + kind % 4, 40, 1 + (kind & 1), false);
+		replay_limits(rep, kind < 3 ? 700 : 1000000, 30, 1 << 22);
+		for (int n = 0; n < 16 && bad < 3; n++) {
+			size_t k = rnd() % nline;
+			bad += !go_there(k);
+			want_some();
+			watched += wanted.watch;
+			bad += !(n & 1 ? walk_backward(k, 8) : walk_forward(k, 10));
+			want_none();
+		}
+		CU_ASSERT(watched > 2);
+		CU_ASSERT_EQUAL(bad, 0);
+		finish_many();
+	}
+	may_watch = false;
 }
 
 /* The next (or last) position of the order that is thread t's, from k on; nline if there is none.
@@ -1337,6 +1408,7 @@ int main(void)
 	CU_add_test(s, "all threads backward", test_all_backward);
 	CU_add_test(s, "verifying many threads", test_verify_many);
 	CU_add_test(s, "memory of many threads", test_shared_memory);
+	CU_add_test(s, "watching in many threads", test_all_watch);
 	CU_add_test(s, "steps among many threads", test_all_steps);
 	CU_add_test(s, "a copy of another thread", test_thread_copy);
 	CU_add_test(s, "the order of positions", test_order);
