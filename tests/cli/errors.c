@@ -45,6 +45,7 @@ void _start(void)
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -391,6 +392,7 @@ static int do_overwrite(const char *what, unsigned seed)
 	unsigned long s = control_block_end();
 	volatile unsigned long *control = (unsigned long *)(s - 4096);
 	static char other[65536];
+	struct stat status;
 
 	if (!s)
 		return 3;
@@ -425,9 +427,10 @@ static int do_overwrite(const char *what, unsigned seed)
 	srand(seed);
 	for (int i = 0; i < 100; i++) {
 		if (!strcmp(what, "random"))
-			control[rand() % 256] = rand() % 3 ? rand() * 0x100000001UL
-							   : control[rand() % 256] + rand() % 16;
+			control[rand() % 512] = rand() % 3 ? rand() * 0x100000001UL
+							   : control[rand() % 512] + rand() % 16;
 		getppid();
+		fstat(0, &status); /* what it writes is kept, by tables that are there, too */
 		__sync_fetch_and_add(&added, 1);
 		if (!strcmp(what, "random") && i % 10 == 0)
 			map_some(1);
