@@ -69,9 +69,16 @@ struct replay_watch {
 	struct rp_watched all;
 };
 
+struct rp_thread_names {
+	struct rp_thread_name *list; /* by thread */
+	size_t n;
+	bool loaded;
+};
+
 struct replay {
 	struct dj_trace *t;
 	struct rp_space_names names;
+	struct rp_thread_names thread_names;
 	struct rp_timeline *threads; /* by number */
 	size_t nthreads;
 	bool untold; /* the moment's thread has come to it unasked: a search back was for another's
@@ -274,5 +281,10 @@ const struct rp_turn *rp_turns_next(struct replay *r, struct dj_error *err);
 int rp_find_seq(struct replay *r, uint64_t seq, struct dj_error *err);
 /* Move to its last position with event number `seq` or a lower one (the first has one). */
 int rp_last_upto(struct replay *r, uint64_t seq, struct dj_error *err);
+
+/* thread-names.c */
+/* What the thread is called at the moment, "" if it is not known. */
+const char *rp_thread_name(struct replay *r, uint32_t thread);
+void rp_thread_names_free(struct rp_thread_names *names);
 
 #endif

@@ -232,15 +232,13 @@ void replay_end_pos(struct replay *r, struct replay_pos *pos)
 /* ---- the interface ----------------------------------------------------------------------------
  */
 
-static void describe(const struct replay *r, uint32_t thread, struct replay_thread *out)
+static void describe(struct replay *r, uint32_t thread, struct replay_thread *out)
 {
-	const char *name = info(r, thread)->name;
-
 	*out = (struct replay_thread){ .number = thread,
 				       .process = process_of(r, thread),
 				       .pid = pid_of(r, process_of(r, thread)),
 				       .tid = info(r, thread)->tid,
-				       .name = name ? name : "" };
+				       .name = rp_thread_name(r, thread) };
 }
 
 size_t replay_threads(struct replay *r, uint32_t process, struct replay_thread *out, size_t max)

@@ -109,6 +109,7 @@ void replay_close(struct replay *r)
 	rp_patience_free(&r->patience);
 	dj_trace_close(r->t);
 	rp_space_names_free(&r->names);
+	rp_thread_names_free(&r->thread_names);
 	free(r->breaks);
 	for (size_t i = 0; i < r->nwatches; i++)
 		rp_watched_free(&r->watches[i]);

@@ -220,7 +220,7 @@ struct replay_process {
 struct replay_thread {
 	uint32_t number, process; /* numbers */
 	int32_t pid, tid;
-	const char *name; /* "" if not known */
+	const char *name; /* at the moment; "" if not known */
 };
 /* Those that are alive at the moment, by number; of one process, or REPLAY_ALL. A thread is alive
  * from the first position of its history to the last; one whose recording stops before it
