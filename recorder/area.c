@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -473,6 +474,19 @@ bool rec_area_next(struct rec_pieces *p, uint64_t *at, uint64_t *size)
 	default:
 		return proc->tr && tr_arena(proc->tr, p->arena++, at, size);
 	}
+}
+
+struct rec_range *rec_area_pieces(const struct rec_process *proc, unsigned *n)
+{
+	struct rec_pieces count = { proc }, p = { proc };
+	struct rec_range *pieces, r;
+	for (*n = 0; rec_area_next(&count, &r.at, &r.size);)
+		++*n;
+	pieces = calloc(*n + 1, sizeof(*pieces));
+	DJ_ASSERT(pieces, "out of memory for what is deja's");
+	for (unsigned i = 0; i < *n; i++)
+		rec_area_next(&p, &pieces[i].at, &pieces[i].size);
+	return pieces;
 }
 
 uint64_t rec_hole(struct rec_thread *t, const uint64_t *places, unsigned n, uint64_t size)

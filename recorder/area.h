@@ -42,6 +42,8 @@ struct rec_pieces {
 	unsigned arena;
 };
 bool rec_area_next(struct rec_pieces *p, uint64_t *at, uint64_t *size);
+/* All of them, a new array. */
+struct rec_range *rec_area_pieces(const struct rec_process *proc, unsigned *n);
 /* An arena near the program's code at `pc`. */
 enum rec_state rec_arena_begin(struct rec_thread *t, uint64_t pc);
 

@@ -151,7 +151,7 @@ static enum rec_state interrupted(struct rec_thread *t)
 	struct user_regs_struct r;
 	if (t->helper.by && !rec_get_regs(t, &r) && rec_helper_holds(t, &r))
 		return REC_CACHE;
-	if (t->proc->gather.by)
+	if (t->proc->gather.by || t->proc->leaving)
 		return rec_bring_out(t);
 	bool again = make_again(t);
 	t->asked = false;

@@ -74,15 +74,8 @@ static void new_child(struct rec_thread *t, pid_t pid, uint64_t flags)
 		      : flags & CLONE_VFORK ? rec_follow_vfork(t, c)
 					    : -1;
 	if (own_space && (proc->vdso_syscall || !proc->child)) {
-		struct rec_pieces count = { t->proc }, p = { t->proc };
-		uint64_t at, size;
-		unsigned n = 0;
-		while (rec_area_next(&count, &at, &size))
-			n++;
-		c->child.unmap = calloc(n, sizeof(*c->child.unmap));
-		DJ_ASSERT(c->child.unmap, "out of memory for a child");
-		for (unsigned i = 0; i < n; i++)
-			rec_area_next(&p, &c->child.unmap[i].at, &c->child.unmap[i].size);
+		unsigned n;
+		c->child.unmap = rec_area_pieces(t->proc, &n);
 		if (n && proc->order_mapped) {
 			c->child.unmap[0].at += AREA_ORDER;
 			c->child.unmap[0].size -= AREA_ORDER;

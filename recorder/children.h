@@ -23,6 +23,14 @@ enum rec_state rec_follow_run(struct rec_thread *c);
 /* The last thread of a process that is not the first has ended. */
 void rec_follow_ended(struct rec_process *proc);
 
+/* ---- leave.c ---- */
+/* In hand: its history ends, and it goes on by itself. */
+enum rec_state rec_leave(struct rec_thread *t, const char *why);
+extern const char rec_traced[];
+/* About to make call number `nr` with these registers: whether it must not be traced for that. */
+bool rec_asks_to_be_traced(const struct user_regs_struct *r, uint64_t nr);
+bool rec_becomes_another(struct rec_thread *t, const struct user_regs_struct *r, uint64_t nr);
+
 /* ---- thread.c ---- */
 /* A system call of the program's has made a thread. */
 enum rec_state rec_thread_event(struct rec_thread *t, pid_t tid);

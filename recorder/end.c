@@ -49,16 +49,21 @@ static bool others(const struct rec_thread *t)
 	return false;
 }
 
+static void add_up(const struct rec_thread *t)
+{
+	t->rec->steps += t->steps;
+	t->rec->stops += t->stops;
+	t->rec->natives += t->natives;
+}
+
 /* One of several processes goes on unrecorded: the recording is not over for that. */
-static void one_less(struct rec_thread *t, const char *why)
+void rec_one_less(struct rec_thread *t, const char *why)
 {
 	free(t->why);
 	t->why = strdup(why);
 	DJ_ASSERT(t->why, "out of memory for a reason");
 	rec_thread_finish(t);
-	if (!t->rec->told)
-		fprintf(stderr, "deja: %s; process %d goes on unrecorded\n", why, t->proc->pid);
-	t->rec->told = true;
+	add_up(t);
 }
 
 enum rec_state rec_let_go(struct rec_thread *t, const char *fmt, ...)
@@ -70,7 +75,11 @@ enum rec_state rec_let_go(struct rec_thread *t, const char *fmt, ...)
 	vsnprintf(why, sizeof(why), fmt, ap);
 	va_end(ap);
 	if (t->proc != t->rec->first || others(t)) {
-		one_less(t, why);
+		rec_one_less(t, why);
+		if (!t->rec->told)
+			fprintf(stderr, "deja: %s; process %d goes on unrecorded\n", why,
+				t->proc->pid);
+		t->rec->told = true;
 	} else {
 		rec_cut(t->rec, "%s; it goes on unrecorded", why);
 		if (t->ring)
@@ -88,13 +97,6 @@ enum rec_state rec_let_go(struct rec_thread *t, const char *fmt, ...)
 		return REC_FREE;
 	t->proc->n_threads--;
 	return REC_GONE;
-}
-
-static void add_up(const struct rec_thread *t)
-{
-	t->rec->steps += t->steps;
-	t->rec->stops += t->stops;
-	t->rec->natives += t->natives;
 }
 
 void rec_ended(struct rec_thread *t, int status)
@@ -198,7 +200,7 @@ void rec_finish_trace(struct rec_recording *rec)
 	for (struct rec_thread *t = rec->threads; t; t = t->next) {
 		if (t->ring)
 			rec_thread_finish(t);
-		if (!t->proc->child)
+		if (!t->proc->child && !t->why)
 			add_up(t);
 	}
 	if (!rec->writer)

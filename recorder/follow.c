@@ -19,6 +19,7 @@
  */
 #include "recorder/area.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/ptrace.h>
 
@@ -113,7 +114,7 @@ enum rec_state rec_follow_run(struct rec_thread *c)
 {
 	if (rec_set_regs(c, &c->regs))
 		return REC_KILLED;
-	rec_run(c, REC_CONT, 0);
+	rec_run(c, REC_TO_SYSCALL, 0);
 	return REC_VFORK;
 }
 
@@ -147,8 +148,21 @@ static void another(struct rec_thread *c)
 	rec_follow_vfork(c, d);
 }
 
+/* At the entry or the exit of a system call: whether it must not be traced. */
+static bool must_leave(struct rec_thread *c)
+{
+	struct user_regs_struct r;
+	if (rec_get_regs(c, &r) ||
+	    (int64_t)r.rax != -ENOSYS) /* as the kernel has it at the entry */
+		return false;
+	if (c->proc->mem < 0)
+		c->proc->mem = c->rec->tracer->open_memory(c->rec->tracer, c->tid);
+	return rec_asks_to_be_traced(&r, r.orig_rax) || rec_becomes_another(c, &r, r.orig_rax);
+}
+
 enum rec_state rec_on_vfork(struct rec_thread *c, const struct rec_stop *stop)
 {
+	bool call = !stop->event && stop->sig == SIGTRAP && stop->info.si_code == SIGTRAP;
 	switch (stop->event) {
 	case PTRACE_EVENT_EXEC:
 		return begin_image(c);
@@ -157,7 +171,11 @@ enum rec_state rec_on_vfork(struct rec_thread *c, const struct rec_stop *stop)
 	case PTRACE_EVENT_CLONE:
 		another(c);
 	}
-	rec_run(c, REC_CONT, stop->event ? 0 : stop->sig);
+	if (call && must_leave(c)) {
+		rec_run(c, REC_DETACH, 0);
+		return REC_GONE;
+	}
+	rec_run(c, REC_TO_SYSCALL, stop->event || call ? 0 : stop->sig);
 	return REC_VFORK;
 }
 

@@ -247,6 +247,8 @@ static void waiters_stop(const struct rec_process *proc)
 static bool none_of_its_business(struct rec_thread *t, const struct rec_stop *stop,
 				 enum rec_state *next)
 {
+	if (job_control_stop(stop) && t->proc->leaving && t->state == REC_CACHE)
+		return false; /* it stops with its new tracer */
 	if (job_control_stop(stop)) {
 		t->rec->tracer->resume(t->rec->tracer, t->tid, REC_LISTEN, 0);
 		t->stopped = true;
@@ -364,9 +366,7 @@ static void gone(struct rec_thread *t)
 	if (!child && (t->ring || (leader && proc == t->rec->first)))
 		return;
 	rec_thread_free(t);
-	if (child)
-		rec_process_free(proc);
-	else if (leader)
+	if (child || leader)
 		rec_follow_ended(proc);
 }
 

@@ -16,8 +16,8 @@
  *   image.c      a new process image
  *   area.c       deja's memory in it (area.h); limits.c, filter.c, collide.c, locked.c: its room
  *   thread.c     threads that the program starts; area-thread.c: deja's memory for them
- *   child.c      processes that it starts; follow.c: those that are recorded; helper.c: those that
- *                share its memory
+ *   child.c      processes that it starts; follow.c: those that are recorded, leave.c: no more;
+ *                helper.c: those that share its memory
  *   syscalls.c   the system calls that the supervisor performs, in a table
  *   native.c     instructions executed natively; cpuid.c
  *   signals.c    what signals mean and where they are delivered (its essay first)
@@ -214,6 +214,7 @@ struct rec_process {
 	bool writes_memory; /* through a descriptor of it */
 	bool no_arena;	    /* there was no room for an arena */
 	bool child;	    /* not recorded, only brought on its way (child.c) */
+	bool leaving;	    /* it is to be recorded no more (leave.c) */
 	bool follow;	    /* a child that will be recorded from its exec on (follow.c) */
 	bool free;	    /* goes on unrecorded (end.c) */
 	bool ended;	    /* its first thread has, with this wait(2) status: */
@@ -292,6 +293,7 @@ struct rec_thread {
 
 	/* of the operation under way */
 	unsigned count; /* REC_BOUNDARY: steps made */
+	unsigned tries; /* leave.c */
 	struct {
 		rec_then *then;
 		uint64_t at, nr;
@@ -376,7 +378,7 @@ struct rec_thread {
 		uint64_t mask;
 		bool held; /* it blocks all signals, and this is its own mask: */
 		bool trap; /* it is to have what T_INHERITED says */
-		struct {
+		struct rec_range {
 			uint64_t at, size;
 		} * unmap;
 		unsigned n_unmap;
@@ -552,6 +554,8 @@ void rec_fatal(struct rec_recording *rec, const char *fmt, ...)
  * the program goes on by itself. */
 enum rec_state rec_let_go(struct rec_thread *t, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
+/* One of several processes goes on unrecorded: the end of its history. */
+void rec_one_less(struct rec_thread *t, const char *why);
 /* What the control block has at `off` cannot be: recording ends. */
 void rec_overwritten(struct rec_thread *t, int off);
 static inline bool rec_over(const struct rec_recording *rec)

@@ -27,6 +27,10 @@ enum rec_state rec_begin_seccomp(struct rec_thread *t);
 enum rec_state rec_begin_prctl(struct rec_thread *t);
 rec_effect rec_after_seccomp;
 
+/* leave.c */
+enum rec_state rec_begin_ptrace(struct rec_thread *t);
+enum rec_state rec_begin_exec(struct rec_thread *t);
+
 /* limits.c */
 /* Whether the program has this capability, as far as can be seen from here. */
 bool rec_capable(struct rec_thread *t, unsigned capability);

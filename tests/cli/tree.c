@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -122,6 +123,60 @@ static int do_daemon(void)
 	return 4;
 }
 
+/* A child that wants to be traced, and one that is attached to, as by a debugger. */
+static int do_traced(void)
+{
+	int status;
+	pid_t pid = fork();
+	if (!pid) {
+		printf("traceme %ld\n", ptrace(PTRACE_TRACEME, 0, NULL, NULL));
+		raise(SIGSTOP);
+		_exit(5);
+	}
+	waitpid(pid, &status, 0);
+	printf("stopped by %d\n", WIFSTOPPED(status) ? WSTOPSIG(status) : -1);
+	ptrace(PTRACE_CONT, pid, NULL, NULL);
+	printf("%d\n", waited(pid));
+	for (int stopped = 0; stopped < 3; stopped++) {
+		pid = fork();
+		for (volatile unsigned x = 0; !pid; x++) {
+			if (stopped == 1)
+				pause();
+			else if (stopped == 2)
+				raise(SIGSTOP);
+		}
+		usleep(50000);
+		if (stopped == 2)
+			waitpid(pid, &status, WUNTRACED);
+		printf("attach %ld\n", ptrace(PTRACE_SEIZE, pid, NULL, NULL));
+		printf("interrupt %ld\n", ptrace(PTRACE_INTERRUPT, pid, NULL, NULL));
+		waitpid(pid, &status, __WALL);
+		printf("stopped by %d\n", WIFSTOPPED(status) ? WSTOPSIG(status) : -1);
+		printf("detach %ld\n", ptrace(PTRACE_DETACH, pid, NULL, NULL));
+		kill(pid, SIGKILL);
+		printf("%d\n", waited(pid));
+	}
+	return 0;
+}
+
+/* The user that it is. */
+static int do_user(const char *self)
+{
+	pid_t pid = fork();
+	if (!pid) {
+		execl(self, self, "who", (char *)NULL);
+		_exit(127);
+	}
+	printf("%d\n", waited(pid));
+	pid = vfork();
+	if (!pid) {
+		execl(self, self, "who", (char *)NULL);
+		_exit(127);
+	}
+	printf("%d\n", waited(pid));
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *mode = argc > 1 ? argv[1] : "";
@@ -134,5 +189,11 @@ int main(int argc, char **argv)
 		return do_threads();
 	if (!strcmp(mode, "daemon"))
 		return do_daemon();
+	if (!strcmp(mode, "traced"))
+		return do_traced();
+	if (!strcmp(mode, "user") && argc > 2)
+		return do_user(argv[2]);
+	if (!strcmp(mode, "who"))
+		return printf("%d %d\n", (int)getuid(), (int)geteuid()) < 0;
 	return 2;
 }

@@ -137,5 +137,25 @@ else
 	echo "skipped: 32-bit children (none can be executed here)"
 fi
 
+# ---- what must not be traced by deja -----------------------------------------------------------------
+
+same "traced children" 5 ./tree traced
+"$deja" dump t.deja | grep -c 'end .*another process traces it' | grep -qx 4 ||
+	fail "traced children: the trace does not say that they went on by themselves"
+
+# a set-user-ID program gets its privileges, recorded by somebody who has none
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
+	cp tree suid && chmod 4755 suid && chmod 755 . && mkdir own && chmod 777 own
+	as() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
+	as ./tree user ./suid >native.out 2>&1
+	if ! as test -x "$deja"; then
+		cp "$deja" own/deja && deja=$work/own/deja
+	fi
+	as "$deja" record -o own/t.deja ./tree user ./suid >out 2>err
+	cmp -s out native.out || fail "a set-user-ID child: $(paste -s out err), natively $(paste -s native.out)"
+	cp own/t.deja t.deja
+	replays "a set-user-ID child"
+fi
+
 [ $failures = 0 ] || exit 1
 echo "processes: all of them recorded, in order"

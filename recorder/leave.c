@@ -1,0 +1,158 @@
+/*
+ * A recorded process that goes on by itself from the middle of its history, because somebody else
+ * has to trace it, or because it is about to become a program that must not be traced.
+ *
+ * A process has one tracer. When a recorded one asks to be traced by its parent (PTRACE_TRACEME),
+ * or another process of the recording attaches to it, as debuggers and strace do with their
+ * children, deja leaves it to them: its history ends there, and says why; everything of deja's is
+ * taken out of its memory, it gets its own limits back, and is let go in front of its next
+ * instruction with the program's registers. The call itself is then made as it would be without
+ * deja. A thread that attaches asks for that and makes its call again and again until it has come
+ * to pass.
+ *
+ * The kernel gives a set-user-ID program its privileges only if nobody traces it, unless the tracer
+ * is privileged itself (security/commoncap.c, ptracer_capable). So before an exec of one the
+ * process leaves, too.
+ *
+ * The first process does not leave (it is what the recording is about), nor does one with several
+ * threads.
+ */
+#include "recorder/area.h"
+#include "recorder/syscalls.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define TRIES 20000
+
+const char rec_traced[] = "another process traces it";
+
+/* ---- out ----------------------------------------------------------------------------------- */
+
+static enum rec_state left(struct rec_thread *t, int64_t result)
+{
+	(void)result;
+	rec_release(t);
+	for (unsigned i = 0; i < t->n_pending; i++)
+		syscall(SYS_tgkill, t->proc->pid, t->tid, t->pending[i].si_signo);
+	t->regs.orig_rax = (unsigned long long)-1;
+	if (rec_set_regs(t, &t->regs))
+		return REC_KILLED;
+	rec_run(t, REC_DETACH, 0);
+	t->in_hand = false;
+	t->proc->n_threads--;
+	return REC_GONE;
+}
+
+static enum rec_state next_piece(struct rec_thread *t, int64_t result)
+{
+	(void)result;
+	if (!t->child.n_unmap)
+		return rec_limits_raise(t, left);
+	unsigned i = --t->child.n_unmap;
+	return rec_call(t, next_piece, SYS_munmap, t->child.unmap[i].at, t->child.unmap[i].size, 0,
+			0, 0, 0);
+}
+
+enum rec_state rec_leave(struct rec_thread *t, const char *why)
+{
+	rec_digest(t, true);
+	rec_order_release(t);
+	t->regs.gs_base = *rec_tcb(t, T_GSBASE);
+	rec_one_less(t, why);
+	rec_hold(t, true);
+	free(t->child.unmap);
+	t->child.unmap = rec_area_pieces(t->proc, &t->child.n_unmap);
+	t->proc->leaving = true;
+	t->proc->child = true; /* limits are its own again, what stops it is not looked at */
+	return next_piece(t, 0);
+}
+
+static bool can_leave(const struct rec_thread *t)
+{
+	return t->rec->opt.follow && t->proc != t->rec->first && t->proc->n_threads == 1;
+}
+
+/* ---- ptrace ---------------------------------------------------------------------------------- */
+
+bool rec_asks_to_be_traced(const struct user_regs_struct *r, uint64_t nr)
+{
+	return nr == SYS_ptrace && r->rdi == PTRACE_TRACEME;
+}
+
+static struct rec_thread *recorded(const struct rec_recording *rec, pid_t tid)
+{
+	struct rec_thread *t = rec->threads;
+	while (t && (t->tid != tid || t->state == REC_GONE || t->state == REC_FREE))
+		t = t->next;
+	return t;
+}
+
+/* Its turn comes again. */
+static enum rec_state wait_for(struct rec_thread *t, struct rec_thread *o)
+{
+	if (!o->proc->leaving) {
+		o->proc->leaving = true;
+		t->tries = 0;
+		if (o->state == REC_CACHE)
+			t->rec->tracer->interrupt(t->rec->tracer, o->tid);
+	}
+	return ++t->tries < TRIES ? REC_WAIT : rec_make_call(t);
+}
+
+enum rec_state rec_begin_ptrace(struct rec_thread *t)
+{
+	const struct user_regs_struct *r = &t->regs;
+	if (!rec_call_allowed(t))
+		return rec_make_call(t);
+	if (rec_asks_to_be_traced(r, r->rax) && can_leave(t))
+		return rec_leave(t, rec_traced);
+	if (r->rdi != PTRACE_ATTACH && r->rdi != PTRACE_SEIZE)
+		return rec_make_call(t);
+	struct rec_thread *o = recorded(t->rec, (pid_t)r->rsi);
+	if (!o || o->proc == t->proc)
+		return rec_make_call(t);
+	if (!o->proc->leaving && (o->proc->child || !can_leave(o)))
+		return rec_make_call(t);
+	return wait_for(t, o);
+}
+
+/* ---- set-user-ID programs -------------------------------------------------------------------- */
+
+/* Whether the program at this path, in the process, changes who executes it. */
+static bool changes_identity(struct rec_thread *t, uint64_t at)
+{
+	char path[PATH_MAX] = "", full[PATH_MAX + 64];
+	struct stat st, own;
+	size_t n = rec_read(t->proc, at, path, sizeof(path) - 1);
+	path[n] = 0;
+	if (!*path || geteuid() == 0)
+		return false;
+	snprintf(full, sizeof(full), "/proc/%d/%s/%s", t->tid, *path == '/' ? "root" : "cwd", path);
+	if (stat(full, &st) || !S_ISREG(st.st_mode))
+		return false;
+	snprintf(full, sizeof(full), "/proc/%d", t->tid);
+	if (stat(full, &own))
+		return false;
+	return ((st.st_mode & S_ISUID) && st.st_uid != own.st_uid) ||
+	       ((st.st_mode & S_ISGID) && (st.st_mode & S_IXGRP) && st.st_gid != own.st_gid);
+}
+
+bool rec_becomes_another(struct rec_thread *t, const struct user_regs_struct *r, uint64_t nr)
+{
+	return nr == SYS_execve && changes_identity(t, r->rdi);
+}
+
+enum rec_state rec_begin_exec(struct rec_thread *t)
+{
+	if (can_leave(t) && rec_becomes_another(t, &t->regs, t->regs.rax))
+		return rec_leave(t, "it becomes a set-user-ID program");
+	return rec_make_last_call(t);
+}
