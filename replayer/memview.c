@@ -5,11 +5,34 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define STACK_ROOM (8u << 20) /* how far a stack grows, by the usual limit */
 
 /* An owner[] entry: two pages met here, so that nobody's data are in the shadow any more. */
 static struct rp_memview_page contested;
+
+/* Tables of shadow pages. Few pages are ever met, so these are mappings of their own, of which only
+ * what was written to is there; malloc() might give memory that was used before. */
+static void *table_new(size_t size)
+{
+	void *table = mmap(NULL, SHADOW_PAGES * size, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return table == MAP_FAILED ? NULL : table;
+}
+
+static void table_zero(void *table, size_t size)
+{
+	if (madvise(table, SHADOW_PAGES * size, MADV_DONTNEED))
+		memset(table, 0, SHADOW_PAGES * size);
+}
+
+static void table_free(void *table, size_t size)
+{
+	if (table)
+		munmap(table, SHADOW_PAGES * size);
+}
 
 struct rp_memview *rp_memview_new(struct rp_thread *th)
 {
@@ -22,8 +45,8 @@ struct rp_memview *rp_memview_new(struct rp_thread *th)
 	mv->all_own = !th->e->mirror_stores;
 	mv->hash_size = 1024;
 	mv->hash = calloc(mv->hash_size, sizeof(*mv->hash));
-	mv->shadow_epoch = calloc(SHADOW_PAGES, sizeof(*mv->shadow_epoch));
-	mv->owner = calloc(SHADOW_PAGES, sizeof(struct rp_memview_page *));
+	mv->shadow_epoch = table_new(sizeof(*mv->shadow_epoch));
+	mv->owner = table_new(sizeof(*mv->owner));
 	if (!mv->hash || !mv->shadow_epoch || !mv->owner) {
 		rp_memview_free(mv);
 		return NULL;
@@ -60,22 +83,9 @@ void rp_memview_free(struct rp_memview *mv)
 	rp_told_free(&mv->told);
 	free(mv->spare.stale);
 	free(mv->hash);
-	free(mv->shadow_epoch);
-	free(mv->owner);
+	table_free(mv->shadow_epoch, sizeof(*mv->shadow_epoch));
+	table_free(mv->owner, sizeof(*mv->owner));
 	free(mv);
-}
-
-/* Zero a table of shadow pages: most of it never was anything else, and is not even there. */
-static void forget(void *table, size_t size)
-{
-	void **at = table, *fresh = calloc(SHADOW_PAGES, size);
-
-	if (!fresh) {
-		memset(*at, 0, SHADOW_PAGES * size);
-		return;
-	}
-	free(*at);
-	*at = fresh;
 }
 
 void rp_memview_reset(struct rp_memview *mv)
@@ -83,8 +93,8 @@ void rp_memview_reset(struct rp_memview *mv)
 	free_pages(mv);
 	rp_told_free(&mv->told);
 	memset(mv->tlb, 0, sizeof(mv->tlb));
-	forget(&mv->owner, sizeof(*mv->owner));
-	forget(&mv->shadow_epoch, sizeof(*mv->shadow_epoch));
+	table_zero(mv->owner, sizeof(*mv->owner));
+	table_zero(mv->shadow_epoch, sizeof(*mv->shadow_epoch));
 	mv->log = NULL;
 	mv->epoch = 1;
 	mv->hit.hit = false;

@@ -80,7 +80,7 @@ struct replay {
 	struct rp_space_names names;
 	struct rp_thread_names thread_names;
 	struct rp_timeline *threads; /* by number */
-	size_t nthreads;
+	size_t nthreads, nopen, open_max;
 	bool untold; /* the moment's thread has come to it unasked: a search back was for another's
 		      */
 	struct replay_pos moment; /* as replay_pos() has it, except while its thread is selected */

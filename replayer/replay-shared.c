@@ -31,6 +31,7 @@
 /* What one thread has to say about a page. */
 struct voice {
 	uint32_t thread;
+	uint64_t upto; /* the last event it has passed at the moment, unless it is the moment's */
 	uint8_t state[PAGE], value[PAGE];
 	struct rp_memview_notes notes;
 	uint64_t want[PAGE / 64]; /* bytes about which the order has to be found out */
@@ -117,7 +118,7 @@ static int ask(struct replay *r, struct page *p, uint32_t thread)
 	uint32_t image = r->th->space->image;
 	struct replay_pos moment = r->moment;
 	struct voice *v;
-	uint64_t upto;
+	uint64_t upto = 0;
 
 	for (uint32_t i = 0; i < r->nthreads; i++) {
 		if (i == thread || dj_trace_thread(r->t, i)->process != process)
@@ -131,6 +132,8 @@ static int ask(struct replay *r, struct page *p, uint32_t thread)
 		}
 		/* a thread that ended at an exec has memory of an image that is gone */
 		v = r->th->space->image == image ? listen(r, p->num) : NULL;
+		if (v)
+			v->upto = upto;
 		if (v && add(p, v))
 			free(v);
 	}
@@ -295,7 +298,10 @@ static int order(struct replay *r, struct page *p, uint32_t thread)
 		struct voice *v = p->others[a];
 		if (!any_wanted(v))
 			continue;
-		if (rp_switch(r, v->thread, NULL) || search(r, v, 0))
+		if (v->thread == r->moment.thread ? rp_switch(r, v->thread, NULL)
+						  : rp_place_upto(r, v->thread, v->upto, NULL))
+			return -1;
+		if (search(r, v, 0))
 			return -1;
 	}
 	for (unsigned i = 0; p->own && i < PAGE; i++) {

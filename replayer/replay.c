@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define OPEN_MAX 1024u	   /* threads that are open at the same time, if others are over */
+#define SHORT	 10000000u /* instructions that are soon executed again */
+
 /* ---- opening --------------------------------------------------------------------------- */
 
 static int open_thread(struct replay *r, size_t i, struct dj_error *err)
@@ -44,11 +47,31 @@ static void close_thread(struct rp_timeline *s)
 	*s = (struct rp_timeline){ 0 };
 }
 
+/* There are many threads open: give up those that are over. Looking at them again means replaying
+ * them again, so not those with a long history. The selected and the moment's thread stay. */
+static void close_ended(struct replay *r)
+{
+	for (uint32_t i = 0; i < r->nthreads; i++) {
+		struct rp_timeline *s = &r->threads[i];
+		if (!s->th || i == r->selected || i == r->moment.thread ||
+		    !rp_thread_at_end(s->th) || !s->th->exited ||
+		    s->th->info->last_steps - s->th->info->first_steps > SHORT)
+			continue;
+		close_thread(s);
+		r->nopen--;
+	}
+}
+
 int rp_switch(struct replay *r, uint32_t thread, struct dj_error *err)
 {
-	if (!r->threads[thread].th && open_thread(r, thread, err)) {
-		close_thread(&r->threads[thread]);
-		return -1;
+	if (!r->threads[thread].th) {
+		if (r->nopen >= r->open_max)
+			close_ended(r);
+		if (open_thread(r, thread, err)) {
+			close_thread(&r->threads[thread]);
+			return -1;
+		}
+		r->patience.users = (unsigned)++r->nopen;
 	}
 	r->selected = thread;
 	r->th = r->threads[thread].th;
@@ -73,6 +96,7 @@ struct replay *replay_open(const char *path, struct dj_error *err)
 	}
 	r->spacing = 1000000;
 	r->scope = REPLAY_PROCESS;
+	r->open_max = OPEN_MAX;
 	r->break_generation = 1;
 	rp_patience_init(&r->patience, interrupted, r);
 	r->t = dj_trace_open(path, err);

@@ -711,6 +711,7 @@ static void start_many(unsigned n, unsigned rounds, unsigned model, bool racy)
 	rep = replay_open(path, &err);
 	CU_ASSERT_PTR_NOT_NULL_FATAL(rep);
 	replay_report_signals(rep, 0);
+	rep->open_max = rnd() & 1 ? 2 : 1000; /* those that are over come and go, or stay */
 	nline = 0;
 	for (unsigned t = 0; t < n; t++)
 		nline += many[t]->n;
