@@ -103,8 +103,9 @@ struct tr_frag {
 	uint32_t live;		    /* arithmetic flags that are live at the entry */
 	bool asleep;		    /* nothing leads to it, but it may still be of use */
 	uint32_t n;
-	struct tr_finsn insn[];
+	struct tr_finsn insn[] __attribute__((aligned(8))); /* as `uses` behind them must be */
 };
+_Static_assert(sizeof(struct tr_finsn) % 8 == 0, "uses lie behind instructions");
 
 #define TR_FRAG_SIZE(insns, uses)                                                                  \
 	(sizeof(struct tr_frag) + (insns) * sizeof(struct tr_finsn) +                              \
