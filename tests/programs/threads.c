@@ -1937,8 +1937,8 @@ static const struct {
 } cases[] = {
 	{ "making", "create", case_create },
 	{ "making", "detach", case_detach },
-	{ "making", "short", case_short },
-	{ "making", "idle", case_idle },
+	{ "many", "short", case_short },
+	{ "many", "idle", case_idle },
 	{ "making", "clone", case_clone },
 	{ "making", "names", case_names },
 	{ "locks", "mutex", case_mutex },
