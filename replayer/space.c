@@ -12,8 +12,10 @@ struct rp_space *rp_space_new(void)
 {
 	struct rp_space *s = calloc(1, sizeof(*s));
 
-	if (s)
-		s->refs = 1;
+	if (!s)
+		return NULL;
+	s->refs = 1;
+	s->image_seq = DJ_SEQ_UNKNOWN;
 	return s;
 }
 
@@ -51,6 +53,7 @@ static int unshare(struct rp_space **sp, struct dj_error *err)
 	if (!n)
 		return dj_fail(err, 1, "out of memory");
 	n->image_steps = s->image_steps;
+	n->image_seq = s->image_seq;
 	n->process = s->process;
 	n->image = s->image;
 	dj_mappings_copy(&n->maps, &s->maps);

@@ -28,6 +28,7 @@ struct rp_space_code {
 struct rp_space {
 	unsigned refs;
 	uint64_t image_steps; /* position of the image's start: 0 or of the latest exec */
+	uint64_t image_seq;   /* number of the last ordered event there, once anything was mapped */
 	size_t process;	      /* index in the trace */
 	uint32_t image;	      /* of the process: 0, or as the latest exec says */
 	struct dj_mappings maps;

@@ -96,6 +96,18 @@ static enum rp_thread_stop rec_regs(struct rp_thread *th, const struct dj_record
 	return THREAD_LIMIT;
 }
 
+/* Whether the image began with the mapping. What another thread has mapped this one hears of later,
+ * most of it where its own history begins: there the number of events tells. */
+static bool with_image(struct rp_thread *th, const struct dj_record *r)
+{
+	struct rp_space *s = th->space;
+
+	if (s->image_seq == DJ_SEQ_UNKNOWN)
+		s->image_seq = r->seq;
+	return r->thread == (int32_t)th->index ? th->e->steps == s->image_steps
+					       : r->seq == s->image_seq;
+}
+
 static enum rp_thread_stop rec_map(struct rp_thread *th, const struct dj_record *r)
 {
 	struct dj_mapping m = { .start = r->addr,
@@ -106,7 +118,7 @@ static enum rp_thread_stop rec_map(struct rp_thread *th, const struct dj_record 
 				.module = r->module };
 
 	m.name = rp_space_intern(th->names, r->name);
-	m.initial = th->e->steps == th->space->image_steps;
+	m.initial = with_image(th, r);
 	/* mremap: growth in place begins elsewhere, and is fresh memory. The call's arguments are
 	 * still in the registers. */
 	const uint64_t *gpr = th->e->cpu.gpr;

@@ -1125,6 +1125,69 @@ static void test_all_steps(void)
 	}
 }
 
+/* What was mapped before a thread began, by another, is fresh memory to it as well. */
+static void test_mapped_before(void)
+{
+	static const uint8_t code[] = { 0x0f, 0x05, 0x90, 0x90 }; /* syscall */
+	static const char *const none[] = { NULL };
+	struct dj_trace_meta meta = { .memory_model = 1,
+				      .pid = 1,
+				      .page_size = 4096,
+				      .exe = "/p",
+				      .cpu = "GenuineIntel",
+				      .cwd = "/",
+				      .machine = "test",
+				      .deja_version = "test",
+				      .argv = none,
+				      .envp = none };
+	struct dj_record r = { .kind = DJ_REC_REGS, .mask = DJ_REG_ALL };
+	struct dj_error err = { 0 };
+	struct replay_pos at;
+	uint8_t bytes[8] = { 1 };
+
+	snprintf(path, sizeof(path), "/tmp/test-replay-%d.deja", (int)getpid());
+	struct dj_writer *w = dj_writer_create(path, &meta, &err);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(w);
+	dj_writer_module(w, "/p", code, sizeof(code), &err);
+	struct dj_stream *p = dj_writer_process(w, 1, NULL, &err);
+	struct dj_stream *a = dj_writer_thread(w, p, 1, "a", &err), *b;
+	r.regs.rip = CODE_AT;
+	dj_stream_record(a, &r, &err);
+	r = (struct dj_record){ .kind = DJ_REC_MAP, .addr = CODE_AT, .length = 4096, .prot = 5 };
+	dj_stream_record(a, &r, &err);
+	r = (struct dj_record){ .kind = DJ_REC_SYSCALL };
+	dj_stream_record(a, &r, &err);
+	r = (struct dj_record){ .kind = DJ_REC_MAP,
+				.steps = 1,
+				.seq = 1,
+				.addr = DATA_AT,
+				.length = 4096,
+				.prot = 3,
+				.flags = 0x22,
+				.module = -1 };
+	dj_stream_record(a, &r, &err);
+	dj_stream_flush(a, 1, 1, &err);
+	b = dj_writer_thread(w, p, 2, "b", &err);
+	dj_stream_flush(b, 0, 1, &err);
+	r = (struct dj_record){ .kind = DJ_REC_REGS, .mask = DJ_REG_ALL };
+	r.regs.rip = CODE_AT + 2;
+	dj_stream_record(b, &r, &err);
+	dj_stream_facts(b, 0, 2, &err);
+	dj_stream_flush(b, 1, 1, &err);
+	CU_ASSERT_FATAL(!dj_writer_close(w, &(struct dj_trace_end){ .status = 0 }, &err));
+	rep = replay_open(path, &err);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(rep);
+	replay_thread_begin(rep, 1, &at);
+	CU_ASSERT(!replay_seek(rep, &at, &err));
+	CU_ASSERT_EQUAL(replay_read(rep, DATA_AT, bytes, 8), 8);
+	CU_ASSERT(!bytes[0] && !bytes[7]);
+	/* but not what the image began with */
+	CU_ASSERT_EQUAL(replay_read(rep, CODE_AT, bytes, 4), 4);
+	CU_ASSERT(!memcmp(bytes, code, 4));
+	replay_close(rep);
+	unlink(path);
+}
+
 /* ---- verifying on several processors -------------------------------------------------------- */
 
 static uint64_t told_total, told_last;
@@ -1407,6 +1470,7 @@ int main(void)
 	CU_add_test(s, "positions of two threads", test_thread_positions);
 	CU_add_test(s, "all threads forward", test_all_forward);
 	CU_add_test(s, "all threads backward", test_all_backward);
+	CU_add_test(s, "mapped before a thread began", test_mapped_before);
 	CU_add_test(s, "verifying many threads", test_verify_many);
 	CU_add_test(s, "memory of many threads", test_shared_memory);
 	CU_add_test(s, "watching in many threads", test_all_watch);
