@@ -23,6 +23,10 @@ enum rec_state rec_follow_run(struct rec_thread *c);
 /* The last thread of a process that is not the first has ended. */
 void rec_follow_ended(struct rec_process *proc);
 
+/* ---- copy.c ---- */
+/* A forked child, behind its mappings: put into the trace what of its memory no file has. */
+void rec_copy(struct rec_thread *t);
+
 /* ---- leave.c ---- */
 /* In hand: its history ends, and it goes on by itself. */
 enum rec_state rec_leave(struct rec_thread *t, const char *why);

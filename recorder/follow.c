@@ -97,6 +97,7 @@ enum rec_state rec_follow_ready(struct rec_thread *c)
 	rec_full_regs(c, &r.regs);
 	rec_ring_record(c, &r);
 	rec_image_maps(c);
+	rec_copy(c);
 	rec_digest_start(c);
 	rec_image_translator(c);
 	return REC_IN_HAND;

@@ -16,8 +16,8 @@
  *   image.c      a new process image
  *   area.c       deja's memory in it (area.h); limits.c, filter.c, collide.c, locked.c: its room
  *   thread.c     threads that the program starts; area-thread.c: deja's memory for them
- *   child.c      processes that it starts; follow.c: those that are recorded, leave.c: no more;
- *                helper.c: those that share its memory
+ *   child.c      processes that it starts; follow.c: those that are recorded (copy.c: their
+ *                memory), leave.c: no more; helper.c: those that share its memory
  *   syscalls.c   the system calls that the supervisor performs, in a table
  *   native.c     instructions executed natively; cpuid.c
  *   signals.c    what signals mean and where they are delivered (its essay first)

@@ -20,6 +20,7 @@ static int waited(pid_t pid)
 /* One child after the other; every other one becomes another program. */
 static int do_order(void)
 {
+	counter = 77;
 	for (int i = 0; i < 10; i++) {
 		pid_t pid = fork();
 		if (!pid && i % 2)

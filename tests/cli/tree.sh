@@ -12,7 +12,7 @@ deja=$(cd "$(dirname "$deja")" && pwd)/$(basename "$deja")
 work=$(mktemp -d "${TMPDIR:-/tmp}/deja-tree.XXXXXX") || exit 99
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 99
-${CC:-gcc} -O1 -pthread "$here/tree.c" -o tree || exit 99
+${CC:-gcc} -g -O1 -pthread "$here/tree.c" -o tree || exit 99
 "$deja" record -o probe.deja true 2>err || {
 	grep -Eqi 'ptrace|not permitted' err || { cat err; exit 1; }
 	echo "skipped: programs cannot be recorded here: $(cat err)"
@@ -88,6 +88,15 @@ first=$("$deja" dump t.deja | head -n 1 | cut -d' ' -f1)
 		}
 		exit bad || n != 10
 	}' >out || fail "children are not in order with their parent: $(cat out)"
+
+# What a child has from its parent a debugger sees at the child's first instruction.
+if command -v gdb >/dev/null; then
+	second=$("$deja" ps t.deja | sed -n 3p | awk '{ print $1 }')
+	timeout -s KILL 60 "$deja" replay -p "$second" t.deja -- -nx -batch -ex 'print counter' \
+		-ex backtrace >out 2>&1
+	grep -q '= 77$' out && grep -q ' in main \| in do_order ' out ||
+		fail "a child's memory in gdb: $(cat out)"
+fi
 
 # ---- what is killed ------------------------------------------------------------------------------
 
