@@ -145,7 +145,8 @@ static int keep(char **text, const char *name, struct dj_error *err)
 static int add_thread(struct summary *s, enum dj_cpu_kind cpu, struct summary_thread *th,
 		      struct dj_cursor *c, struct dj_error *err)
 {
-	const struct dj_mappings *maps = &s->processes[th->info->process].modules;
+	struct summary_process *p = &s->processes[th->info->process];
+	const struct dj_mappings *maps = &p->modules;
 	const struct dj_record *rec;
 
 	while ((rec = dj_cursor_next(c, err))) {
@@ -162,6 +163,9 @@ static int add_thread(struct summary *s, enum dj_cpu_kind cpu, struct summary_th
 			if (rec->steps == th->info->first_steps && !th->first_time)
 				th->first_time = th->last_time;
 		}
+		if (rec->kind == DJ_REC_MARK && rec->what == DJ_MARK_COMMAND &&
+		    keep(&p->command, rec->name, err))
+			return -1;
 		if (rec->kind == DJ_REC_END && keep(&th->stopped, rec->name, err))
 			return -1;
 	}
@@ -269,6 +273,7 @@ void summary_free(struct summary *s)
 		free(s->threads[i].stopped);
 	for (size_t i = 0; i < s->nprocesses; i++) {
 		free(s->processes[i].image);
+		free(s->processes[i].command);
 		dj_mappings_clear(&s->processes[i].modules);
 	}
 	free(s->threads);
@@ -344,12 +349,12 @@ char *summary_command(const struct summary *s, const struct dj_trace *t, size_t 
 	const struct summary_process *p = &s->processes[process];
 	unsigned depth = 0;
 
-	/* of a process that was made while recording only the program is known, and that only
-	 * if it executed one */
+	/* what a process is that was made while recording its latest exec says, or its parent */
 	while (process && !p->image && p->info->parent >= 0 && p->info->parent < (int32_t)process &&
 	       depth++ < 100) {
 		process = (size_t)p->info->parent;
 		p = &s->processes[process];
 	}
-	return process ? strdup(p->image ? p->image : "?") : first_command(t);
+	const char *known = p->command ? p->command : p->image;
+	return process ? strdup(known ? known : "?") : first_command(t);
 }

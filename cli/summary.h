@@ -41,6 +41,7 @@ struct summary_process {
 	const struct summary_thread *first;   /* the one with the process's number, or NULL */
 	const struct summary_thread *stopped; /* one whose recording ended before it, or NULL */
 	struct dj_mappings modules;	      /* which is where */
+	char *command;			      /* that image's command line, or NULL */
 	char *image;			      /* what it executed last, or NULL: what it began as */
 };
 

@@ -38,7 +38,8 @@ const char *dj_what_name(enum dj_record_kind k, unsigned what)
 	static const char *const children[DJ_CHILDREN] = { "fork", "vfork", "clone" };
 	static const char *const threads[DJ_THREAD_WHATS] = { "made", "named" };
 	static const char *const keyframes[DJ_KEYFRAMES] = { "light", "full", "part" };
-	static const char *const marks[DJ_MARKS] = { "user", "time", "switch-out", "switch-in" };
+	static const char *const marks[DJ_MARKS] = { "user", "time", "switch-out", "switch-in",
+						     "command" };
 
 	switch (k) {
 	case DJ_REC_CHILD:

@@ -119,7 +119,14 @@ static inline bool dj_record_has_bytes(unsigned kind)
 enum dj_child { DJ_CHILD_FORK, DJ_CHILD_VFORK, DJ_CHILD_CLONE, DJ_CHILDREN };
 enum dj_thread_what { DJ_THREAD_MADE, DJ_THREAD_NAMED, DJ_THREAD_WHATS };
 enum dj_keyframe { DJ_KEYFRAME_LIGHT, DJ_KEYFRAME_FULL, DJ_KEYFRAME_PART, DJ_KEYFRAMES };
-enum dj_mark_what { DJ_MARK_USER, DJ_MARK_TIME, DJ_MARK_SWITCH_OUT, DJ_MARK_SWITCH_IN, DJ_MARKS };
+enum dj_mark_what {
+	DJ_MARK_USER,
+	DJ_MARK_TIME,
+	DJ_MARK_SWITCH_OUT,
+	DJ_MARK_SWITCH_IN,
+	DJ_MARK_COMMAND,
+	DJ_MARKS
+};
 
 enum dj_why {
 	DJ_WHY_UNEMULATED,

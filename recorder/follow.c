@@ -96,6 +96,7 @@ enum rec_state rec_follow_ready(struct rec_thread *c)
 	rec_syscalls_init(c);
 	rec_full_regs(c, &r.regs);
 	rec_ring_record(c, &r);
+	rec_ring_time(c, 0);
 	rec_image_maps(c);
 	rec_copy(c);
 	rec_digest_start(c);

@@ -10,6 +10,9 @@
  * program blocks them. Only if it is nowhere there it is passed on, as soon as the program runs and
  * has no stop in store that deja has not seen yet.
  *
+ * "The program" is the first process. When that has ended, the signal goes to all that deja still
+ * waits for.
+ *
  * A signal that the program itself sends to deja was meant for its parent. The parent that it would
  * have without deja is deja's.
  *
@@ -133,6 +136,20 @@ static bool pass_on(struct rec_thread *t, int sig, pid_t sender)
 	return true;
 }
 
+/* The first process has ended, and others have not: they are what deja waits for. */
+static void to_the_others(struct rec_recording *rec)
+{
+	any = 0;
+	for (int sig = 1; sig < SIGNALS; sig++) {
+		if (!from[sig])
+			continue;
+		from[sig] = 0;
+		for (const struct rec_process *p = rec->processes; p; p = p->next)
+			if (p != rec->first && p->n_threads)
+				kill(p->pid, sig);
+	}
+}
+
 void rec_signals_pass_on(struct rec_recording *rec)
 {
 	struct rec_thread *t = rec->threads;
@@ -140,8 +157,12 @@ void rec_signals_pass_on(struct rec_recording *rec)
 		return;
 	while (t && (t->proc != rec->first || t->state == REC_GONE))
 		t = t->next;
+	if (!t) {
+		to_the_others(rec);
+		return;
+	}
 	any = 0;
-	for (int sig = 1; t && sig < SIGNALS; sig++) {
+	for (int sig = 1; sig < SIGNALS; sig++) {
 		pid_t sender = from[sig] - 1;
 		if (sender < 0)
 			continue;

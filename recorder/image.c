@@ -178,6 +178,8 @@ static void record_image(struct rec_thread *t)
 				       .image = ++proc->image };
 		r.name = rec_program_name(t);
 		rec_ring_record(t, &r);
+		rec_command(t);
+		rec_ring_time(t, t->steps);
 	}
 	struct dj_record r = {
 		.kind = DJ_REC_REGS, .steps = t->steps, .mask = DJ_REG_ALL, .regs = t->area.first

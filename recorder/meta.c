@@ -11,6 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
+/* What no shell changes. */
+#define SAFE "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@%^"
+
 static ssize_t read_proc(pid_t pid, const char *name, void *buf, size_t size)
 {
 	char path[64];
@@ -27,6 +30,45 @@ void rec_thread_name(const struct rec_thread *t, char name[64])
 	ssize_t n = read_proc(t->tid, "comm", name, 63);
 	name[n > 0 ? n : 0] = 0;
 	name[strcspn(name, "\n")] = 0;
+}
+
+/* As many arguments of a command line as there is room for, as one would type them. */
+static void quote(const char *args, size_t size, char *out, size_t room)
+{
+	size_t n = 0;
+	for (const char *a = args, *end = args + size; a < end && n + 8 < room;) {
+		size_t len = strnlen(a, (size_t)(end - a));
+		bool plain = len && strspn(a, SAFE) >= len;
+		if (a > args)
+			out[n++] = ' ';
+		if (!plain)
+			out[n++] = '\'';
+		for (size_t i = 0; i < len && n + 6 < room; i++) {
+			if (a[i] == '\'') {
+				memcpy(out + n, "'\\'", 3);
+				n += 3;
+			}
+			out[n++] = a[i];
+		}
+		if (!plain)
+			out[n++] = '\'';
+		a += len + 1;
+	}
+	out[n] = 0;
+}
+
+void rec_command(struct rec_thread *t)
+{
+	char args[DJ_NAME_MAX], text[DJ_NAME_MAX];
+	ssize_t n = read_proc(t->proc->pid, "cmdline", args, sizeof(args) - 1);
+	struct dj_record r = {
+		.kind = DJ_REC_MARK, .steps = t->steps, .what = DJ_MARK_COMMAND, .name = text
+	};
+	if (n <= 0)
+		return;
+	args[n] = 0;
+	quote(args, (size_t)n, text, sizeof(text));
+	rec_ring_record(t, &r);
 }
 
 struct dj_writer *rec_create_trace(struct rec_thread *t)

@@ -536,6 +536,8 @@ struct rec_recording *rec_new(const struct rec_options *opt, struct rec_tracer *
 
 /* ---- meta.c ---- */
 struct dj_writer *rec_create_trace(struct rec_thread *t);
+/* Put the command line of the image into the trace. */
+void rec_command(struct rec_thread *t);
 /* A thread's name, as the kernel has it. */
 void rec_thread_name(const struct rec_thread *t, char name[64]);
 

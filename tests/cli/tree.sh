@@ -68,6 +68,19 @@ same "many at once" 82 bash -c 'for i in $(seq 40); do (read -r -t 0.3 <> <(:)) 
 replays "an orphan"
 has "an orphan" 3
 
+# a signal for deja, then, is for those that are left
+"$deja" record -o t.deja sh -c '(trap "echo term >got; exit" TERM; while :; do sleep 0.1; done) & exit 3' >out 2>err &
+recorder=$!
+sleep 1.5
+kill -TERM $recorder
+wait $recorder
+[ $? = 3 ] && [ "$(cat got 2>/dev/null)" = term ] || fail "SIGTERM for deja when the first process has ended: $(cat err)"
+replays "a signal for an orphan"
+
+# ps has the command lines
+"$deja" record -o t.deja sh -c "expr 1 + 1 '*' '' \"don't\"; :" >out 2>err
+"$deja" ps t.deja | grep -Fq "expr 1 + 1 '*' '' 'don'\\''t'" || fail "ps without a command line: $("$deja" ps t.deja)"
+
 # ---- order ---------------------------------------------------------------------------------------
 
 # The last number of each child is below one that its parent takes before it makes the next child.
