@@ -21,8 +21,10 @@ for ((seed = first; seed < first + seeds; seed++)); do
 	: >err
 	predict=shadow
 	case $((seed % 8)) in 3) predict=last ;; 7) predict=none ;; esac
+	follow=--follow
+	[ $((seed % 4)) = 1 ] && follow=--no-follow
 	run native ./combine "$seed" "$cases"
-	run recorded "$deja" record --predict=$predict -o t.deja ./combine "$seed" "$cases"
+	run recorded "$deja" record $follow --predict=$predict -o t.deja ./combine "$seed" "$cases"
 	if ! cmp -s native recorded; then
 		run again ./combine "$seed" "$cases"
 		cmp -s native again || echo "seed $seed: two native runs differ, too"

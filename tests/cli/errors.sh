@@ -54,7 +54,7 @@ same() {
 	native=$status
 	cp out native.out
 	cp err native.err
-	get "$deja" record -o t.deja -- "$@"
+	get "$deja" record ${follow:-} -o t.deja -- "$@"
 	[ "$status" = "$native" ] || fail "$what: exit status $status, natively $native: $(cat err)"
 	cmp -s out native.out || fail "$what: output differs: $(head -c 300 out)"
 	cmp -s err native.err || fail "$what: standard error differs: $(head -c 300 err)"
@@ -218,8 +218,11 @@ part_streams() {
 }
 
 part_children() {
-	for mode in fork vfork spawn exec; do
-		same "$mode" ./victim "$mode"
+	local follow
+	for follow in --no-follow --follow; do
+		for mode in fork vfork spawn exec; do
+			same "$mode, $follow" ./victim "$mode"
+		done
 	done
 	same "a shell with pipes" sh -c 'for i in 1 2 3; do (echo $i; exit $i) | cat; done; /bin/echo $(ls / | wc -l)'
 }
