@@ -83,7 +83,10 @@ uint64_t rp_patience_limit(const struct rp_patience *p, uint64_t claim)
 
 	if (p->fixed || claim > p->machine)
 		return p->machine;
-	/* each thread has a shadow of its own of the memory they share */
+	/* each thread has a shadow of its own, of what may be much more memory than this one's */
+	uint64_t most = __atomic_load_n(p->most ? p->most : &p->own, __ATOMIC_RELAXED);
+	if (p->users > 1 && claim < most)
+		claim = most;
 	if (p->users > 1)
 		claim = claim > p->machine / p->users ? p->machine : claim * p->users;
 	honest = FREE + claim * FOR_MAPPED;
@@ -119,6 +122,9 @@ enum rp_patience_end rp_patience_look(struct rp_patience *p, uint64_t work, uint
 	if (t < p->due)
 		return PATIENCE_LASTS;
 	p->due = t + INTERVAL;
+	uint64_t *most = p->most ? p->most : &p->own;
+	if (__atomic_load_n(most, __ATOMIC_RELAXED) < claim)
+		__atomic_store_n(most, claim, __ATOMIC_RELAXED);
 	if (taken(p) > rp_patience_limit(p, claim))
 		return PATIENCE_MEMORY;
 	return p->poll && p->poll(p->ctx) ? PATIENCE_INTERRUPTED : PATIENCE_LASTS;

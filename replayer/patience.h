@@ -21,7 +21,9 @@ struct rp_patience {
 	uint64_t machine;   /* bytes that this host can spare */
 	bool fixed;	    /* they are the user's own limit */
 	unsigned users;	    /* threads that are replayed at the same time; 0 is 1 */
-	int statm;	    /* /proc/self/statm, or -1 */
+	uint64_t *most;	    /* the largest claim of any of them, shared; NULL: `own` */
+	uint64_t own;
+	int statm; /* /proc/self/statm, or -1 */
 };
 
 enum rp_patience_end { PATIENCE_LASTS, PATIENCE_INTERRUPTED, PATIENCE_MEMORY };

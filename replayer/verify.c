@@ -38,6 +38,7 @@ struct pool {
 	pthread_cond_t done_one;
 	size_t next, finished;
 	uint64_t done; /* instructions */
+	uint64_t most; /* bytes mapped in any process (patience.h) */
 };
 
 static double now(void)
@@ -98,6 +99,7 @@ static void verify_thread(struct pool *p, uint32_t thread, uint64_t total,
 	}
 	rp_patience_init(&patience, NULL, NULL);
 	patience.users = p->workers;
+	patience.most = &p->most;
 	th->patience = &patience;
 	th->shared = p->workers > 1 ? &p->shared : NULL;
 	if (p->observer)

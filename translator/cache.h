@@ -72,6 +72,9 @@ struct tr_finsn {
 	uint16_t spilled_start, spilled_body; /* registers in slots, by bit */
 	uint8_t flags_start, flags_body;      /* enum tr_flags_state */
 	uint8_t id_string;		      /* 1 for a string instruction (runtime routine) */
+	/* of a system call: how long flags are put back, and how much lies from there to
+	 * after_syscall */
+	uint8_t flags_length, flags_before;
 };
 
 /* A fragment depends on the code in a page. */

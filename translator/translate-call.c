@@ -130,7 +130,9 @@ void tr_call_insn(struct tr_build *b)
 	whose(b);
 	tr_exit_stop(b, b->cold, b->st, TR_STOP_SYSCALL, in->addr, b->i, b->live[b->i]);
 
+	uint64_t flags_at = cg_va(c);
 	tr_flags_need(b, c); /* for r11 */
+	uint64_t flags_end = cg_va(c);
 	if (b->st.flags == TR_FLAGS_BOTH)
 		b->st.flags = TR_FLAGS_SAVED; /* what follows overwrites them */
 	/* for a call that has to be undone (recorder/gather.c) */
@@ -140,6 +142,8 @@ void tr_call_insn(struct tr_build *b)
 	cg_imm_gs(c, T_IN_SYSCALL, 1);
 	cg_bytes(c, "\x0f\x05", 2);
 	fi->after_syscall = (uint32_t)(cg_va(c) - b->f->entry);
+	fi->flags_length = (uint8_t)(flags_end - flags_at);
+	fi->flags_before = (uint8_t)(cg_va(c) - flags_end);
 	cg_imm_gs(c, T_IN_SYSCALL, 0);
 	tr_order_number(b, 0, 0);
 	struct ea at = ea_base(1, 0), at8 = ea_base(1, 8), at16 = ea_base(1, 16);

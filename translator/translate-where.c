@@ -39,7 +39,9 @@ bool tr_locate(const struct translator *tr, uint64_t va, uint64_t rt_ret, struct
 	w->string = fi->id_string;
 	/* while flags are being saved rax has them */
 	if (fi->after_syscall && off >= fi->body && off < fi->after_syscall) {
-		w->before_syscall = true;
+		/* nor are all registers the program's while flags are put back, by way of rax */
+		uint32_t left = fi->after_syscall - off - fi->flags_before;
+		w->before_syscall = !fi->flags_length || left - 1 >= fi->flags_length - 1u;
 		w->spilled = fi->spilled_start;
 		if (off == fi->after_syscall - 2) /* the kernel has come back to it */
 			w->spilled |= 1u << 1 | 1u << 11;
