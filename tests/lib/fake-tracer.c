@@ -306,6 +306,11 @@ static void make_child(struct fake_thread *m, bool vfork)
 	c->pid = c->tid = 1000 + c->number;
 	c->alive = c->traced = c->child = c->born = true;
 	c->own_space = !vfork;
+	if (fake.follows) {
+		c->child = false;
+		c->clone = true;
+		c->own_mask = m->own_mask;
+	}
 	c->regs = m->regs;
 	c->regs.rax = 0;
 	c->mask = m->mask;

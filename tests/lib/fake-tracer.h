@@ -40,7 +40,7 @@ struct fake_thread {
 	unsigned n_script, done;   /* actions, and how many have been performed */
 	bool alive, traced, child; /* child: of a fork or vfork, not recorded */
 	bool own_space;
-	bool clone; /* a thread that ends as soon as it executes anything */
+	bool clone; /* a thread, or a recorded child, that ends as soon as it executes anything */
 
 	bool running, listening, continued, born;
 	enum rec_resume how;
@@ -78,6 +78,7 @@ struct fake {
 	struct fake_outside outside[16];
 	unsigned n_outside;
 	uint64_t caught; /* signals that programs handle, by bit */
+	bool follows;	 /* forked children are recorded */
 	bool no_room;	 /* for the memory of another thread */
 	int vfork_needs; /* number of the thread that must have ended before a vfork child execs */
 	unsigned (*pick)(unsigned options);

@@ -89,7 +89,8 @@ struct scene {
 	} threads[4];
 	struct fake_outside outside[6];
 	uint64_t caught;
-	bool cut; /* the recording ends before the program does: no room for a thread */
+	bool cut;    /* the recording ends before the program does: no room for a thread */
+	bool follow; /* forked children are recorded */
 	bool vfork_needs_second; /* the vfork child cannot get on before thread 1 has ended */
 	unsigned orders;	 /* 0: all; else so many random ones */
 };
@@ -192,7 +193,9 @@ static bool play(const struct scene *s, bool verbose)
 	static char *argv[] = { (char *)"fake", NULL };
 	struct rec_options opt = { .output = "/dev/null", .memory_model = DJ_ORDER_FENCE };
 	struct dj_error err, ignored;
+	opt.follow = s->follow;
 	fake_reset();
+	fake.follows = s->follow;
 	fake.verbose = verbose;
 	at = 0;
 	struct rec_recording *rec = rec_new(&opt, &fake.tracer, argv, argv, &err);
@@ -244,6 +247,21 @@ static void test_threads(void)
 static void test_fork(void)
 {
 	play_all(&(struct scene){ .threads = { { 0, SCRIPT(forks) }, { 1, SCRIPT(ends) } } });
+}
+
+/* The child is recorded, and it and its parent get on in all orders. */
+static void test_follow(void)
+{
+	play_all(&(struct scene){
+		.threads = { { 0, SCRIPT(forks) } }, .follow = true, .orders = 400 });
+	play_all(&(struct scene){ .threads = { { 0, SCRIPT(forks) }, { 1, SCRIPT(forks) } },
+				  .follow = true,
+				  .orders = 400 });
+	play_all(&(struct scene){ .threads = { { 0, SCRIPT(forks) }, { 0, SCRIPT(maps) } },
+				  .outside = { { 0, SIGUSR1, false } },
+				  .caught = ONE(SIGUSR1),
+				  .follow = true,
+				  .orders = 400 });
 }
 
 /* The parent waits for a child which needs another thread. */
@@ -325,6 +343,7 @@ int main(int argc, char **argv)
 	CU_add_test(s, "fork", test_fork);
 	CU_add_test(s, "vfork", test_vfork);
 	CU_add_test(s, "exec", test_exec);
+	CU_add_test(s, "recorded children", test_follow);
 	CU_add_test(s, "new threads", test_clone);
 	CU_add_test(s, "the end of a recording", test_cut);
 	CU_add_test(s, "signals", test_signals);
