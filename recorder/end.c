@@ -66,6 +66,19 @@ void rec_one_less(struct rec_thread *t, const char *why)
 	add_up(t);
 }
 
+/* A forked child, with limits of its own again. */
+static enum rec_state forked_let_go(struct rec_thread *t, int64_t result)
+{
+	(void)result;
+	if (rec_set_regs(t, &t->regs))
+		return REC_KILLED;
+	rec_release(t);
+	rec_run(t, REC_DETACH, 0);
+	t->in_hand = false;
+	t->proc->n_threads--;
+	return REC_GONE;
+}
+
 enum rec_state rec_let_go(struct rec_thread *t, const char *fmt, ...)
 {
 	char why[sizeof(t->rec->err->text)];
@@ -89,6 +102,10 @@ enum rec_state rec_let_go(struct rec_thread *t, const char *fmt, ...)
 	t->proc->free = true;
 	for (unsigned i = 0; i < t->n_pending; i++)
 		syscall(SYS_tgkill, t->proc->pid, t->tid, t->pending[i].si_signo);
+	if (t->area.forked) {
+		t->proc->child = true;
+		return rec_limits_raise(t, forked_let_go);
+	}
 	rec_limits_own(t->proc, t->proc);
 	if (t->area.out)
 		rec_set_regs(t, &t->regs);

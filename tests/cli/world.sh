@@ -31,7 +31,8 @@ same() {
 	rm -f t.deja
 	get "$deja" record -o t.deja -- "$@"
 	[ "$status" = "$native" ] || fail "$*: exit status $status, natively $native: $(head -c 600 err)"
-	[ ! -s err ] || fail "$*: says $(head -c 600 err)"
+	# a forked child may have no room for deja's memory, as after an exec: then it is left alone
+	! grep -v ' goes on unrecorded$' err >says || fail "$*: says $(head -c 600 says)"
 	cmp -s out native.out || fail "$*: output differs: $(diff native.out out | head -20)"
 	get "$deja" verify t.deja
 	[ "$status" = 0 ] || fail "$*: the trace does not replay: $(head -c 600 err)"
