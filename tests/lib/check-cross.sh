@@ -129,7 +129,7 @@ for test in test-emu-int test-emu-vec test-emu-fp test-emu-x87; do
 		tail -n 20 "$build/$test.here"
 	}
 done
-make -s -j"$jobs" check CHECK_PROGRAMS=no LOG_COMPILER="$build/there" DEJA="$build/deja-there" \
+make -s check CHECK_PROGRAMS=no LOG_COMPILER="$build/there" DEJA="$build/deja-there" \
 	>check.log 2>&1 || fail tests
 grep -E '^(PASS|FAIL|SKIP|ERROR|XPASS)' check.log
 for trs in tests/*/*.trs fuzz/*.trs; do
