@@ -404,7 +404,7 @@ part_core() {
 # ---- the trace file and the terminal -----------------------------------------------------------
 
 part_output() {
-	local limit
+	local limit reader size=
 	rm -f t.deja
 	get "$deja" record -o t.deja ./tiny
 	[ "$(stat -c %a t.deja)" = 600 ] || fail "the mode of a trace: $(stat -c %a t.deja)"
@@ -425,10 +425,21 @@ part_output() {
 	get "$deja" record -o fifo ./tiny
 	want "a FIFO without a reader" 1
 	one_line "a FIFO without a reader"
-	cat fifo >copy &
+	cat <>fifo >copy & # which does not wait for a writer, and so reads from now on
+	local reader=$!
+	for i in $(seq 100); do
+		[ "$(readlink "/proc/$reader/fd/0")" = "$PWD/fifo" ] && break
+		sleep 0.1
+	done
 	get "$deja" record -o fifo ./tiny
 	want "a FIFO with a reader" 3
-	wait $!
+	sleep 0.5 # what is in the pipe is read; an end of it does not come
+	while [ "$size" != "$(stat -c %s copy)" ]; do
+		size=$(stat -c %s copy)
+		sleep 0.5
+	done
+	kill $reader
+	wait $reader 2>/dev/null
 	replays "a FIFO with a reader" copy
 	! grep -q __asan_init "$deja" || return # it needs more memory than these limits leave
 	# hard limits that leave no room, unless they may be raised
