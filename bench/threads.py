@@ -52,7 +52,7 @@ class Threads:
         cpus = sorted(os.sched_getaffinity(0))
         if len(cpus) < 2 or not shutil.which("taskset"):
             return None
-        argv = self.record + [self.program(), "cpu", "60000000"]
+        argv = self.record + [self.program(), "cpu", "600000000"]
         return self.alternate(lambda: self.seconds(["taskset", "-c", str(cpus[0])] + argv),
                               lambda: self.seconds(["taskset", "-c", "%d,%d" % tuple(cpus[:2])] + argv))
 
