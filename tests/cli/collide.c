@@ -123,6 +123,8 @@ static const char *one(unsigned long at, unsigned long size)
 		else
 			munmap(p, size);
 		rc += 1000;
+	} else if (what == 2 && p != MAP_FAILED) {
+		munmap(p, size); /* where is the kernel's choice, which need not be the same */
 	}
 	snprintf(result, sizeof(result), "%u %d %s", what, rc, strerror(error));
 	return result;
