@@ -61,7 +61,7 @@ def _deja_monitor():
     def send(command):
         connection = gdb.selected_inferior().connection
         if not hasattr(connection, "send_packet"):
-            raise gdb.GdbError("\"monitor\" command not supported by this target.")
+            raise gdb.GdbError("gdb is not connected to a recording")
         reply = connection.send_packet("qRcmd," + command.encode(errors="surrogateescape").hex())
         return "" if reply in (b"OK", b"") else bytes.fromhex(reply.decode()).decode(errors="replace")
 

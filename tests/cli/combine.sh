@@ -10,23 +10,16 @@ work_in combine
 ${CC:-gcc} -O1 -w "$here"/combine*.c -o combine || exit 99
 can_record
 
-# run OUT COMMAND...: its output, the exit status as the last line
-run() {
-	local out=$1
-	shift
-	( timeout --foreground -s KILL 100 "$@" >"$out" 2>>err; echo "status $?" >>"$out" ) 2>/dev/null
-}
-
 for ((seed = first; seed < first + seeds; seed++)); do
 	: >err
 	predict=shadow
 	case $((seed % 8)) in 3) predict=last ;; 7) predict=none ;; esac
 	follow=--follow
 	[ $((seed % 4)) = 1 ] && follow=--no-follow
-	run native ./combine "$seed" "$cases"
-	run recorded "$deja" record $follow --predict=$predict -o t.deja ./combine "$seed" "$cases"
+	run_into native ./combine "$seed" "$cases"
+	run_into recorded "$deja" record $follow --predict=$predict -o t.deja ./combine "$seed" "$cases"
 	if ! cmp -s native recorded; then
-		run again ./combine "$seed" "$cases"
+		run_into again ./combine "$seed" "$cases"
 		cmp -s native again || echo "seed $seed: two native runs differ, too"
 		fail "tests/cli/combine.sh 1 $cases $seed"
 		diff native recorded | head -n 12

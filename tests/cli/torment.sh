@@ -10,21 +10,14 @@ work_in torment
 ${CC:-gcc} -O1 -w "$here/torment.c" -o torment -lpthread || exit 99
 can_record
 
-# run OUT COMMAND...: its output, the exit status as the last line
-run() {
-	local out=$1
-	shift
-	( timeout --foreground -s KILL 100 "$@" >"$out" 2>>err; echo "status $?" >>"$out" ) 2>/dev/null
-}
-
 for ((seed = first; seed < first + seeds; seed++)); do
 	: >err
 	order=fence
 	[ $((seed % 5)) = 4 ] && order=kernel
-	run native ./torment "$seed" "$rounds"
-	run recorded "$deja" record --order=$order -o t.deja ./torment "$seed" "$rounds"
+	run_into native ./torment "$seed" "$rounds"
+	run_into recorded "$deja" record --order=$order -o t.deja ./torment "$seed" "$rounds"
 	if ! cmp -s native recorded; then
-		run again ./torment "$seed" "$rounds"
+		run_into again ./torment "$seed" "$rounds"
 		cmp -s native again || echo "seed $seed: two native runs differ, too"
 		fail "tests/cli/torment.sh 1 $rounds $seed"
 		diff native recorded | head -n 12

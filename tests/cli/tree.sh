@@ -3,27 +3,10 @@
 # be recorded; what is killed; --no-follow.
 #
 # usage: tests/cli/tree.sh     (DEJA names the program under test)
-set -u
-here=$(cd "$(dirname "$0")" && pwd)
-deja=${DEJA:-./deja}
-deja=$(cd "$(dirname "$deja")" && pwd)/$(basename "$deja")
-[ -x "$deja" ] || { echo "$deja is not built"; exit 77; }
-
-work=$(mktemp -d "${TMPDIR:-/tmp}/deja-tree.XXXXXX") || exit 99
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 99
+. "$(dirname "$0")/../lib/shell.sh"
+work_in tree
 ${CC:-gcc} -g -O1 -pthread "$here/tree.c" -o tree || exit 99
-"$deja" record -o probe.deja true 2>err || {
-	grep -Eqi 'ptrace|not permitted' err || { cat err; exit 1; }
-	echo "skipped: programs cannot be recorded here: $(cat err)"
-	exit 77
-}
-
-failures=0
-fail() {
-	failures=$((failures + 1))
-	echo "FAIL: $*"
-}
+can_record
 
 replays() { # WHAT
 	timeout --foreground -s KILL 100 "$deja" verify t.deja >verify.out 2>verify.err ||

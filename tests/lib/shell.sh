@@ -35,6 +35,13 @@ can_record() {
 	exit 77
 }
 
+# run_into OUT COMMAND...: its output, the exit status as the last line
+run_into() {
+	local out=$1
+	shift
+	( timeout --foreground -s KILL 100 "$@" >"$out" 2>>err; echo "status $?" >>"$out" ) 2>/dev/null
+}
+
 failures=0
 fail() {
 	failures=$((failures + 1))
