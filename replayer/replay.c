@@ -54,7 +54,7 @@ static void close_ended(struct replay *r)
 	for (uint32_t i = 0; i < r->nthreads; i++) {
 		struct rp_timeline *s = &r->threads[i];
 		if (!s->th || i == r->selected || i == r->moment.thread ||
-		    !rp_thread_at_end(s->th) || !s->th->exited ||
+		    !rp_thread_at_end(s->th) ||
 		    s->th->info->last_steps - s->th->info->first_steps > SHORT)
 			continue;
 		close_thread(s);
@@ -67,6 +67,10 @@ int rp_switch(struct replay *r, uint32_t thread, struct dj_error *err)
 	if (!r->threads[thread].th) {
 		if (r->nopen >= r->open_max)
 			close_ended(r);
+		if (r->nthreads > 1 && replay_interrupted(r)) { /* there may be very many */
+			r->cancelled = true;
+			return dj_fail(err, 1, "interrupted");
+		}
 		if (open_thread(r, thread, err)) {
 			close_thread(&r->threads[thread]);
 			return -1;
