@@ -3,7 +3,10 @@
 #include "config.h"
 #endif
 #include "analyses/symbols.h"
+#include "analyses/budget.h"
 #include "analyses/image.h"
+#include "analyses/perfmap.h"
+#include "analyses/symbols-internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +19,9 @@
 #include <libiberty/demangle.h>
 #endif
 
+#define SHRINK 32u	   /* a file of that times what it is, not compressed, is believed */
+#define SMALL  (16u << 20) /* and of so many bytes */
+
 /* A module as it was loaded once. Its addresses are given to libdw without the bias, so a module
  * needs to be reported once however often and wherever it is mapped. */
 struct loaded {
@@ -25,6 +31,8 @@ struct loaded {
 	Elf *elf;
 	Dwfl *dwfl;
 	Dwfl_Module *mod;
+	Dwarf_Die *cu; /* where an address was found last without a table */
+	Dwarf_Addr cu_bias;
 };
 
 struct ana_symbols {
@@ -34,7 +42,9 @@ struct ana_symbols {
 	size_t n;
 	char *demangled[ANA_PLACES];
 	unsigned n_demangled;
-	char name[64];
+	struct ana_perf_map *map; /* of the process that was asked about last */
+	uint32_t map_of;	  /* its number, plus 1 */
+	char name[64], stub[256];
 };
 
 /* A module's file is in the trace. */
@@ -66,6 +76,31 @@ static const Dwfl_Callbacks callbacks = {
 	.debuginfo_path = &debug_paths,
 };
 
+/* What its sections say that they are when they are not compressed any more. libelf takes them at
+ * their word, and a module is hostile: debug information shrinks to a third or so, never to a
+ * hundredth. */
+static bool sizes_are_honest(Elf *elf, size_t size)
+{
+	uint64_t claimed = 0, most = (uint64_t)size * SHRINK + SMALL;
+	Elf_Scn *section = NULL;
+	GElf_Chdr compressed;
+	GElf_Shdr header;
+
+	while ((section = elf_nextscn(elf, section))) {
+		if (!gelf_getshdr(section, &header) || !(header.sh_flags & SHF_COMPRESSED))
+			continue;
+		if (!gelf_getchdr(section, &compressed) || compressed.ch_size > most - claimed)
+			return false;
+		claimed += compressed.ch_size;
+	}
+	return true;
+}
+
+static const char *path_of(const struct ana_symbols *s, size_t module)
+{
+	return module < s->n ? dj_trace_module(s->t, module)->path : NULL;
+}
+
 static void load(struct loaded *l)
 {
 	struct dj_trace *t = l->all->t;
@@ -77,9 +112,11 @@ static void load(struct loaded *l)
 
 	l->tried = true;
 	const uint8_t *bytes = dj_trace_module_bytes(t, (size_t)l->module, &size, &err);
+	ANA_LIBDW_WORKS(dj_trace_module(t, (size_t)l->module)->path);
+	ana_budget_module(size);
 	elf_version(EV_CURRENT);
 	l->elf = bytes ? elf_memory((char *)(uintptr_t)bytes, size) : NULL;
-	if (!l->elf || elf_getphdrnum(l->elf, &headers))
+	if (!l->elf || elf_getphdrnum(l->elf, &headers) || !sizes_are_honest(l->elf, size))
 		return;
 	for (size_t i = 0; i < headers; i++)
 		if (gelf_getphdr(l->elf, (int)i, &ph) && ph.p_type == PT_LOAD) {
@@ -144,6 +181,7 @@ void ana_symbols_free(struct ana_symbols *s)
 			elf_end(s->loaded[i].elf);
 	}
 	forget_names(s);
+	ana_perf_map_free(s->map);
 	free(s->loaded);
 	free(s);
 }
@@ -215,6 +253,39 @@ static int scopes_at(struct loaded *l, Dwarf_Die *cu, Dwarf_Addr addr, Dwarf_Die
 	return found ? dwarf_getscopes_die(&innermost, scopes) : 0;
 }
 
+/* The unit that the code at an address comes from. A table for that (.debug_aranges) is not what
+ * every compiler makes. */
+static Dwarf_Die *unit_at(struct loaded *l, uint64_t addr, Dwarf_Addr *bias)
+{
+	Dwarf_Die *cu = dwfl_module_addrdie(l->mod, addr, bias);
+
+	if (cu)
+		return cu;
+	if (l->cu && dwarf_haspc(l->cu, addr - l->cu_bias) > 0) {
+		*bias = l->cu_bias;
+		return l->cu;
+	}
+	while ((cu = dwfl_module_nextcu(l->mod, cu, bias)))
+		if (dwarf_haspc(cu, addr - *bias) > 0) {
+			l->cu = cu;
+			l->cu_bias = *bias;
+			return cu;
+		}
+	return NULL;
+}
+
+/* The line that the code at an address comes from. */
+static Dwarf_Line *line_at(struct loaded *l, uint64_t addr)
+{
+	Dwfl_Line *line = dwfl_module_getsrc(l->mod, addr);
+	Dwarf_Addr bias;
+
+	if (line)
+		return dwfl_dwarf_line(line, &bias);
+	Dwarf_Die *cu = unit_at(l, addr, &bias);
+	return cu ? dwarf_getsrc_die(cu, addr - bias) : NULL;
+}
+
 /* The functions that were inlined at `addr`, before the one that they were inlined into, whose
  * name is put in if its code begins at `entry` or lies around it. places[0] has the line of `addr`.
  * Returns the index of the latter. */
@@ -222,7 +293,7 @@ static size_t inlined_at(struct ana_symbols *s, struct loaded *l, uint64_t addr,
 			 struct ana_place *places)
 {
 	Dwarf_Addr bias;
-	Dwarf_Die *cu = dwfl_module_addrdie(l->mod, addr, &bias), *scopes = NULL;
+	Dwarf_Die *cu = unit_at(l, addr, &bias), *scopes = NULL;
 	int n = cu ? scopes_at(l, cu, addr - bias, &scopes) : 0;
 	size_t k = 0;
 
@@ -251,32 +322,57 @@ static size_t look_up(struct ana_symbols *s, struct loaded *l, uint64_t addr,
 	GElf_Off off;
 	GElf_Sym sym;
 	const char *name = dwfl_module_addrinfo(l->mod, addr, &off, &sym, NULL, NULL, NULL);
-	Dwfl_Line *line = dwfl_module_getsrc(l->mod, addr);
+	Dwarf_Line *line = line_at(l, addr);
 
+	if ((!name || !*name) &&
+	    ana_symbols_stub(l->mod, addr, s->stub, sizeof(s->stub), &places->offset))
+		places->function = s->stub;
 	if (!name || !*name)
 		return 1;
 	places->function = name;
 	places->offset = off;
 	/* behind the last line of a piece of code there is none, until the next piece begins */
-	Dwarf_Addr bias;
-	Dwarf_Line *raw = line ? dwfl_dwarf_line(line, &bias) : NULL;
 	bool past = false;
-	if (raw && !dwarf_lineendsequence(raw, &past) && !past)
-		places->file = dwfl_lineinfo(line, NULL, &places->line, NULL, NULL, NULL);
+	if (line && !dwarf_lineendsequence(line, &past) && !past) {
+		places->file = dwarf_linesrc(line, NULL, NULL);
+		dwarf_lineno(line, &places->line);
+	}
 	size_t last = inlined_at(s, l, addr, addr - off, places);
 	if (places[last].function == name)
 		places[last].function = as_in_source(s, name);
 	return last + 1;
 }
 
+/* Code made at run time. */
+static void in_no_module(struct ana_symbols *s, uint64_t addr, struct ana_place *place)
+{
+	struct replay_thread th;
+
+	replay_thread(s->r, &th);
+	uint32_t process = dj_trace_thread(s->t, th.number)->process;
+	if (s->map_of != process + 1) {
+		ana_perf_map_free(s->map);
+		s->map = ana_perf_map_new(s->t, process);
+		s->map_of = process + 1;
+	}
+	const struct ana_perf_entry *e = s->map ? ana_perf_map_at(s->map, addr) : NULL;
+	if (e) {
+		place->function = e->name;
+		place->offset = addr - e->start;
+	}
+}
+
 size_t ana_symbols_at(struct ana_symbols *s, uint64_t addr, struct ana_place places[ANA_PLACES])
 {
 	struct ana_image image;
 
+	ANA_LIBDW_WORKS(NULL);
 	forget_names(s);
 	memset(places, 0, sizeof(*places));
-	if (!ana_image_at(s->r, addr, &image))
+	if (!ana_image_at(s->r, addr, &image)) {
+		in_no_module(s, addr, places);
 		return 1;
+	}
 	places->offset = addr - image.bias;
 	if (image.module < 0 || (size_t)image.module >= s->n) {
 		memcpy(s->name, image.name, sizeof(s->name));
@@ -291,44 +387,128 @@ size_t ana_symbols_at(struct ana_symbols *s, uint64_t addr, struct ana_place pla
 }
 
 /* The address that the file gives what lies at an offset in it. */
-static bool address_in_file(struct loaded *l, uint64_t offset, uint64_t *addr)
+bool ana_symbols_segment(Dwfl_Module *mod, bool in_file, uint64_t at, GElf_Phdr *ph)
 {
 	Dwarf_Addr bias;
-	Elf *elf = dwfl_module_getelf(l->mod, &bias);
+	Elf *elf = dwfl_module_getelf(mod, &bias);
 	size_t headers = 0;
-	GElf_Phdr ph;
 
 	if (!elf || elf_getphdrnum(elf, &headers))
 		return false;
 	for (size_t i = 0; i < headers; i++)
-		if (gelf_getphdr(elf, (int)i, &ph) && ph.p_type == PT_LOAD &&
-		    offset - ph.p_offset < ph.p_filesz) {
-			*addr = offset - ph.p_offset + ph.p_vaddr;
+		if (gelf_getphdr(elf, (int)i, ph) && ph->p_type == PT_LOAD &&
+		    at - (in_file ? ph->p_offset : ph->p_vaddr) < ph->p_filesz)
 			return true;
-		}
 	return false;
 }
 
-void ana_symbols_in(struct ana_symbols *s, size_t module, uint64_t offset, struct ana_place *place)
+static bool address_in_file(struct loaded *l, uint64_t offset, uint64_t *addr)
 {
-	struct ana_place places[ANA_PLACES];
+	GElf_Phdr ph;
+	bool found = ana_symbols_segment(l->mod, true, offset, &ph);
+
+	if (found)
+		*addr = offset - ph.p_offset + ph.p_vaddr;
+	return found;
+}
+
+Dwfl_Module *ana_symbols_module(struct ana_symbols *s, size_t module)
+{
+	ANA_LIBDW_WORKS(path_of(s, module));
+
+	if (module >= s->n)
+		return NULL;
+	if (!s->loaded[module].tried)
+		load(&s->loaded[module]);
+	return s->loaded[module].mod;
+}
+
+int ana_symbols_scopes(struct ana_symbols *s, size_t module, uint64_t addr, Dwarf_Die **scopes,
+		       Dwarf_Addr *bias)
+{
+	struct loaded *l = &s->loaded[module];
+	Dwarf_Die *cu = ana_symbols_module(s, module) ? unit_at(l, addr, bias) : NULL;
+
+	return cu ? scopes_at(l, cu, addr - *bias, scopes) : 0;
+}
+
+bool ana_symbols_address(struct ana_symbols *s, size_t module, uint64_t offset, uint64_t *addr)
+{
+	return ana_symbols_module(s, module) && address_in_file(&s->loaded[module], offset, addr);
+}
+
+size_t ana_symbols_all_in(struct ana_symbols *s, size_t module, uint64_t offset,
+			  struct ana_place places[ANA_PLACES])
+{
+	struct loaded *l = module < s->n ? &s->loaded[module] : NULL;
 	uint64_t addr;
 
+	ANA_LIBDW_WORKS(path_of(s, module));
 	forget_names(s);
 	memset(places, 0, sizeof(*places));
-	memset(place, 0, sizeof(*place));
-	if (module >= s->n)
-		return;
-	place->module = dj_trace_module(s->t, module)->path;
-	place->offset = offset;
-	struct loaded *l = &s->loaded[module];
+	if (!l)
+		return 1;
+	places->module = dj_trace_module(s->t, module)->path;
+	places->offset = offset;
 	if (!l->tried)
 		load(l);
-	if (!l->mod || !address_in_file(l, offset, &addr))
-		return;
-	places->module = place->module;
-	places->offset = offset;
-	*place = places[look_up(s, l, addr, places) - 1]; /* not what was inlined into it */
+	return l->mod && address_in_file(l, offset, &addr) ? look_up(s, l, addr, places) : 1;
+}
+
+bool ana_symbols_line(struct ana_symbols *s, size_t module, uint64_t offset, const char **file,
+		      int *line)
+{
+	ANA_LIBDW_WORKS(path_of(s, module));
+	struct loaded *l = module < s->n ? &s->loaded[module] : NULL;
+	uint64_t addr;
+
+	if (l && !l->tried)
+		load(l);
+	if (!l || !l->mod || !address_in_file(l, offset, &addr))
+		return false;
+	Dwarf_Line *found = line_at(l, addr);
+	*file = found ? dwarf_linesrc(found, NULL, NULL) : NULL;
+	return *file && !dwarf_lineno(found, line) && *line > 0;
+}
+
+bool ana_symbols_body(struct ana_symbols *s, size_t module, uint64_t offset, struct ana_body *body)
+{
+	ANA_LIBDW_WORKS(path_of(s, module));
+	struct loaded *l = module < s->n ? &s->loaded[module] : NULL;
+	Dwarf_Die *scopes = NULL, *cu;
+	Dwarf_Addr bias;
+	uint64_t addr;
+	int line = 0, own = 0;
+
+	if (l && !l->tried)
+		load(l);
+	if (!l || !l->mod || !address_in_file(l, offset, &addr))
+		return false;
+	Dwarf_Line *raw = line_at(l, addr);
+	cu = unit_at(l, addr, &bias);
+	int n = raw && cu ? scopes_at(l, cu, addr - bias, &scopes) : 0, i = 0;
+	while (i < n && dwarf_tag(&scopes[i]) != DW_TAG_subprogram &&
+	       dwarf_tag(&scopes[i]) != DW_TAG_inlined_subroutine)
+		i++;
+	body->function = NULL;
+	body->discriminator = 0;
+	if (i < n) {
+		Dwarf_Attribute attr;
+		Dwarf_Word decl = 0;
+		body->function = dwarf_formstring(
+			dwarf_attr_integrate(&scopes[i], DW_AT_linkage_name, &attr));
+		if (!body->function)
+			body->function = dwarf_diename(&scopes[i]);
+		if (!dwarf_formudata(dwarf_attr_integrate(&scopes[i], DW_AT_decl_line, &attr),
+				     &decl))
+			own = (int)decl;
+		dwarf_lineno(raw, &line);
+		dwarf_linediscriminator(raw, &body->discriminator);
+	}
+	free(scopes);
+	/* sixteen bits, as LLVM has them */
+	body->line = (unsigned)(line - own) & 0xffff;
+	return body->function && line && own;
 }
 
 #else
@@ -348,12 +528,14 @@ struct ana_symbols *ana_symbols_of(struct dj_trace *t)
 	return s;
 }
 
-void ana_symbols_in(struct ana_symbols *s, size_t module, uint64_t offset, struct ana_place *place)
+size_t ana_symbols_all_in(struct ana_symbols *s, size_t module, uint64_t offset,
+			  struct ana_place places[ANA_PLACES])
 {
-	memset(place, 0, sizeof(*place));
+	memset(places, 0, sizeof(*places));
 	if (module < dj_trace_modules(s->t))
-		place->module = dj_trace_module(s->t, module)->path;
-	place->offset = offset;
+		places->module = dj_trace_module(s->t, module)->path;
+	places->offset = offset;
+	return 1;
 }
 
 struct ana_symbols *ana_symbols_new(struct replay *r)
@@ -385,4 +567,24 @@ size_t ana_symbols_at(struct ana_symbols *s, uint64_t addr, struct ana_place pla
 	return 1;
 }
 
+bool ana_symbols_body(struct ana_symbols *s, size_t module, uint64_t offset, struct ana_body *body)
+{
+	(void)s, (void)module, (void)offset, (void)body;
+	return false;
+}
+
+bool ana_symbols_line(struct ana_symbols *s, size_t module, uint64_t offset, const char **file,
+		      int *line)
+{
+	(void)s, (void)module, (void)offset, (void)file, (void)line;
+	return false;
+}
+
 #endif
+
+void ana_symbols_in(struct ana_symbols *s, size_t module, uint64_t offset, struct ana_place *place)
+{
+	struct ana_place places[ANA_PLACES];
+
+	*place = places[ana_symbols_all_in(s, module, offset, places) - 1];
+}

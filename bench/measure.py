@@ -101,14 +101,20 @@ class Sampler(threading.Thread):
                 self.by_name = sizes
 
 
-def run(argv, directory, environment=None, sample=False, timeout=1200, check=True):
-    """Run to the end and return a Run (and the Sampler). stdin is empty, stdout is a file."""
+def one_processor():
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
+def run(argv, directory, environment=None, sample=False, timeout=1200, check=True, alone=False):
+    """Run to the end and return a Run (and the Sampler). stdin is empty, stdout is a file. `alone`:
+    on one processor."""
     out, err = os.path.join(directory, "stdout"), os.path.join(directory, "stderr")
     env = dict(os.environ, LC_ALL="C", **(environment or {}))
     with open(out, "wb") as o, open(err, "wb") as e:
         start = time.monotonic()
         child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=o, stderr=e, env=env,
-                                 start_new_session=True)
+                                 start_new_session=True,
+                                 preexec_fn=one_processor if alone else None)
         sampler = Sampler(child.pid) if sample else None
         if sampler:
             sampler.start()
@@ -166,9 +172,9 @@ class Deja:
             raise Failed("status %d: deja info --json" % done.returncode)
         return json.loads(done.stdout)
 
-    def verify(self):
-        """The Run, instructions and instructions per second of deja's own clock."""
-        done = run([self.path, "verify", self.trace], self.directory, check=False)
+    def verify(self, alone):
+        """The Run; `alone`: on one processor."""
+        done = run([self.path, "verify", self.trace], self.directory, check=False, alone=alone)
         with open(os.path.join(self.directory, "stdout")) as f:
             text = f.read()
         if done.status != 0:

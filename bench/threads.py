@@ -72,8 +72,8 @@ class Threads:
                 return float(f.read())
         return self.alternate(lambda: load([]), lambda: load(self.record))
 
-    def build(self):
-        """make -j2 of a C project of some files."""
+    def build(self, warm):
+        """make -j2 of a C project of some files: nothing is kept from earlier, or all is."""
         if not shutil.which("make"):
             return None
         top = os.path.join(self.directory, "project")
@@ -96,8 +96,18 @@ class Threads:
             for name in os.listdir(top):
                 if name.endswith(".o") or name == "prog":
                     os.unlink(os.path.join(top, name))
-            return wall(record + ["make", "-s", "-j2", "-C", top], self.directory)[0]
-        return self.alternate(lambda: make([]), lambda: make(self.record))
+            return wall(record + ["make", "-s", "-j2", "-C", top], self.directory, {"XDG_CACHE_HOME": kept})[0]
+
+        def recorded():
+            if not warm:
+                shutil.rmtree(kept, ignore_errors=True)
+                os.mkdir(kept)
+            return make(self.record)
+        kept = os.path.join(self.directory, "kept-of-build")
+        os.makedirs(kept, exist_ok=True)
+        if warm:
+            make(self.record)
+        return self.alternate(lambda: make([]), recorded)
 
 
 def measure(deja, directory, pairs):
@@ -110,7 +120,8 @@ def measure(deja, directory, pairs):
             ("a lock of two threads: native, recorded", 5, b.mutex),
             ("redis, the load: native, recorded", 5, lambda: b.server("redis", "redis-server", 20000)),
             ("memcached, the load: native, recorded", 5, lambda: b.server("memcached", "memcached", 12000)),
-            ("make -j2: native, recorded", 6, b.build)]:
+            ("make -j2, nothing kept: native, recorded", 6, lambda: b.build(False)),
+            ("make -j2, as again: native, recorded", 6, lambda: b.build(True))]:
         try:
             found = what()
         except (Failed, subprocess.SubprocessError, OSError) as e:

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +56,27 @@ void cli_warn(const char *fmt, ...)
 	fputc('\n', stderr);
 	if (n >= 0)
 		free(text);
+}
+
+static void cut(int signo, siginfo_t *info, void *context)
+{
+	static const char text[] =
+		"deja: a file is shorter than when it was opened, or cannot be read\n";
+
+	(void)context;
+	if (info->si_code != BUS_ADRERR) {
+		signal(signo, SIG_DFL); /* happens again */
+		return;
+	}
+	ssize_t n = write(STDERR_FILENO, text, sizeof(text) - 1);
+	_exit(n < 0 ? CLI_USAGE : CLI_BAD_TRACE);
+}
+
+void cli_catch_cut(void)
+{
+	struct sigaction sa = { .sa_sigaction = cut, .sa_flags = SA_SIGINFO };
+
+	sigaction(SIGBUS, &sa, NULL);
 }
 
 int cli_error(const struct dj_error *err)
@@ -138,6 +160,43 @@ char *cli_trace_dir(bool create, struct dj_error *err)
 	return dir;
 }
 
+/* A directory of the user's own, to which nobody else may write. */
+static bool is_own(const char *dir)
+{
+	struct stat st;
+
+	return !stat(dir, &st) && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
+	       !(st.st_mode & 022);
+}
+
+/* Made only in what is the user's: root with somebody's HOME would leave a directory there that its
+ * owner could not use. */
+static bool made_in(const char *above, const char *dir)
+{
+	return access(dir, F_OK) == 0 || (is_own(above) && mkdir(dir, 0700) == 0);
+}
+
+char *cli_cache_dir(void)
+{
+	const char *home = env("HOME"), *base = env("XDG_CACHE_HOME");
+	char *above = NULL, *dir = NULL;
+
+	/* The XDG base directory specification: what is not absolute is to be ignored. */
+	bool named = base && *base == '/';
+	if (named)
+		above = strdup(base);
+	else if (home && *home == '/' && asprintf(&above, "%s/.cache", home) < 0)
+		above = NULL;
+	if (!above || asprintf(&dir, "%s/deja", above) < 0)
+		dir = NULL;
+	bool made = dir && (named || made_in(home, above)) && made_in(above, dir);
+	free(above);
+	if (made)
+		return dir;
+	free(dir);
+	return NULL;
+}
+
 char *cli_trace_path(const char *named, struct dj_error *err)
 {
 	char *path = NULL, *dir;
@@ -208,6 +267,28 @@ bool cli_number(const char *text, uint64_t *value)
 	errno = 0;
 	*value = strtoull(text, &end, 0);
 	return *text >= '0' && *text <= '9' && !*end && !errno;
+}
+
+bool cli_size(const char *text, uint64_t *value)
+{
+	static const char units[] = "KMG";
+	char number[32];
+	size_t n = strlen(text);
+	const char *unit = n ? strchr(units, text[n - 1]) : NULL;
+
+	if (unit && *unit)
+		n--;
+	if (n >= sizeof(number))
+		return false;
+	memcpy(number, text, n);
+	number[n] = 0;
+	if (!cli_number(number, value))
+		return false;
+	unsigned shift = unit && *unit ? 10 * (unsigned)(unit - units + 1) : 0;
+	if (*value > UINT64_MAX >> shift)
+		return false;
+	*value <<= shift;
+	return true;
 }
 
 void cli_put(const char *text)

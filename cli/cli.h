@@ -11,10 +11,15 @@
 #include <stdint.h>
 
 /* Exit statuses. */
-enum { CLI_GOOD = 0, CLI_USAGE = 1, CLI_BAD_TRACE = 2 };
+enum { CLI_GOOD = 0, CLI_USAGE = 1, CLI_BAD_TRACE = 2, CLI_INTERRUPTED = 130 };
 
 /* Print "deja: TEXT" on stderr. */
 void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* Traces are mapped. When one is cut while it is being read, or its disk fails, say so and exit
+ * with CLI_BAD_TRACE instead of dying by SIGBUS (mmap(2), ERRORS); processes made later do the
+ * same. */
+void cli_catch_cut(void);
 
 /* Print the error as cli_warn() does; returns its exit status. */
 int cli_error(const struct dj_error *err);
@@ -29,6 +34,10 @@ int cli_bad_option(const char *command, int argc, char **argv, int what);
  * ~/.local/share/deja. A new string, or NULL with err. With `create` it is made. */
 char *cli_trace_dir(bool create, struct dj_error *err);
 
+/* Where recordings leave translated code for later ones: $XDG_CACHE_HOME/deja, else ~/.cache/deja,
+ * made if that can be. A new string, or NULL. */
+char *cli_cache_dir(void);
+
 /* The trace named on the command line, or the latest: a new string, or NULL with err. */
 char *cli_trace_path(const char *named, struct dj_error *err);
 
@@ -41,6 +50,8 @@ struct dj_trace *cli_open_whole(const char *command, int argc, char **argv, int 
 
 /* A whole number, decimal or 0x. False if it is not one. */
 bool cli_number(const char *text, uint64_t *value);
+/* Bytes, perhaps with K, M or G behind them. */
+bool cli_size(const char *text, uint64_t *value);
 
 /* Print text from a trace, what is no letter as '?': a trace is not to be trusted with the
  * user's terminal. */

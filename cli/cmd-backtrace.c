@@ -1,26 +1,18 @@
-/*
- * deja backtrace: call stacks at a moment, unwound with the tables of the recorded modules.
- *
- * Tables and debug information come from the trace, and libraries read them that were not written
- * for those who mean harm. So a child process does the work, and its parent says so if it dies.
- */
+/* deja backtrace: call stacks at a moment, unwound with the tables of the recorded modules. */
 #include "cli/cli.h"
+#include "cli/interrupt.h"
 #include "cli/cmd.h"
-#include "cli/json.h"
-#include "analyses/symbols.h"
-#include "analyses/unwind.h"
+#include "cli/stack.h"
 
 #include <getopt.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 static const char usage_text[] =
 	"Usage: deja backtrace [OPTIONS] [FILE] [POSITION]\n"
 	"Show the call stack at POSITION (SEQ:STEPS as gdb's `monitor when' says, an instruction\n"
-	"count, begin or end; the end if it is left out).\n"
+	"count, a time as 1.5s, begin or end; the end if it is left out).\n"
 	"\n"
 	"  -t, --thread TID  of this thread\n"
 	"  -a, --all         of all threads that are alive then\n"
@@ -36,99 +28,18 @@ struct wanted {
 
 struct output {
 	struct replay *r;
-	struct ana_symbols *symbols;
-	struct ana_frame *frames;
+	struct stack_output stack;
 	const struct wanted *wanted;
 	struct json json;
 };
 
-static struct replay *running;
-
-static void on_interrupt(int sig)
-{
-	(void)sig;
-	replay_interrupt(running);
-}
-
 /* ---- printing ---------------------------------------------------------------------------- */
 
-static void print_place(const struct ana_place *p)
+/* What stands above the frames. */
+static void print_thread(struct output *o, const struct replay_thread *t)
 {
-	if (p->function) {
-		cli_put(p->function);
-		if (p->offset && !p->inlined)
-			printf("+%#" PRIx64, p->offset);
-	} else {
-		fputs("??", stdout);
-	}
-	if (p->file) {
-		fputs(" at ", stdout);
-		cli_put(p->file);
-		printf(":%d", p->line);
-	} else if (p->module) {
-		fputs(" from ", stdout);
-		cli_put(p->module);
-		if (!p->function)
-			printf("+%#" PRIx64, p->offset);
-	}
-	putchar('\n');
-}
-
-static void json_place(struct json *j, const struct ana_frame *f, const struct ana_place *p)
-{
-	json_open(j, NULL, '{');
-	json_u64(j, "pc", f->pc);
-	json_u64(j, "sp", f->sp);
-	json_bool(j, "inlined", p->inlined);
-	json_bool(j, "signal", f->signalled);
-	json_string(j, "function", p->function);
-	json_string(j, "module", p->module);
-	if (p->function || p->module)
-		json_u64(j, "offset", p->offset);
-	json_string(j, "file", p->file);
-	if (p->file)
-		json_i64(j, "line", p->line);
-	json_close(j, '}');
-}
-
-/* A frame, and those of functions inlined there, which are numbered like frames. */
-static void print_frame(struct output *o, size_t *number, const struct ana_frame *f)
-{
-	struct ana_place places[ANA_PLACES];
-	/* a return address may be that of the next function: the call is what counts */
-	size_t n = ana_symbols_at(o->symbols, f->exact ? f->pc : f->pc - 1, places);
-
-	for (size_t i = 0; i < n; i++) {
-		struct ana_place *p = &places[i];
-		if (p->module && !f->exact)
-			p->offset++;
-		if (o->wanted->json) {
-			json_place(&o->json, f, p);
-			continue;
-		}
-		printf("#%-3zu ", (*number)++);
-		if (f->signalled) {
-			puts("<signal handler called>");
-			continue;
-		}
-		if (p->inlined)
-			printf("%21s ", "inlined");
-		else
-			printf("0x%016" PRIx64 " in ", f->pc);
-		print_place(p);
-	}
-}
-
-static int print_stack(struct output *o, const struct replay_thread *t)
-{
-	const char *why;
-	int n = ana_unwind(o->r, o->frames, o->wanted->limit, &why);
 	char position[120];
 
-	if (n < 0) {
-		cli_warn("%s", why);
-		return CLI_USAGE;
-	}
 	replay_pos_text(o->r, position, sizeof(position));
 	if (o->wanted->json) {
 		json_open(&o->json, NULL, '{');
@@ -136,18 +47,26 @@ static int print_stack(struct output *o, const struct replay_thread *t)
 		json_string(&o->json, "name", t->name);
 		json_string(&o->json, "position", position);
 		json_open(&o->json, "frames", '[');
-	} else {
-		printf("thread %d", t->tid);
-		if (t->name[0]) {
-			fputs(" (", stdout);
-			cli_put(t->name);
-			putchar(')');
-		}
-		printf(" at %s\n", position);
+		return;
 	}
-	size_t number = 0;
-	for (int i = 0; i < n; i++)
-		print_frame(o, &number, &o->frames[i]);
+	printf("thread %d", t->tid);
+	if (t->name[0]) {
+		fputs(" (", stdout);
+		cli_put(t->name);
+		putchar(')');
+	}
+	printf(" at %s\n", position);
+}
+
+static int print_stack(struct output *o, const struct replay_thread *t)
+{
+	const char *why;
+
+	print_thread(o, t);
+	if (!stack_frames(&o->stack, &why)) {
+		cli_warn("%s", why);
+		return CLI_USAGE;
+	}
 	if (o->wanted->json) {
 		json_close(&o->json, ']');
 		json_string(&o->json, "incomplete", why);
@@ -210,41 +129,49 @@ static int backtrace(struct replay *r, const struct wanted *wanted)
 	struct output o = { .r = r, .wanted = wanted, .json = { .f = stdout } };
 	int status = -1;
 
-	o.frames = calloc(wanted->limit, sizeof(*o.frames));
-	o.symbols = ana_symbols_new(r);
-	if (!o.frames || !o.symbols) {
+	o.stack = (struct stack_output){ .r = r,
+					 .symbols = ana_symbols_new(r),
+					 .limit = wanted->limit,
+					 .indent = "",
+					 .json = wanted->json ? &o.json : NULL };
+	if (!o.stack.symbols) {
 		dj_fail(&err, CLI_USAGE, "out of memory");
 	} else {
-		running = r;
-		signal(SIGINT, on_interrupt);
+		cli_interruptible(r);
 		if (wanted->json)
 			json_open(&o.json, NULL, '[');
 		status = print(&o, &err);
-		signal(SIGINT, SIG_DFL);
+		cli_uninterruptible();
+		if (cli_interrupted() && status >= 0) {
+			fflush(stdout);
+			cli_warn("interrupted: there may be more");
+			status = CLI_INTERRUPTED;
+		}
 	}
 	if (status < 0) {
+		if (cli_interrupted())
+			err.exit_status = CLI_INTERRUPTED;
 		status = cli_error(&err);
 	} else if (wanted->json) {
 		json_close(&o.json, ']');
 		putchar('\n');
 	}
-	ana_symbols_free(o.symbols);
-	free(o.frames);
+	ana_symbols_free(o.stack.symbols);
 	return status;
 }
 
-static int wait_for(pid_t child)
-{
-	int status;
+struct job {
+	const char *path;
+	const struct wanted *wanted;
+};
 
-	signal(SIGINT, SIG_IGN); /* the child's answer to it counts */
-	if (waitpid(child, &status, 0) != child)
-		return CLI_USAGE;
-	if (WIFEXITED(status))
-		return WEXITSTATUS(status);
-	cli_warn("the unwind or debug information in the trace cannot be read: %s",
-		 strsignal(WTERMSIG(status)));
-	return CLI_BAD_TRACE;
+static int run(void *ctx)
+{
+	const struct job *job = ctx;
+	struct dj_error err = { 0 };
+	struct replay *r = replay_open(job->path, &err);
+
+	return r ? backtrace(r, job->wanted) : cli_error(&err);
 }
 
 /* ---- the command ------------------------------------------------------------------------------
@@ -265,7 +192,6 @@ int cmd_backtrace(int argc, char **argv)
 		{ "help", no_argument, NULL, 'h' },	    { 0 }
 	};
 	struct wanted w = { .position = "end", .limit = 1000 };
-	struct dj_error err = { 0 };
 	int c, status;
 
 	opterr = 0;
@@ -297,18 +223,7 @@ int cmd_backtrace(int argc, char **argv)
 	struct dj_trace *t = cli_open_whole("backtrace", argc, argv, &status);
 	if (!t)
 		return status;
-	fflush(NULL);
-	pid_t child = fork();
-	if (child < 0) {
-		dj_fail_errno(&err, CLI_USAGE, "cannot make a process");
-		status = cli_error(&err);
-	} else if (child == 0) {
-		struct replay *r = replay_open(dj_trace_path(t), &err);
-		status = r ? backtrace(r, &w) : cli_error(&err);
-		_exit(cli_finish(status));
-	} else {
-		status = wait_for(child);
-	}
+	status = stack_apart(run, &(struct job){ dj_trace_path(t), &w });
 	dj_trace_close(t);
 	return status;
 }

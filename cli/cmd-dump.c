@@ -16,7 +16,7 @@
 #include <string.h>
 
 struct dump {
-	bool one_thread;
+	bool one_thread, times;
 	int32_t tid;
 	uint64_t from, to;
 };
@@ -121,6 +121,17 @@ static void print_check(const struct dj_record *rec)
 		printf(" %#" PRIx64 "+%u=%08x", c.piece[i].addr, c.piece[i].length, c.piece[i].sum);
 }
 
+static void print_keyframe(const struct dj_record *rec)
+{
+	printf(" what=%s", dj_what_name(rec->kind, rec->what));
+	print_seq(rec);
+	if (dj_record_is_keyframe(rec))
+		printf(" since=%" PRIu64, rec->addr);
+	print_regs(rec);
+	if (rec->length)
+		print_bytes(rec);
+}
+
 static void print_fields(const struct dj_record *rec)
 {
 	switch (rec->kind) {
@@ -177,13 +188,11 @@ static void print_fields(const struct dj_record *rec)
 			printf(" subject=%d", rec->subject);
 		break;
 	case DJ_REC_SEQ:
+	case DJ_REC_ORDER:
 		printf(" seq=%" PRIu64, rec->seq);
 		break;
 	case DJ_REC_KEYFRAME:
-		printf(" what=%s", dj_what_name(rec->kind, rec->what));
-		print_seq(rec);
-		print_regs(rec);
-		print_bytes(rec);
+		print_keyframe(rec);
 		break;
 	case DJ_REC_GAP:
 		printf(" length=%" PRIu64, rec->length);
@@ -240,6 +249,23 @@ static int dump_thread(struct dj_trace *t, size_t i, const struct dump *d)
 	return err.text[0] ? cli_error(&err) : CLI_GOOD;
 }
 
+/* When the thread was where. */
+static int dump_times(struct dj_trace *t, size_t i, const struct dump *d)
+{
+	struct dj_error err = { 0 };
+	struct dj_time *times;
+	size_t n;
+
+	if (dj_trace_times(t, i, &times, &n, &err))
+		return cli_error(&err);
+	for (size_t k = 0; k < n && !ferror(stdout); k++)
+		if (times[k].steps >= d->from && times[k].steps <= d->to)
+			printf("%d %" PRIu64 " at %" PRIu64 " us\n", dj_trace_thread(t, i)->tid,
+			       times[k].steps, times[k].us);
+	free(times);
+	return CLI_GOOD;
+}
+
 static int dump_all(struct dj_trace *t, const struct dump *d)
 {
 	bool found = !d->one_thread;
@@ -249,7 +275,7 @@ static int dump_all(struct dj_trace *t, const struct dump *d)
 		if (d->one_thread && dj_trace_thread(t, i)->tid != d->tid)
 			continue;
 		found = true;
-		status = dump_thread(t, i, d) ? CLI_BAD_TRACE : status;
+		status = (d->times ? dump_times : dump_thread)(t, i, d) ? CLI_BAD_TRACE : status;
 	}
 	if (!found) {
 		cli_warn("dump: there is no thread %d in %s", d->tid, dj_trace_path(t));
@@ -264,7 +290,9 @@ static void help(void)
 	     "Print every record of a trace as one line: thread, position, kind, contents.\n\n"
 	     "  --thread TID  only this thread\n"
 	     "  --from N      from the position after N instructions on\n"
-	     "  --to N        up to that position");
+	     "  --to N        up to that position\n"
+	     "  --times       instead of records when threads were where, as far as it was noted:\n"
+	     "                thread, position, microseconds since the recording began");
 }
 
 int cmd_dump(int argc, char **argv)
@@ -273,6 +301,7 @@ int cmd_dump(int argc, char **argv)
 	static const struct option options[] = {
 		{ "thread", required_argument, NULL, 't' }, { "from", required_argument, NULL, 'f' },
 		{ "to", required_argument, NULL, 'T' },	    { "help", no_argument, NULL, 'h' },
+		{ "times", no_argument, NULL, 'i' },
 		{ 0 },
 	};
 	/* clang-format on */
@@ -286,6 +315,10 @@ int cmd_dump(int argc, char **argv)
 		if (c == 'h') {
 			help();
 			return cli_finish(CLI_GOOD);
+		}
+		if (c == 'i') {
+			d.times = true;
+			continue;
 		}
 		if (c != 't' && c != 'f' && c != 'T')
 			return cli_bad_option("dump", argc, argv, c);

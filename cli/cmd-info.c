@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "cli/cmd.h"
 #include "cli/json.h"
+#include "cli/stack.h"
 #include "cli/summary.h"
 
 #include <getopt.h>
@@ -13,7 +14,9 @@ static const char *const predict_names[] = { "shadow", "last", "none" };
 
 static const char *memory_model_name(uint32_t model)
 {
-	return model == 1 ? "kernel" : model == 2 ? "fence" : "unknown";
+	static const char *const names[] = { "unknown", "kernel", "fence", "acqrel", "load" };
+
+	return names[model < 5 ? model : 0];
 }
 
 /* 1234567 as 1,234,567; in one of a few static buffers, enough for one printf. */
@@ -219,6 +222,61 @@ static void print_counts(const struct dj_trace *t)
 	}
 }
 
+/* ---- crashes ----------------------------------------------------------------------- */
+
+/* A stack at the end is found by replaying all that comes before, which is done for this many
+ * instructions: a few seconds. */
+#define REPLAYED 300000000u
+#define CRASHES	 3 /* whose stacks are shown */
+
+/* The thread that took process `process` with it: of those that died by a signal the one that came
+ * last to an ordered event, as the signal was one. -1: it did not end so, or nobody knows. */
+static int32_t crashed(const struct summary *s, size_t process)
+{
+	int32_t last = -1;
+
+	for (size_t i = 0; i < s->nthreads; i++) {
+		const struct summary_thread *th = &s->threads[i];
+
+		if (th->info->process == process && th->exited && (th->status & 0x7f) &&
+		    (last < 0 || (th->info->last_seq != DJ_SEQ_UNKNOWN &&
+				  th->info->last_seq > s->threads[last].info->last_seq)))
+			last = (int32_t)i;
+	}
+	return last;
+}
+
+static void print_crashes(const struct dj_trace *t, const struct summary *s, struct json *j)
+{
+	unsigned shown = 0;
+
+	if (j)
+		json_open(j, "crashes", '[');
+	for (size_t i = 0; i < s->nprocesses; i++) {
+		int32_t thread = crashed(s, i);
+		char title[40];
+
+		if (thread < 0)
+			continue;
+		const struct dj_thread_info *info = s->threads[thread].info;
+		snprintf(title, sizeof(title), "%d died at", s->processes[i].info->pid);
+		if (j) {
+			json_open(j, NULL, '{');
+			json_i64(j, "pid", s->processes[i].info->pid);
+			json_i64(j, "tid", info->tid);
+		}
+		if (s->steps <= REPLAYED && shown++ < CRASHES && !dj_trace_missing(t))
+			stack_report(dj_trace_path(t), (uint32_t)thread, info->last_steps, title,
+				     j);
+		else if (!j)
+			printf(LABEL "deja backtrace shows its stack\n", title);
+		if (j)
+			json_close(j, '}');
+	}
+	if (j)
+		json_close(j, ']');
+}
+
 static void print_text(struct dj_trace *t, const struct summary *s)
 {
 	print_line("trace", dj_trace_path(t));
@@ -231,6 +289,7 @@ static void print_text(struct dj_trace *t, const struct summary *s)
 	print_effects(s);
 	print_places(t, s);
 	print_counts(t);
+	print_crashes(t, s, NULL);
 }
 
 /* ---- for programs ------------------------------------------------------------------ */
@@ -431,6 +490,7 @@ static void print_json(struct dj_trace *t, const struct summary *s)
 	json_sizes(&j, t, s);
 	json_places(&j, t, s);
 	json_counts(&j, t);
+	print_crashes(t, s, &j);
 	json_close(&j, '}');
 }
 

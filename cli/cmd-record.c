@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "cli/cmd.h"
 #include "cli/terminal.h"
+#include "cli/background.h"
 #include "recorder/record.h"
 
 #include <errno.h>
@@ -31,14 +32,35 @@ static const char help_text[] =
 	"                            latter two are for comparison\n"
 	"      --order MODEL         which events order threads: kernel (system calls and "
 	"signals),\n"
-	"                            fence (default: locked instructions and fences, too)\n"
+	"                            fence (default: locked instructions, fences and imports, "
+	"too),\n"
+	"                            acqrel (and loads), load (and stores; slow)\n"
+	"      --exact-flags         keep arithmetic flags that nothing but the handler of a "
+	"signal\n"
+	"                            can see, which comes in a long loop\n"
 	"      --digest-interval N   instructions between register digests (default 10000000)\n"
+	"      --keyframes N         instructions between places from which a thread's history can "
+	"be\n"
+	"                            replayed without what lies before (default: 500000000 and "
+	"more,\n"
+	"                            where that costs little; 0: none)\n"
+	"      --shadow-memory SIZE  what deja's copies of memory may take in all threads together "
+	"before\n"
+	"                            those of threads that sleep are given up (K, M, G; default: "
+	"an\n"
+	"                            eighth of the machine's memory; 0: no limit)\n"
 	"      --call-data BYTES     how much of what a system call wrote is kept for the "
 	"debugger\n"
 	"                            (default 400; 0: nothing)\n"
+	"      --cache DIR           where translated code is kept, for later recordings "
+	"(default:\n"
+	"                            $XDG_CACHE_HOME/deja, else ~/.cache/deja)\n"
+	"      --no-cache            translate everything anew, and keep nothing\n"
 	"      --follow              record the processes that PROGRAM starts, too (default)\n"
 	"      --no-follow           record PROGRAM alone; the processes that it starts run "
 	"natively\n"
+	"      --no-wait             end when PROGRAM has ended; processes of its that go on are\n"
+	"                            recorded in the background\n"
 	"  -v, --verbose             statistics on stderr at the end\n"
 	"  -h, --help                this text\n";
 
@@ -140,8 +162,7 @@ static int check_program(const char *file, struct dj_error *err)
 	return 0;
 }
 
-/* End as the program ended. */
-static int end_like(int status)
+int cli_end_like(int status)
 {
 	if (WIFEXITED(status))
 		return WEXITSTATUS(status);
@@ -188,8 +209,14 @@ static bool predict_of(const char *name, enum dj_predict *predict)
 
 static bool model_of(const char *name, uint32_t *model)
 {
-	*model = strcmp(name, "kernel") ? DJ_ORDER_FENCE : DJ_ORDER_KERNEL;
-	return *model == DJ_ORDER_KERNEL || !strcmp(name, "fence");
+	static const char *const names[] = { "kernel", "fence", "acqrel", "load" };
+
+	for (uint32_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strcmp(name, names[i])) {
+			*model = DJ_ORDER_KERNEL + i;
+			return true;
+		}
+	return false;
 }
 
 /* Record the program with these arguments; returns deja's exit status. */
@@ -212,37 +239,85 @@ static int record(char **args, struct rec_options *opt)
 		opt->output = output;
 		opt->share = true;
 	}
+	if (opt->first_ended && cli_background()) {
+		dj_fail(&err, 1, "no process for the recorder: %s", strerror(errno));
+		free(output);
+		free(file);
+		return cli_error(&err);
+	}
+	char *cache = opt->cache_asked ? NULL : cli_cache_dir();
+	if (!opt->cache_asked)
+		opt->cache = cache;
+	else if (opt->cache)
+		(void)!mkdir(opt->cache, 0700); /* if it fails, opening it tells */
 	struct rec_result result;
 	struct cli_terminal terminal;
 	cli_terminal_keep(&terminal);
 	int rc = rec_program(file, args, environ, opt, &result, &err);
 	if (rc || (result.cut && !result.went_on))
 		cli_terminal_restore(&terminal);
-	if (!rc)
+	if (!rc && !cli_in_background())
 		say_where(opt, &result, output != NULL);
+	free(cache);
 	free(output);
 	free(file);
 	if (rc || (result.cut && !result.went_on))
 		return cli_error(&err);
-	return end_like(result.status);
+	return cli_end_like(result.status);
+}
+
+static const struct option options[] = { { "output", required_argument, NULL, 'o' },
+					 { "predict", required_argument, NULL, 'p' },
+					 { "order", required_argument, NULL, 'm' },
+					 { "digest-interval", required_argument, NULL, 'd' },
+					 { "keyframes", required_argument, NULL, 'k' },
+					 { "shadow-memory", required_argument, NULL, 's' },
+					 { "exact-flags", no_argument, NULL, 'x' },
+					 { "call-data", required_argument, NULL, 'c' },
+					 { "cache", required_argument, NULL, 'C' },
+					 { "no-cache", no_argument, NULL, 'N' },
+					 { "follow", no_argument, NULL, 'f' },
+					 { "no-follow", no_argument, NULL, 'n' },
+					 { "no-wait", no_argument, NULL, 'w' },
+					 { "verbose", no_argument, NULL, 'v' },
+					 { "help", no_argument, NULL, 'h' },
+					 { NULL, 0, NULL, 0 } };
+
+/* An option with a number: NULL, or what is wrong with `optarg`. */
+static const char *take_number(int c, struct rec_options *opt)
+{
+	static char what[80];
+	switch (c) {
+	case 'd':
+		if (cli_number(optarg, &opt->digest_interval) && opt->digest_interval)
+			return NULL;
+		return "--digest-interval takes a number of instructions";
+	case 'k':
+		opt->keyframes_cheap = false;
+		if (cli_number(optarg, &opt->keyframes))
+			return NULL;
+		return "--keyframes takes a number of instructions";
+	case 's':
+		if (cli_size(optarg, &opt->shadow_memory))
+			return NULL;
+		return "--shadow-memory takes a number of bytes, such as 512M";
+	default:
+		if (cli_number(optarg, &opt->call_data) && opt->call_data <= REC_CALL_DATA_MAX)
+			return NULL;
+		snprintf(what, sizeof(what), "--call-data takes a number of bytes up to %u",
+			 REC_CALL_DATA_MAX);
+		return what;
+	}
 }
 
 int cmd_record(int argc, char **argv)
 {
-	static const struct option options[] = { { "output", required_argument, NULL, 'o' },
-						 { "predict", required_argument, NULL, 'p' },
-						 { "order", required_argument, NULL, 'm' },
-						 { "digest-interval", required_argument, NULL,
-						   'd' },
-						 { "call-data", required_argument, NULL, 'c' },
-						 { "follow", no_argument, NULL, 'f' },
-						 { "no-follow", no_argument, NULL, 'n' },
-						 { "verbose", no_argument, NULL, 'v' },
-						 { "help", no_argument, NULL, 'h' },
-						 { NULL, 0, NULL, 0 } };
 	struct rec_options opt = { .predict = DJ_PREDICT_SHADOW,
 				   .follow = true,
 				   .memory_model = DJ_ORDER_FENCE,
+				   .keyframes = REC_KEYFRAMES,
+				   .keyframes_cheap = true,
+				   .shadow_memory = rec_shadow_memory(),
 				   .call_data = REC_CALL_DATA };
 	int c;
 	opterr = 0;
@@ -259,27 +334,36 @@ int cmd_record(int argc, char **argv)
 			break;
 		case 'm':
 			if (!model_of(optarg, &opt.memory_model))
-				return cli_usage("record", "--order is kernel or fence, not %s",
+				return cli_usage("record",
+						 "--order is kernel, fence, acqrel or load, not %s",
 						 optarg);
 			break;
 		case 'd':
-			if (!cli_number(optarg, &opt.digest_interval) || !opt.digest_interval)
-				return cli_usage(
-					"record",
-					"--digest-interval takes a number of instructions, not %s",
-					optarg);
-			break;
+		case 'k':
 		case 'c':
-			if (!cli_number(optarg, &opt.call_data) ||
-			    opt.call_data > REC_CALL_DATA_MAX)
-				return cli_usage("record",
-						 "--call-data takes a number of bytes up to %u, "
-						 "not %s",
-						 REC_CALL_DATA_MAX, optarg);
+		case 's': {
+			const char *what = take_number(c, &opt);
+			if (what)
+				return cli_usage("record", "%s, not %s", what, optarg);
+			break;
+		}
+		case 'x':
+			opt.exact_flags = true;
+			break;
+		case 'C':
+			opt.cache = optarg;
+			opt.cache_asked = true;
+			break;
+		case 'N':
+			opt.cache = NULL;
+			opt.cache_asked = true;
 			break;
 		case 'f':
 		case 'n':
 			opt.follow = c == 'f';
+			break;
+		case 'w':
+			opt.first_ended = cli_background_ended;
 			break;
 		case 'v':
 			opt.verbose = true;

@@ -24,10 +24,11 @@ static const char usage_text[] =
 	"Usage: deja replay [--goto POSITION | --at-end] [-p PROCESS] [FILE] [-- GDB-OPTIONS]\n"
 	"Debug a recording in gdb, forwards and backwards; the latest one without FILE.\n\n"
 	"  --goto POSITION  stand there at first: SEQ:STEPS[+REP] as \"monitor when\" prints it,\n"
-	"                   or a number of instructions\n"
+	"                   a number of instructions, or a time since the recording began (1.5s)\n"
 	"  --at-end         stand at the end of the recording\n"
 	"  -p, --process PROCESS\n"
-	"                   a number or a name: debug that process, from its beginning on\n\n"
+	"                   a number or a name: debug that process, from its beginning on\n"
+	"  --no-index       neither use nor write FILE.index (deja index)\n\n"
 	"\"monitor help\" in gdb lists what deja adds to gdb's own commands.";
 
 /* No file of a trace brings scripts with it, in whichever language and wherever gdb would look for
@@ -79,6 +80,8 @@ static char *shell_word(const char *text)
 	return word;
 }
 
+static bool no_index;
+
 static char *target_command(const char *trace, const char *position, const char *process,
 			    struct dj_error *err)
 {
@@ -94,9 +97,10 @@ static char *target_command(const char *trace, const char *position, const char 
 	char *where = shell_word(position), *whose = shell_word(process ? process : "");
 	if (!program || !file || !where || !whose ||
 	    asprintf(&command,
-		     "target extended-remote | exec %s serve --stdio --at-once --goto %s%s%s -- %s",
-		     program, where, process ? " --process " : "", process ? whose : "",
-		     file) < 0) {
+		     "target extended-remote | exec %s serve --stdio --at-once%s --goto %s%s%s -- "
+		     "%s",
+		     program, no_index ? " --no-index" : "", where, process ? " --process " : "",
+		     process ? whose : "", file) < 0) {
 		dj_fail(err, 1, "out of memory");
 		command = NULL;
 	}
@@ -108,15 +112,32 @@ static char *target_command(const char *trace, const char *position, const char 
 	return command;
 }
 
+/* A variable of Python's: whatever is in the text, it is a text there. */
+static bool python_text(int fd, const char *name, const char *text)
+{
+	bool good = dprintf(fd, "python %s = bytes.fromhex('", name) > 0;
+
+	for (; *text && good; text++)
+		good = dprintf(fd, "%02x", (unsigned char)*text) > 0;
+	return good && dprintf(fd, "')\n") > 0;
+}
+
 /* The path of a script with our settings. Symbols come out of the trace: from copies of its files,
  * or else through the remote protocol. */
-static int make_script(const char *files, char *path, size_t size, struct dj_error *err)
+static int make_script(const char *trace, const char *files, char *path, size_t size,
+		       struct dj_error *err)
 {
+	char self[4096] = "";
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	char *full = realpath(trace, NULL); /* gdb may be told to change directory */
 	int fd = memfd_create("deja-gdb", 0);
 	bool good = fd >= 0 &&
 		    dprintf(fd, "set sysroot %s\n%s", files ? files : "target:", settings) > 0;
 	if (good && access(GDB_PYTHON, R_OK) == 0)
-		good = dprintf(fd, "%s", python) > 0;
+		good = n > 0 && python_text(fd, "_deja_program", self) &&
+		       python_text(fd, "_deja_trace", full ? full : trace) &&
+		       dprintf(fd, "%s", python) > 0;
+	free(full);
 	if (!good)
 		return dj_fail_errno(err, 1, "cannot write settings for gdb");
 	snprintf(path, size, "/proc/self/fd/%d", fd);
@@ -136,7 +157,7 @@ static int run_gdb(const char *trace, const char *position, const char *process,
 		free(argv);
 		return target ? dj_fail(err, 1, "out of memory") : -1;
 	}
-	if (make_script(files, script, sizeof(script), err) != 0)
+	if (make_script(trace, files, script, sizeof(script), err) != 0)
 		return -1;
 	argv[n++] = "gdb";
 	argv[n++] = "-l";
@@ -166,11 +187,9 @@ static int run_gdb(const char *trace, const char *position, const char *process,
 int cmd_replay(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "goto", required_argument, NULL, 'g' },
-		{ "at-end", no_argument, NULL, 'e' },
-		{ "process", required_argument, NULL, 'p' },
-		{ "help", no_argument, NULL, 'h' },
-		{ 0 },
+		{ "goto", required_argument, NULL, 'g' },    { "at-end", no_argument, NULL, 'e' },
+		{ "process", required_argument, NULL, 'p' }, { "no-index", no_argument, NULL, 'i' },
+		{ "help", no_argument, NULL, 'h' },	     { 0 },
 	};
 	const char *position = "begin", *process = NULL;
 	int own = 1, c;
@@ -187,6 +206,9 @@ int cmd_replay(int argc, char **argv)
 			break;
 		case 'p':
 			process = optarg;
+			break;
+		case 'i':
+			no_index = true;
 			break;
 		case 'e':
 			position = "end";

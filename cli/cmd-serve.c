@@ -29,6 +29,7 @@ static const char usage_text[] =
 	"                        free one (this is the default)\n"
 	"  --stdio               talk on standard input and output\n"
 	"  --goto POSITION       stand there at first: SEQ:STEPS[+REP], a number of instructions,\n"
+	"                        a time since the recording began (1.5s),\n"
 	"                        begin (this is the default) or end\n"
 	"  -p, --process PROCESS a number or a name: where that process begins, or if it is the "
 	"end\n"
@@ -36,7 +37,8 @@ static const char usage_text[] =
 	"  --at-once             \"monitor goto\" moves at once, not with the debugger's next "
 	"command\n"
 	"                        that moves the program: for one that looks anew after it, as gdb\n"
-	"                        does with \"maintenance flush register-cache\"\n\n"
+	"                        does with \"maintenance flush register-cache\"\n"
+	"  --no-index            neither use nor write FILE.index (deja index)\n\n"
 	"The address that is listened on goes to standard error. In gdb:\n"
 	"  target extended-remote HOST:PORT";
 
@@ -203,11 +205,12 @@ int cmd_serve(int argc, char **argv)
 		{ "goto", required_argument, NULL, 'g' },
 		{ "process", required_argument, NULL, 'p' },
 		{ "at-once", no_argument, NULL, 'o' },
+		{ "no-index", no_argument, NULL, 'i' },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
 	const char *address = NULL, *position = NULL, *process = NULL;
-	bool use_stdio = false, looks_again = false;
+	bool use_stdio = false, looks_again = false, index = true;
 	int c;
 
 	opterr = 0;
@@ -228,6 +231,9 @@ int cmd_serve(int argc, char **argv)
 		case 'o':
 			looks_again = true;
 			break;
+		case 'i':
+			index = false;
+			break;
 		case 'h':
 			puts(usage_text);
 			return cli_finish(CLI_GOOD);
@@ -246,12 +252,16 @@ int cmd_serve(int argc, char **argv)
 	free(path);
 	if (!r)
 		return cli_error(&err);
+	if (index)
+		replay_use_index(r);
 	if (stand(r, position, process, &err) != 0) {
 		replay_close(r);
 		return cli_error(&err);
 	}
 	int result = use_stdio ? serve_stdio(r, looks_again, &err)
 			       : serve_tcp(r, address ? address : LOOPBACK ":0", looks_again, &err);
+	if (index)
+		replay_keep(r, false, NULL); /* where that cannot be it is found out again */
 	replay_close(r);
 	return result == 0 ? CLI_GOOD : cli_error(&err);
 }

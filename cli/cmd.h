@@ -10,6 +10,10 @@
 
 typedef int cmd_fn(int argc, char **argv);
 
+/* The commands that are analyses have their rows in analyses/table.c. */
+struct ana_analysis;
+int cmd_analysis(const struct ana_analysis *a, int argc, char **argv);
+
 /* Weak: a command whose file is not linked is a null pointer in the table. */
 #define CMD_ROWS(X)                                                                                \
 	X(record, "[OPTIONS] [--] PROGRAM [ARG...]", "run a program and record it")                \
@@ -20,6 +24,8 @@ typedef int cmd_fn(int argc, char **argv);
 	X(dump, "[OPTIONS] [FILE]", "print every record, one per line")                            \
 	X(ps, "[FILE]", "list the recorded processes")                                             \
 	X(backtrace, "[OPTIONS] [FILE] [POSITION]", "show call stacks at a moment")                \
+	X(events, "[OPTIONS] [FILE]", "system calls, signals, modules, threads")                   \
+	X(index, "[FILE]", "go through a recording once, so that replay is quick")                 \
 	X(pack, "[OPTIONS] [FILE]", "make a recording that needs no other file")
 
 #define X(name, args, help) __attribute__((weak)) cmd_fn cmd_##name;

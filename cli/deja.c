@@ -6,6 +6,9 @@
 #endif
 #include "cli/cli.h"
 #include "cli/cmd.h"
+#include "cli/confine.h"
+#include "analyses/analysis.h"
+#include "replayer/replay.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -32,6 +35,8 @@ static int help(void)
 	     "Record a run of a program; step through it forwards and backwards in gdb.\n");
 	for (size_t i = 0; i < COMMANDS; i++)
 		printf("  %-9s %-33s %s\n", commands[i].name, commands[i].args, commands[i].help);
+	for (size_t i = 0; ana_nth(i); i++)
+		printf("  %-9s %-33s %s\n", ana_nth(i)->name, ana_nth(i)->args, ana_nth(i)->help);
 	puts("\n"
 	     "Where FILE may be left out, the latest recording is meant.\n"
 	     "deja COMMAND --help says more; so do the man pages deja(1) and deja-trace(5).");
@@ -57,6 +62,8 @@ int main(int argc, char **argv)
 		return help();
 	if (!strcmp(name, "--version") || !strcmp(name, "-V"))
 		return version();
+	cli_catch_cut();
+	replay_confine(cli_confine);
 	for (size_t i = 0; i < COMMANDS; i++) {
 		if (strcmp(name, commands[i].name))
 			continue;
@@ -66,6 +73,8 @@ int main(int argc, char **argv)
 		}
 		return commands[i].run(argc - 1, argv + 1);
 	}
+	if (ana_find(name))
+		return cmd_analysis(ana_find(name), argc - 1, argv + 1);
 	cli_warn("%s: no such command (deja --help lists them)", name);
 	return CLI_USAGE;
 }

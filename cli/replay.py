@@ -84,7 +84,9 @@ def _deja_monitor():
             if not said.startswith("Type stepi"):
                 print(said, end="")
                 return
-            said = gdb.execute("stepi", to_string=True)
+            # backwards, and no other thread: gdb does not step this one or others off a breakpoint
+            # first, after which only that may stop (proceed() and finish_step_over() of gdb 13)
+            said = gdb.execute("with scheduler-locking on -- reverse-stepi", to_string=True)
             if "[deja:" in said:  # it did not get there
                 print(said, end="")
             else:
@@ -101,9 +103,24 @@ def _deja_monitor():
             if thread and len(gdb.selected_inferior().threads()) > 1:
                 send("selected %d" % thread.ptid[1])
 
+    class Unknown(gdb.Command):
+        """Before and after a core file is written, which has a mapping as a whole or not at all."""
+
+        def __init__(self):
+            super().__init__("_deja-unknown", gdb.COMMAND_OBSCURE)
+
+        def invoke(self, args, from_tty):
+            try:
+                print(send("unknown " + args), end="")
+            except gdb.error:  # it is not a recording that is being debugged
+                pass
+
     if hasattr(gdb, "RemoteTargetConnection"):
         Monitor()
         Selected()
+        Unknown()
+        gdb.execute("define hook-generate-core-file\n_deja-unknown zero\nend")
+        gdb.execute("define hookpost-generate-core-file\n_deja-unknown error\nend")
         for command in ("step", "stepi", "next", "nexti", "finish"):
             gdb.execute("define hook-reverse-%s\n_deja-selected\nend" % command)
 
@@ -191,6 +208,164 @@ def _deja_commands():
     command("record", data, "Not needed: the program is replayed from a recording.", no_record)
 
 
+def _deja_questions(program, trace):
+    """deja calls, deja accesses...: the questions of the shell's command to the whole history, about
+    gdb's expressions. Answers are numbered, and deja go N goes to where one is."""
+    import json
+    import os
+    import re
+    import signal
+    import subprocess
+
+    with_value = ("--from", "--to", "--thread", "--process", "--limit", "--only", "-e", "--code", "--data",
+                  "--type", "--by", "--hot", "--callers", "--start", "--stop", "--threshold", "--at", "--every",
+                  "--after", "--buffer", "--full", "--call", "--return", "--depth")
+    positions = []
+
+    def clean(text):
+        """Without what a terminal might obey: it comes from the recording."""
+        return "".join(c if c.isprintable() else "?" for c in str(text))
+
+    def split(args):
+        """Options, and the rest as it was."""
+        options, rest = [], args.strip()
+        while rest.startswith("-"):
+            word, _, rest = rest.partition(" ")
+            rest = rest.strip()
+            options.append(word)
+            if word in with_value and rest:
+                word, _, rest = rest.partition(" ")
+                rest = rest.strip()
+                options.append(word)
+        return options, rest
+
+    def place(text):
+        """An expression as ADDRESS:LENGTH, or a register."""
+        if re.match(r"\$(r[a-d]x|r[sb]p|r[sd]i|r\d+|xmm\d+)$", text):
+            return text[1:]
+        value = gdb.parse_and_eval(text)
+        kind = value.type.strip_typedefs()
+        if text.startswith("&") and kind.code == gdb.TYPE_CODE_PTR:
+            return "%#x:%d" % (int(value), max(kind.target().sizeof, 1))
+        if kind.code == gdb.TYPE_CODE_FUNC:
+            return "%#x" % int(value.address)
+        if value.address is not None:
+            return "%#x:%d" % (int(value.address), max(kind.sizeof, 1))
+        return "%#x" % (int(value) & (1 << 64) - 1)
+
+    def function(text):
+        """A name is meant wherever it is; anything else is an address."""
+        if re.match(r"[\w:~+.@-]+$", text):
+            return text
+        return "%#x" % (int(gdb.parse_and_eval(text)) & (1 << 64) - 1)
+
+    def ask(name, words):
+        with subprocess.Popen([program, name, "--json", *words, trace], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              start_new_session=True) as running:
+            try:
+                out, err = running.communicate()
+            except KeyboardInterrupt:  # what has been found comes now
+                os.killpg(running.pid, signal.SIGINT)
+                out, err = running.communicate()
+        said = clean(err.decode(errors="replace").strip()).replace("deja: ", "", 1)
+        if not out:
+            raise gdb.GdbError(said or "deja %s: no answer" % name)
+        return json.loads(out), said
+
+    def show(rows, most):
+        """As a table for people: what each value is stands above."""
+        if rows:
+            keys = [k for k in rows[0] if k not in ("position", "first")]
+            print("%-4s %-16s %s" % ("", "position" if len(keys) < len(rows[0]) else "", "  ".join(keys)))
+        for row in rows[:most]:
+            position = row.pop("position", row.pop("first", None))
+            number = ""
+            if position:
+                positions.append(position)
+                number = "%d" % len(positions)
+            texts = []
+            for key, value in row.items():
+                if isinstance(value, dict):
+                    value = value.get("function")
+                elif key in ("address", "to") and isinstance(value, int):
+                    value = "%#x" % value
+                if value is not None and value != "":
+                    texts.append(clean(value))
+            print("%-4s %-16s %s" % (number, clean(position or ""), "  ".join(texts)))
+        if len(rows) > most:
+            print("(%d more; --limit says how many are wanted)" % (len(rows) - most))
+
+    class Deja(gdb.Command):
+        """Questions to the whole recording: deja NAME [OPTIONS] [WHAT], and deja go N.
+
+deja calls FUNCTION, deja accesses EXPRESSION, deja origin EXPRESSION (of the value now), deja events,
+deja heap, and all that "deja --help" lists in the shell; deja NAME --help says more. Each answer has a
+number; deja go N goes to where it was. With --go among the options the program continues from here to
+the first answer, and stops there: deja count --code f --threshold 100 --go."""
+
+        def __init__(self):
+            super().__init__("deja", gdb.COMMAND_DATA)
+
+        def go(self, text):
+            try:
+                position = positions[int(text) - 1] if int(text) > 0 else None
+            except (ValueError, IndexError):
+                position = None
+            if not position:
+                raise gdb.GdbError("No answer number %s." % text)
+            gdb.execute("monitor goto " + position, to_string=True)
+            gdb.execute("frame")
+
+        def invoke(self, args, from_tty):
+            self.dont_repeat()
+            name, _, rest = args.strip().partition(" ")
+            if name == "go":
+                self.go(rest.strip())
+                return
+            if not re.match(r"[a-z]+$", name) or name in ("record", "replay", "serve", "pack", "dump",
+                                                          "verify", "info", "ps", "backtrace"):
+                raise gdb.GdbError("deja NAME: calls, accesses, origin, events, heap...; deja go N")
+            options, rest = split(rest)
+            if "--help" in options or "-h" in options:
+                print(subprocess.run([program, name, "--help"], capture_output=True, text=True,
+                                     check=False).stdout, end="")
+                return
+            if name == "origin":
+                now = gdb.execute("monitor when", to_string=True).strip()
+                words = [now, place(rest or "$rax")]
+            elif name == "accesses" and rest:
+                words = [place(rest)]
+            elif name == "calls" and rest:
+                words = [function(rest)]
+            else:
+                words = rest.split()
+            first, now, most = len(positions), None, 100
+            if "--limit" in options[:-1] and options[options.index("--limit") + 1].isdigit():
+                most = int(options[options.index("--limit") + 1])
+            if "--go" in options:
+                options.remove("--go")
+                now = gdb.execute("monitor when", to_string=True).strip()
+                if "--from" not in options:
+                    options += ["--from", now]
+            answer, said = ask(name, options + words)
+            tables = answer.items() if isinstance(answer, dict) else [("", answer)]
+            for title, rows in tables:
+                if title:
+                    print(clean(title) + ":")
+                show(rows if isinstance(rows, list) else [rows], most)
+            if said:
+                print(said)
+            if now:
+                later = [n for n in range(first, len(positions)) if positions[n] != now]
+                if not later:
+                    raise gdb.GdbError("There is no answer from here on.")
+                self.go(str(later[0] + 1))
+
+    Deja()
+
+
 _deja_host_scripts(gdb.parameter("sysroot") or "")
 _deja_monitor()
 _deja_commands()
+_deja_questions(_deja_program, _deja_trace)

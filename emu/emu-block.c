@@ -33,7 +33,7 @@ struct emu_core *emu_core_new(void)
 	return c;
 }
 
-void emu_blocks_flush(struct emu_core *c)
+static void free_blocks(struct emu_core *c)
 {
 	for (struct emu_arena *a = c->arenas, *next; a; a = next) {
 		next = a->next;
@@ -53,12 +53,18 @@ void emu_core_free(struct emu_core *c)
 {
 	if (!c)
 		return;
-	emu_blocks_flush(c);
+	free_blocks(c);
 	free(c->hash);
 	free(c);
 }
 
-static void *arena_alloc(struct emu_core *c, size_t n)
+void emu_blocks_flush(struct emu *e)
+{
+	emu_tell_counts(e);
+	free_blocks(emu_core(e));
+}
+
+void *emu_blocks_alloc(struct emu_core *c, size_t n)
 {
 	struct emu_arena *a = c->arenas;
 
@@ -124,10 +130,13 @@ static void block_insert(struct emu_core *c, struct emu_block *b)
 	c->nblocks++;
 }
 
-static void block_remove(struct emu_core *c, struct emu_block *b)
+static void block_remove(struct emu *e, struct emu_block *b)
 {
+	struct emu_core *c = emu_core(e);
 	struct emu_block **p = &c->hash[hash_rip(b->rip) & (c->hash_size - 1)];
 
+	if (emu_counting(e))
+		emu_count_block(e, b);
 	while (*p != b)
 		p = &(*p)->hash_next;
 	*p = b->hash_next;
@@ -139,35 +148,40 @@ static void block_remove(struct emu_core *c, struct emu_block *b)
 }
 
 /* Remove the blocks in one chain of `pages` that overlap [addr, last]. */
-static void forget_chain(struct emu_core *c, struct emu_block **p, uint64_t addr, uint64_t last)
+static void forget_chain(struct emu *e, struct emu_block **p, uint64_t addr, uint64_t last)
 {
 	while (*p) {
 		struct emu_block *b = *p;
 		if (b->rip <= last && b->end > addr) {
 			*p = b->page_next;
-			block_remove(c, b);
+			block_remove(e, b);
 		} else {
 			p = &b->page_next;
 		}
 	}
 }
 
-void emu_blocks_forget(struct emu_core *c, uint64_t addr, uint64_t len)
+static void blocks_forget(struct emu *e, uint64_t addr, uint64_t len)
 {
+	struct emu_core *c = emu_core(e);
 	const uint64_t reach = BLOCK_MAX * INSN_MAX;
 
 	if (!len)
 		return;
 	c->at = NULL;
 	uint64_t last = addr + len - 1 < addr ? UINT64_MAX : addr + len - 1;
+	if (!addr && len == UINT64_MAX) { /* dead blocks would stay until there are many */
+		emu_blocks_flush(e);
+		return;
+	}
 	uint64_t first = addr < reach ? 0 : addr - reach;
 	if ((last >> 12) - (first >> 12) >= 1u << PAGE_HASH_BITS) {
 		for (size_t i = 0; i < 1u << PAGE_HASH_BITS; i++)
-			forget_chain(c, &c->pages[i], addr, last);
+			forget_chain(e, &c->pages[i], addr, last);
 		return;
 	}
 	for (uint64_t page = first >> 12; page <= last >> 12; page++)
-		forget_chain(c, &c->pages[page_slot(page)], addr, last);
+		forget_chain(e, &c->pages[page_slot(page)], addr, last);
 }
 
 static uint8_t opnd_reg(const struct insn *in, unsigned i)
@@ -238,57 +252,22 @@ bool emu_bind(const struct insn *in, struct emu_uop *u)
 	return false;
 }
 
-/* ---- observers ------------------------------------------------------------------------- */
-
-static unsigned edge_kind(const struct insn *in, bool taken)
-{
-	if (in->attr & INSN_A_CALL)
-		return EMU_SEE_CALL;
-	if (in->attr & INSN_A_RET)
-		return EMU_SEE_RETURN;
-	return taken ? EMU_SEE_JUMP : EMU_SEE_FALL;
-}
-
-/* The handler of a branch that is seen. */
-static void seen(struct emu *e, const struct emu_uop *u)
-{
-	const struct emu_seen *s = (const struct emu_seen *)u->insn;
-	const struct emu_core *c = emu_core(e);
-	struct emu_edge edge = { .from = u->insn->addr };
-
-	s->fn(e, u);
-	edge.to = e->cpu.rip;
-	/* a conditional jump to the next instruction goes the same way, taken or not */
-	edge.kind = edge_kind(u->insn, !(u->insn->attr & INSN_A_COND) || edge.to != u->next);
-	edge.steps = e->steps + 1 + (c->careful ? 0 : s->index - c->from);
-	if ((edge.kind & e->seen) && !e->unseen)
-		e->see(e->ctx, e, &edge);
-}
-
-/* Bind the observer into the last instruction of a block, a branch, if it may be wanted. False if
- * there is no memory for that. */
+/* Bind the observer into an instruction of which something is wanted. False if there is no memory
+ * for that. */
 static bool bind_seen(struct emu *e, struct emu_uop *u, unsigned index)
 {
-	unsigned kinds = edge_kind(u->insn, true) | edge_kind(u->insn, false);
+	unsigned wants = emu_wants(e, u->insn);
 	struct emu_seen *s;
 
-	if (!(kinds & e->seen))
+	if (!wants)
 		return true;
-	s = arena_alloc(emu_core(e), sizeof(*s));
+	s = emu_blocks_alloc(emu_core(e), sizeof(*s));
 	if (!s)
 		return false;
-	*s = (struct emu_seen){ .insn = *u->insn, .fn = u->fn, .index = index };
+	*s = (struct emu_seen){ .insn = *u->insn, .fn = u->fn, .index = index, .wants = wants };
 	u->insn = &s->insn;
-	u->fn = seen;
+	u->fn = emu_seen;
 	return true;
-}
-
-void emu_observe(struct emu *e, unsigned kinds,
-		 void (*see)(void *ctx, struct emu *e, const struct emu_edge *edge))
-{
-	e->seen = kinds;
-	e->see = see;
-	emu_blocks_flush(emu_core(e));
 }
 
 /* ---- making blocks --------------------------------------------------------------------- */
@@ -362,16 +341,19 @@ static struct emu_block *block_make(struct emu *e, uint64_t rip, enum emu_stop *
 		return NULL;
 	}
 
-	struct emu_block *b = arena_alloc(c, sizeof(*b));
-	struct emu_uop *bu = arena_alloc(c, n * sizeof(*bu));
-	struct insn *bi = arena_alloc(c, n * sizeof(*bi));
+	struct emu_block *b = emu_blocks_alloc(c, sizeof(*b));
+	struct emu_uop *bu = emu_blocks_alloc(c, n * sizeof(*bu));
+	struct insn *bi = emu_blocks_alloc(c, n * sizeof(*bi));
 	if (b && bu && bi) {
 		memcpy(bu, uops, n * sizeof(*bu));
 		memcpy(bi, insns, n * sizeof(*bi));
 		for (unsigned i = 0; i < n; i++)
 			bu[i].insn = &bi[i];
 	}
-	if (!b || !bu || !bi || (branches && !bind_seen(e, &bu[n - 1], n - 1))) {
+	bool bound = b && bu && bi;
+	for (unsigned i = 0; i < n && bound; i++)
+		bound = bind_seen(e, &bu[i], i);
+	if (!bound) {
 		*why = EMU_STOP_UNKNOWN;
 		snprintf(e->why, sizeof(e->why), "out of memory");
 		return NULL;
@@ -413,7 +395,9 @@ bool emu_peek(struct emu *e, struct insn *out)
 
 void emu_forget_code(struct emu *e, uint64_t addr, uint64_t len)
 {
-	emu_blocks_forget(emu_core(e), addr, len);
+	blocks_forget(e, addr, len);
+	if (e->forgotten)
+		e->forgotten(e->forgotten_ctx, addr, len);
 }
 
 bool emu_blocks_full(const struct emu_core *c)

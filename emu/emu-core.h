@@ -19,6 +19,10 @@ struct emu_block {
 	uint64_t rip;
 	uint64_t end;		   /* address after the last instruction */
 	struct emu_block *link[2]; /* blocks that followed this one lately, or NULL */
+	uint64_t took[2];	   /* how often, if that is counted: ran whole, then went there */
+	uint64_t went[2];	   /* their addresses */
+	uint64_t gone;		   /* ran whole, and what came next has been told */
+	uint64_t *more;		   /* executions of each instruction when it did not run whole */
 	struct emu_block *hash_next;
 	struct emu_block *page_next;
 	uint16_t n;
@@ -27,6 +31,7 @@ struct emu_block {
 	bool branches;	      /* the last instruction sets rip */
 	bool stops;	      /* stop_within()'s answer ... */
 	uint32_t stops_asked; /* ... in this generation */
+	uint32_t marked;      /* emu->mark when it last ran */
 	struct emu_uop *uops;
 };
 
@@ -50,6 +55,7 @@ struct emu_core {
 	bool rep_more;
 
 	enum emu_stop why; /* what emu_raise() brings */
+	bool inside;	   /* in a handler: `cur` is being executed */
 
 	struct emu_block *jump_cache[1 << JUMP_CACHE_BITS];
 	struct emu_block *pages[1 << PAGE_HASH_BITS];
@@ -64,12 +70,29 @@ static inline struct emu_core *emu_core(struct emu *e)
 	return e->blocks;
 }
 
-/* A branch that somebody wants to see, instead of the handler's own uop->insn. */
+/* An instruction that somebody wants to hear of, instead of the handler's own uop->insn. */
 struct emu_seen {
 	struct insn insn;
 	emu_fn *fn;	/* the instruction's handler */
 	unsigned index; /* in its block */
+	unsigned wants; /* EMU_WANT_... */
 };
+
+/* ---- emu-watch.c -------------------------------------------------------------------------- */
+
+/* The handler of an instruction that is wanted: uop->insn is part of a struct emu_seen. */
+void emu_seen(struct emu *e, const struct emu_uop *u);
+/* The instructions [from, to) of a block have been executed, and if `to` is its end rip says
+ * where it led. */
+void emu_count_part(struct emu *e, struct emu_block *b, unsigned from, unsigned to);
+/* Tell what was counted of a link, which is about to lead elsewhere; of a block; of all. */
+void emu_count_link(struct emu *e, struct emu_block *b, unsigned link);
+void emu_count_block(struct emu *e, struct emu_block *b);
+
+static inline bool emu_counting(const struct emu *e)
+{
+	return e->observer.counts != NULL;
+}
 
 struct emu_core *emu_core_new(void);
 void emu_core_free(struct emu_core *c);
@@ -80,8 +103,9 @@ struct emu_block *emu_block_at(struct emu *e, uint64_t rip, enum emu_stop *why);
 /* Whether so much code, or dead code, has gathered that it is better to start afresh. */
 bool emu_blocks_full(const struct emu_core *c);
 /* Drop every block. Not while one is running. */
-void emu_blocks_flush(struct emu_core *c);
-void emu_blocks_forget(struct emu_core *c, uint64_t addr, uint64_t len);
+void emu_blocks_flush(struct emu *e);
+/* Memory that lives as long as the blocks. */
+void *emu_blocks_alloc(struct emu_core *c, size_t n);
 
 /* From the handler of a REP instruction that has done core->rep_done iterations and has more to do:
  * leave it between two of them. */

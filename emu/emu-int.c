@@ -2,8 +2,8 @@
  * Binding of integer instructions, and those that fit nowhere else: flag manipulation,
  * what does nothing here (hints, fences, cache control), and MXCSR.
  *
- * XSAVE, FXSAVE and their kin do nothing: the recorder does not mirror their stores either
- * (see the invariants: memory heals itself). A fence orders nothing within one thread; it
+ * XSAVE, FXSAVE and their kin do nothing to the shadow: the recorder does not mirror their stores
+ * either (see the invariants: memory heals itself). A fence orders nothing within one thread; it
  * is counted by the run loop.
  */
 #include "emu/emu-int.h"
@@ -42,6 +42,12 @@ static void stmxcsr(struct emu *e, const struct emu_uop *u)
 	emu_store32(e, emu_ea(e, u), e->cpu.mxcsr);
 }
 
+static void save(struct emu *e, const struct emu_uop *u)
+{
+	if (e->hooks & EMU_HOOK_TRACK)
+		emu_tell_saved(e, u->insn, emu_ea(e, u));
+}
+
 static const struct {
 	uint16_t id;
 	emu_fn *fn;
@@ -51,8 +57,8 @@ static const struct {
 	{ INSN_NOP, nothing },	     { INSN_ENDBR, nothing },	 { INSN_PAUSE, nothing },
 	{ INSN_PREFETCH, nothing },  { INSN_CLFLUSH, nothing },	 { INSN_CLFLUSHOPT, nothing },
 	{ INSN_CLWB, nothing },	     { INSN_MFENCE, nothing },
-	{ INSN_LFENCE, nothing },    { INSN_SFENCE, nothing },	 { INSN_XSAVE, nothing },
-	{ INSN_XSAVEC, nothing },    { INSN_XSAVEOPT, nothing }, { INSN_FXSAVE, nothing },
+	{ INSN_LFENCE, nothing },    { INSN_SFENCE, nothing },	 { INSN_XSAVE, save },
+	{ INSN_XSAVEC, save },	     { INSN_XSAVEOPT, save },	 { INSN_FXSAVE, save },
 	{ INSN_CLC, clc },	     { INSN_STC, stc },		 { INSN_CMC, cmc },
 	{ INSN_CLD, cld },	     { INSN_STD, std },		 { INSN_LAHF, lahf },
 	{ INSN_SAHF, sahf },	     { INSN_LDMXCSR, ldmxcsr },	 { INSN_VLDMXCSR, ldmxcsr },

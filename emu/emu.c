@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -40,6 +41,10 @@ static void clear_rest(uint8_t *shadow)
 			memset(shadow + at, 0, sizeof(zeros));
 }
 
+/* Where a shadow was that is gone. The next goes there again, if it can: programs that run another
+ * processor's programs keep something for every page that was ever mapped. */
+static _Atomic(void *) last_place;
+
 /* Map a shadow, all zeros: NULL with errno if it cannot be had. Its first SHADOW_AGAIN bytes also
  * lie behind its end: both are shared mappings of one memory file, which every host has (a second
  * address for anonymous memory, as mremap(2) gives it for an old_size of 0, is missing in some
@@ -47,12 +52,13 @@ static void clear_rest(uint8_t *shadow)
 static uint8_t *map_shadow(void)
 {
 	const int prot = PROT_READ | PROT_WRITE;
-	uint8_t *p = mmap(NULL, SHADOW_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-			  -1, 0);
+	uint8_t *all = mmap(atomic_load(&last_place), EMU_BELOW + SHADOW_SIZE, PROT_NONE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	uint8_t *p = all + EMU_BELOW;
 	int fd, saved;
 	bool mapped;
 
-	if (p == MAP_FAILED)
+	if (all == MAP_FAILED)
 		return NULL;
 	fd = memfd_create("deja-shadow", MFD_CLOEXEC);
 	mapped = fd >= 0 && ftruncate(fd, SHADOW_AGAIN) == 0 &&
@@ -65,7 +71,7 @@ static uint8_t *map_shadow(void)
 		close(fd);
 	if (mapped)
 		return p;
-	munmap(p, SHADOW_SIZE);
+	munmap(all, EMU_BELOW + SHADOW_SIZE);
 	errno = saved;
 	return NULL;
 }
@@ -102,13 +108,21 @@ void emu_free(struct emu *e)
 	if (!e)
 		return;
 	emu_core_free(e->blocks);
-	munmap(e->shadow, SHADOW_SIZE);
+	munmap(e->shadow - EMU_BELOW, EMU_BELOW + SHADOW_SIZE);
+	atomic_store(&last_place, e->shadow - EMU_BELOW);
 	free(e);
 }
 
 void emu_reset_memory(struct emu *e)
 {
-	emu_blocks_flush(emu_core(e));
+	emu_blocks_flush(e);
+	if (e->forgotten)
+		e->forgotten(e->forgotten_ctx, 0, UINT64_MAX);
+	emu_empty_shadow(e);
+}
+
+void emu_empty_shadow(struct emu *e)
+{
 	memset(e->shadow, 0, SHADOW_AGAIN);
 	/* a host may be short of mappings just now */
 	if (!map_rest(e->shadow))
@@ -200,6 +214,8 @@ static bool run_careful(struct emu *e, struct emu_core *c, struct emu_block *b, 
 		c->cur = u;
 		u->fn(e, u);
 		e->steps++;
+		if (__builtin_expect(emu_counting(e), 0))
+			emu_count_part(e, b, i, i + 1);
 		if (u->flags & EMU_UOP_FENCE) {
 			e->fences++;
 			e->fence_steps = e->steps;
@@ -232,7 +248,7 @@ static struct emu_block *locate(struct emu *e, unsigned *index, enum emu_stop *w
 	}
 	*index = 0;
 	if (emu_blocks_full(c))
-		emu_blocks_flush(c);
+		emu_blocks_flush(e);
 	return emu_block_at(e, rip, why);
 }
 
@@ -244,12 +260,15 @@ static __attribute__((noinline)) struct emu_block *find_next(struct emu *e, stru
 	uint64_t rip = e->cpu.rip;
 
 	if (emu_blocks_full(c)) {
-		emu_blocks_flush(c);
+		emu_blocks_flush(e);
 		return emu_block_at(e, rip, why);
 	}
 	struct emu_block *n = emu_block_at(e, rip, why);
 	if (n) {
+		if (b->took[b->next_link])
+			emu_count_link(e, b, b->next_link);
 		b->link[b->next_link] = n;
+		b->went[b->next_link] = rip;
 		b->next_link ^= 1;
 	}
 	return n;
@@ -257,13 +276,19 @@ static __attribute__((noinline)) struct emu_block *find_next(struct emu *e, stru
 
 /* The block after `b`, which has been executed to its end. A block that was forgotten has lost its
  * address. */
-static inline struct emu_block *follow(struct emu *e, struct emu_block *b, enum emu_stop *why)
+static inline __attribute__((always_inline)) struct emu_block *
+follow(struct emu *e, struct emu_block *b, enum emu_stop *why, const bool counted)
 {
 	uint64_t rip = e->cpu.rip;
 
 	for (int i = 0; i < 2; i++)
-		if (b->link[i] && b->link[i]->rip == rip)
+		if (b->link[i] && b->link[i]->rip == rip) {
+			if (counted)
+				b->took[i]++;
 			return b->link[i];
+		}
+	if (counted)
+		emu_count_part(e, b, 0, b->n);
 	return find_next(e, b, why);
 }
 
@@ -277,6 +302,8 @@ static enum emu_stop raised(struct emu *e)
 		e->cpu.rip = c->cur->insn->addr;
 	else
 		settle(e, c->running, c->from, at);
+	if (emu_counting(e) && !c->careful)
+		emu_count_part(e, c->running, c->from, at);
 	if (c->why != EMU_STOP_YIELD)
 		return c->why;
 	if (!c->careful && at != c->from)
@@ -323,19 +350,30 @@ static inline bool watched(struct emu *e, struct emu_block *b)
 		       e->hooks && ((e->hooks & EMU_HOOK_IMPORT) || e->exact || limited(e, b)), 0);
 }
 
+/* The block is about to run. */
+static inline void mark(struct emu *e, struct emu_block *b)
+{
+	if (__builtin_expect(b->marked == e->mark, 1))
+		return;
+	b->marked = e->mark;
+	if (e->mark)
+		e->ran(e->ctx, b->rip, b->end);
+}
+
 /* Run whole blocks, one after the other, for as long as nothing is in the way. Returns the block
  * that is next, which has to be run in part or watched; any block when `until` is reached; NULL
  * with *why to stop. This is where replays spend their time; it is a function of its own because
  * setjmp() in its caller keeps what lives there in memory. */
-static __attribute__((noinline)) struct emu_block *run_blocks(struct emu *e, struct emu_core *c,
-							      struct emu_block *b, uint64_t until,
-							      enum emu_stop *why)
+static inline __attribute__((always_inline)) struct emu_block *
+run_blocks_as(struct emu *e, struct emu_core *c, struct emu_block *b, uint64_t until,
+	      enum emu_stop *why, const bool counted)
 {
 	c->careful = false;
 	c->from = 0;
 	c->at = NULL;
 	while (b->n <= until - e->steps && !watched(e, b)) {
 		c->running = b;
+		mark(e, b);
 		run_fast(e, c, b->uops, b->uops + b->n);
 		if (__builtin_expect(b->fences, 0)) {
 			settle(e, b, 0, b->n);
@@ -344,18 +382,34 @@ static __attribute__((noinline)) struct emu_block *run_blocks(struct emu *e, str
 			if (!b->branches)
 				e->cpu.rip = b->end;
 		}
-		if (__builtin_expect(e->stop_requested, 0)) {
+		if (__builtin_expect(e->stop_requested || e->steps == until, 0)) {
+			if (counted)
+				emu_count_part(e, b, 0, b->n);
+			if (!e->stop_requested)
+				break;
 			e->stop_requested = false;
 			*why = EMU_STOP_REQUEST;
 			return NULL;
 		}
-		if (__builtin_expect(e->steps == until, 0))
-			break;
-		b = follow(e, b, why);
+		b = follow(e, b, why, counted);
 		if (__builtin_expect(!b, 0))
 			break;
 	}
 	return b;
+}
+
+static __attribute__((noinline)) struct emu_block *run_blocks(struct emu *e, struct emu_core *c,
+							      struct emu_block *b, uint64_t until,
+							      enum emu_stop *why)
+{
+	return run_blocks_as(e, c, b, until, why, false);
+}
+
+static __attribute__((noinline)) struct emu_block *count_blocks(struct emu *e, struct emu_core *c,
+								struct emu_block *b, uint64_t until,
+								enum emu_stop *why)
+{
+	return run_blocks_as(e, c, b, until, why, true);
 }
 
 /* Run a part of a block, or a block that is watched. Returns true to stop, with *why. */
@@ -367,6 +421,7 @@ static bool run_part(struct emu *e, struct emu_block *b, unsigned from, uint64_t
 	unsigned to = b->n - from <= left ? b->n : from + (unsigned)left;
 	bool ask = stops_in(e, b);
 
+	mark(e, b);
 	c->running = b;
 	c->from = from;
 	c->careful = ask || (e->hooks & EMU_HOOK_IMPORT) || (e->hooks && e->exact) || limited(e, b);
@@ -374,6 +429,8 @@ static bool run_part(struct emu *e, struct emu_block *b, unsigned from, uint64_t
 		return run_careful(e, c, b, from, to, ask, why);
 	run_fast(e, c, b->uops + from, b->uops + to);
 	settle(e, b, from, to);
+	if (emu_counting(e))
+		emu_count_part(e, b, from, to);
 	e->in_rep = false;
 	e->rep_iter = 0;
 	if (!e->stop_requested)
@@ -383,21 +440,20 @@ static bool run_part(struct emu *e, struct emu_block *b, unsigned from, uint64_t
 	return true;
 }
 
-enum emu_stop emu_run(struct emu *e, uint64_t until)
+static enum emu_stop run(struct emu *e, uint64_t until)
 {
 	struct emu_core *c = emu_core(e);
 	enum emu_stop why = EMU_STOP_STEPS;
 	unsigned i;
 
-	if (e->steps >= until)
-		return EMU_STOP_STEPS;
 	c->rep_limit = UINT64_MAX;
 	if (setjmp(e->escape))
 		return raised(e);
 	struct emu_block *b = locate(e, &i, &why);
 	while (b) {
 		if (i == 0 && !e->in_rep)
-			b = run_blocks(e, c, b, until, &why);
+			b = emu_counting(e) ? count_blocks(e, c, b, until, &why)
+					    : run_blocks(e, c, b, until, &why);
 		if (!b)
 			return why;
 		if (e->steps >= until)
@@ -406,9 +462,21 @@ enum emu_stop emu_run(struct emu *e, uint64_t until)
 			return why;
 		if (e->steps >= until)
 			return EMU_STOP_STEPS;
-		b = follow(e, b, &why);
+		b = follow(e, b, &why, false);
 		i = 0;
 	}
+	return why;
+}
+
+enum emu_stop emu_run(struct emu *e, uint64_t until)
+{
+	struct emu_core *c = emu_core(e);
+
+	if (e->steps >= until)
+		return EMU_STOP_STEPS;
+	c->inside = true;
+	enum emu_stop why = run(e, until);
+	c->inside = false;
 	return why;
 }
 
@@ -429,6 +497,7 @@ static enum emu_stop run_one(struct emu *e, uint64_t limit)
 	struct emu_block *b = locate(e, &i, &why);
 	if (!b)
 		return why;
+	mark(e, b);
 	if (!(b->uops[i].flags & EMU_UOP_REP))
 		return run_careful(e, c, b, i, i + 1, false, &why) ? why : EMU_STOP_STEPS;
 
@@ -449,6 +518,8 @@ static enum emu_stop run_one(struct emu *e, uint64_t limit)
 		e->rep_iter = 0;
 		e->cpu.rip = u->next;
 		c->at_index = i + 1;
+		if (emu_counting(e))
+			emu_count_part(e, b, i, i + 1);
 	}
 	if (e->stop_requested) {
 		e->stop_requested = false;

@@ -120,10 +120,77 @@ enum {
 	EMU_SEE_RETURN = 8,
 	EMU_SEE_ALL = 15,
 };
+static inline unsigned emu_edge_kind(const struct insn *in, uint64_t to)
+{
+	if (in->attr & INSN_A_CALL)
+		return EMU_SEE_CALL;
+	if (in->attr & INSN_A_RET)
+		return EMU_SEE_RETURN;
+	/* a conditional jump to the next instruction goes the same way, taken or not */
+	return in->attr & INSN_A_COND && to == in->addr + in->len ? EMU_SEE_FALL : EMU_SEE_JUMP;
+}
 struct emu_edge {
 	unsigned kind;	   /* one of the above */
 	uint64_t from, to; /* addresses of the branch and of the next instruction */
 	uint64_t steps;	   /* e->steps once the branch counts */
+	uint64_t sp;	   /* the stack pointer then */
+};
+
+/* A REP instruction that is done. */
+struct emu_rep {
+	const struct insn *insn;
+	uint64_t asked, done; /* iterations: the count register at first; and how far it went */
+	uint64_t steps;	      /* e->steps once it counts */
+};
+
+/* How often the instructions of a stretch of code were executed: each of them `whole` times, and
+ * beyond that more[i] times (NULL: none of them). */
+struct emu_counts {
+	const struct emu_uop *uops;
+	unsigned n;
+	uint64_t whole;
+	const uint64_t *more;
+};
+
+/* Of which instruction somebody wants to hear, as bits. */
+enum {
+	EMU_WANT_EDGE = 1,  /* where it branches to */
+	EMU_WANT_POINT = 2, /* that it is about to be executed */
+	EMU_WANT_REP = 4,   /* how many iterations it has done */
+};
+
+/*
+ * Who is told what the emulator does. Everything is decided when code is bound, so what nobody asks
+ * for costs nothing; `ctx` is the emulator's.
+ */
+struct emu_observer {
+	unsigned kinds; /* of edges: EMU_SEE_... */
+	void (*see)(void *ctx, struct emu *e, const struct emu_edge *edge);
+	/* May be NULL: the same of many, in their order, for who has many to tell. */
+	void (*see_all)(void *ctx, struct emu *e, const struct emu_edge *edges, size_t n);
+	/* Asked of each instruction as it is bound: EMU_WANT_.... NULL: all edges, nothing else. */
+	unsigned (*wants)(void *ctx, struct emu *e, const struct insn *in);
+	void (*point)(void *ctx, struct emu *e, const struct insn *in);
+	void (*rep)(void *ctx, struct emu *e, const struct emu_rep *rep);
+	/* If `counts` is not NULL, executions are counted. Counts are told when the code is
+	 * forgotten or emu_tell_counts() is called, once and then counted from 0 again: of
+	 * instructions, and how often a branch led where. */
+	void (*counts)(void *ctx, struct emu *e, const struct emu_counts *c);
+	void (*branched)(void *ctx, struct emu *e, const struct insn *in, uint64_t to,
+			 uint64_t count);
+	/* For who executes code in another way than here (fast/): it may do so, and tell what is
+	 * wanted itself. `late`: see() may be called some time after the edge was taken, though in
+	 * order and before anything else is told; the emulator's state is that of a later position
+	 * then. */
+	bool others, late;
+	/* `returns`: edges are only wanted of returns, and of those that leave the stack pointer
+	 * above e->returns_above (as signed numbers); others may be told. */
+	bool returns;
+};
+
+/* Where the emulator is, exactly, also from within a callback. */
+struct emu_now {
+	uint64_t rip, steps, fences, fence_steps;
 };
 
 enum {
@@ -161,6 +228,10 @@ struct emu {
 	void (*before_store)(void *ctx, struct emu *e, uint64_t addr, unsigned size);
 	void (*after_store)(void *ctx, struct emu *e, uint64_t addr, unsigned size,
 			    const uint8_t *bytes);
+	/* If not NULL, with EMU_HOOK_TRACK: the instruction wrote there what the shadow does not
+	 * have; `bytes` may be NULL, then nobody knows what, or whether. */
+	void (*unseen_store)(void *ctx, struct emu *e, uint64_t addr, unsigned size,
+			     const uint8_t *bytes);
 	/* If not NULL: asked before each instruction (block cache still used); true stops. */
 	bool (*stop_at)(void *ctx, struct emu *e);
 	/* If not NULL: whether stop_at() might say yes for an instruction that begins in
@@ -168,20 +239,39 @@ struct emu {
 	bool (*stop_within)(void *ctx, uint64_t lo, uint64_t hi);
 	uint32_t stop_generation; /* never 0 when stop_within is set */
 
-	/* Who sees edges, and of which kinds: set by emu_observe(). */
-	unsigned seen;
-	void (*see)(void *ctx, struct emu *e, const struct emu_edge *edge);
-	bool unseen; /* for the time being they are not told */
+	struct emu_observer observer; /* set by emu_observe() */
+	uint64_t returns_above;
+	/* Not 0: EMU_HOOK_TRACK is only for accesses that touch so many bytes from watch_lo on; of
+	 * others there may be calls, too. Set before emu_observe(). */
+	uint64_t watch_lo, watch_size;
+	bool unseen; /* for the time being it is told nothing; counts go on */
+
+	/* Code that runs for the first time since `mark` was changed is told, a block at a time; if
+	 * that is not 0. */
+	uint32_t mark;
+	void (*ran)(void *ctx, uint64_t lo, uint64_t hi);
 
 	void *blocks; /* block cache, owned by emu/emu.c */
+
+	/* If not NULL: told of code that is to be forgotten. For who has made something of it. */
+	void (*forgotten)(void *ctx, uint64_t addr, uint64_t len);
+	void *forgotten_ctx;
+	void (*tell_counts)(void *ctx); /* with that context: tells what it has counted, too */
 };
+
+/* Below the shadow so many bytes of address space are kept free for what goes with it: they are not
+ * accessible, and whoever uses them changes that. */
+#define EMU_BELOW ((size_t)2 << 20)
 
 /* Make an emulator with an all-zero shadow. NULL if memory cannot be had. */
 struct emu *emu_new(struct dj_error *err);
 void emu_free(struct emu *e);
 /* Zero the shadow and forget all code (exec). */
 void emu_reset_memory(struct emu *e);
-/* Forget bound code in [addr, addr+len): its bytes changed. */
+/* Zero the shadow (a keyframe). */
+void emu_empty_shadow(struct emu *e);
+/* Forget bound code in [addr, addr+len): its bytes changed. All of it, 0 and UINT64_MAX, only while
+ * no code is being executed. */
 void emu_forget_code(struct emu *e, uint64_t addr, uint64_t len);
 
 void emu_get_regs(struct emu *e, struct dj_regs *r);
@@ -200,11 +290,16 @@ enum emu_stop emu_step(struct emu *e);
  * `count` (completing it if that ends it). */
 enum emu_stop emu_run_rep(struct emu *e, uint64_t count);
 
-/* From now on tell `see` of edges of these kinds; 0: of none. What is to be seen is bound into the
- * code, so that code costs nothing where nobody looks: all of it is bound anew. Not while running.
- */
-void emu_observe(struct emu *e, unsigned kinds,
-		 void (*see)(void *ctx, struct emu *e, const struct emu_edge *edge));
+/* From now on tell this observer; NULL: nobody. All code is bound anew. Not while running. */
+void emu_observe(struct emu *e, const struct emu_observer *o);
+/* Tell all that was counted so far. Not while running. */
+void emu_tell_counts(struct emu *e);
+void emu_now(const struct emu *e, struct emu_now *now);
+/* What the observer wants of an instruction: EMU_WANT_.... */
+unsigned emu_wants(struct emu *e, const struct insn *in);
+
+/* Tell unseen_store of all that this one, which is XSAVE, FXSAVE or of their kin, stores there. */
+void emu_tell_saved(struct emu *e, const struct insn *in, uint64_t area);
 
 /* Decode the instruction at rip; false if not known. */
 bool emu_peek(struct emu *e, struct insn *out);

@@ -34,7 +34,7 @@ void dj_file_header_pack(uint8_t out[FILE_HEADER_SIZE], uint32_t version, uint64
 
 void dj_store_header_pack(uint8_t out[FILE_HEADER_SIZE], uint64_t id)
 {
-	header_pack(out, STORE_MAGIC, DJ_TRACE_VERSION_SHARED, id);
+	header_pack(out, STORE_MAGIC, DJ_STORE_VERSION, id);
 }
 
 enum dj_file_header_state dj_file_header_unpack(const uint8_t *in, size_t len, uint32_t *version,
@@ -49,8 +49,8 @@ enum dj_file_header_state dj_file_header_unpack(const uint8_t *in, size_t len, u
 	*version = dj_get32(in + 8);
 	*id = dj_get64(in + 16);
 	sum = dj_chunk_sum(*id, in, 24);
-	if (sum == dj_get64(in + 24) &&
-	    (*version == DJ_TRACE_VERSION || *version == DJ_TRACE_VERSION_SHARED))
+	if (sum == dj_get64(in + 24) && *version >= DJ_TRACE_VERSION_OLDEST &&
+	    *version <= DJ_TRACE_VERSION_SHARED)
 		return dj_get32(in + 12) == FILE_HEADER_SIZE ? HEADER_GOOD : HEADER_DAMAGED;
 	/* a believable newer version need not compute its checksum as this one does */
 	if (sum == dj_get64(in + 24) || (*version > DJ_TRACE_VERSION_SHARED && *version < 1000))
@@ -59,7 +59,7 @@ enum dj_file_header_state dj_file_header_unpack(const uint8_t *in, size_t len, u
 }
 
 /*
- * Chunk header: magic 4, type 1, encoding 1, zero 2, stream 4, number 4, first 8, last 8,
+ * Chunk header: magic 4, type 1, encoding 1, flags 2, stream 4, number 4, first 8, last 8,
  * first seq 8, last seq 8, arg 8, facts 8, raw length 4, length 4, payload checksum 8,
  * header checksum 8.
  */
@@ -72,7 +72,7 @@ void dj_chunk_header_pack(uint8_t out[CHUNK_HEADER_SIZE], const struct dj_chunk_
 	p += 4;
 	*p++ = h->type;
 	*p++ = h->encoding;
-	p = dj_put16(p, 0);
+	p = dj_put16(p, h->flags);
 	p = dj_put32(p, h->stream);
 	p = dj_put32(p, h->number);
 	p = dj_put64(p, h->first);
@@ -99,7 +99,7 @@ bool dj_chunk_header_unpack(struct dj_chunk_header *h, const uint8_t *bytes, siz
 	dj_in_bytes(&in, 4);
 	h->type = dj_in8(&in);
 	h->encoding = dj_in8(&in);
-	dj_in16(&in);
+	h->flags = dj_in16(&in);
 	h->stream = dj_in32(&in);
 	h->number = dj_in32(&in);
 	h->first = dj_in64(&in);

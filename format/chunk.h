@@ -39,6 +39,8 @@
 #define SNAPSHOT_RAW_MAX (1u << 20)
 #define STEPS_MAX	 (1ull << 60) /* instructions of a thread: decades */
 #define PATHS_FREE	 (4u << 20) /* bytes of modules' paths, and one more for each of the file */
+#define TIMES_RAW_MAX	 4096	    /* a TIMES chunk */
+#define TIMES_US_MAX	 (1ull << 60)
 /* META is parsed as a whole; a module is unpacked as a whole. Linux lets arguments and environment
  * have 6 MiB (fs/exec.c, bprm_stack_limits), pointers to them included. */
 #define META_TOTAL_MAX	(16u << 20)
@@ -58,6 +60,7 @@ enum dj_chunk_type {
 	CHUNK_PROCESS,	   /* describes the process of stream `stream` */
 	CHUNK_COUNTS,	   /* what the recorder counted */
 	CHUNK_STORED,	   /* where the contents of module `stream` are */
+	CHUNK_TIMES,	   /* when the thread of stream `stream` was where */
 	CHUNK_TYPES
 };
 
@@ -65,19 +68,24 @@ enum dj_chunk_encoding { CHUNK_PLAIN, CHUNK_ZSTD };
 
 #define NO_STREAM 0xffffffffu
 
+/* Of a STREAM chunk of a thread: its first record is a keyframe, with which a history can begin. */
+#define CHUNK_AT_KEYFRAME 1u
+
 struct dj_chunk_header {
 	uint8_t type, encoding;
+	uint16_t flags; /* CHUNK_AT_KEYFRAME; a reader passes over others */
 	uint32_t stream;
 	/* Number among the chunks of its sequence: the PROCESS or THREAD and STREAM chunks of a
 	 * stream are counted together, so are MODULE, MODULE_DATA and STORED of a module, META,
-	 * SNAPSHOT and INDEX chunks each by themselves. A missing number tells that a chunk is
-	 * lost. */
+	 * SNAPSHOT and INDEX chunks each by themselves, and the TIMES chunks of a stream. A missing
+	 * number tells that a chunk is lost. */
 	uint32_t number;
 	/* STREAM of a thread: positions. STREAM of a process: facts before and up to the end of
 	 * it. MODULE_DATA: a range of bytes. SNAPSHOT: number of the image. */
 	uint64_t first, last;
 	uint64_t first_seq, last_seq; /* STREAM: ordered events, or DJ_SEQ_UNKNOWN; else 0 */
-	uint64_t arg;	  /* STREAM: number of records; SNAPSHOT: address of its first byte */
+	/* STREAM: number of records; SNAPSHOT: address of its first byte; TIMES: first moment */
+	uint64_t arg;
 	uint64_t facts;	  /* STREAM of a thread: facts of the process that hold at its end */
 	uint32_t raw_len; /* of the payload when unpacked */
 	uint32_t len;	  /* of the payload as it is in the file, right after the header */

@@ -182,7 +182,7 @@ static bool continues(const struct dj_mapping *a, const struct dj_mapping *b)
 {
 	return a->end == b->start && a->prot == b->prot && a->flags == b->flags &&
 	       a->module == b->module && a->initial == b->initial && a->moved == b->moved &&
-	       a->name == b->name &&
+	       a->early == b->early && a->lost == b->lost && a->name == b->name &&
 	       ((a->module < 0 && (a->flags & DJ_MAP_ANONYMOUS)) ||
 		a->offset + (a->end - a->start) == b->offset);
 }
@@ -310,6 +310,7 @@ void dj_mappings_protect(struct dj_mappings *m, uint64_t start, uint64_t end, ui
 	while (middle) {
 		middle = take_first(middle, &n);
 		n->m.prot = prot;
+		n->m.lost |= n->m.early && (prot & DJ_PROT_WRITE);
 		below = append(below, n);
 	}
 	m->root = append_all(below, above);

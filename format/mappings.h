@@ -32,6 +32,9 @@ struct dj_mapping {
 	bool initial;	  /* made at the start of the image: the snapshot speaks of it */
 	bool moved;	  /* contents came from elsewhere (mremap): nothing to fall back on */
 	const char *name; /* "" if none; lives as long as the mapping */
+	/* In a history whose beginning is missing: made before that; and writable then or later, so
+	 * that nobody knows what was written there. */
+	bool early, lost;
 };
 
 struct dj_mappings {

@@ -42,8 +42,14 @@ struct dj_reader_stream {
 	uint32_t number;
 	bool process;
 	size_t index; /* among the threads or the processes */
-	bool cut;     /* a chunk is missing: what comes after it does not count */
+	bool cut;     /* a chunk is missing: what comes after it does not count, */
+		      /* but for a part that begins with a keyframe */
 	struct dj_reader_chunks chunks;
+	struct dj_reader_chunks longest; /* of the parts before this one */
+	uint32_t number_seen;		 /* of the last chunk */
+	struct dj_reader_chunks times;	 /* of a thread */
+	size_t *keyframes;		 /* indices of the chunks that begin with one */
+	size_t nkeyframes;
 };
 
 struct dj_reader_thread {
@@ -89,6 +95,7 @@ struct dj_trace {
 	bool mapped;
 	uint32_t version;
 	uint64_t id;
+	uint64_t sum; /* of the headers of all its good chunks, which have sums of the rest */
 
 	struct dj_meta_reader meta;
 	size_t meta_bytes;
@@ -150,6 +157,11 @@ struct dj_trace *dj_reader_open(const char *path, struct dj_error *err);
 uint64_t dj_reader_find_chunk(const struct dj_trace *t, uint64_t at);
 bool dj_reader_footer_at(const struct dj_trace *t, uint64_t at);
 
+/* trace-parts.c: something is missing before this chunk: whether the thread's history can begin
+ * with it. And, when all chunks are known, which of them count, and what they amount to. */
+bool dj_reader_begin_part(struct dj_reader_stream *s, const struct dj_reader_chunk *c);
+int dj_reader_finish_thread(struct dj_reader_stream *s, struct dj_thread_info *info);
+
 /* trace-contents.c: map the files of the store that modules are in. What is missing is noted; -1
  * if there is no memory. */
 int dj_reader_find_stored(struct dj_trace *t, struct dj_error *err);
@@ -158,6 +170,9 @@ void dj_reader_free_stored(struct dj_trace *t);
 /* trace-counts.c */
 #define COUNTS_PAYLOAD_MAX (DJ_COUNTS_MAX * sizeof(struct dj_trace_count) + DJ_COUNTS_MAX)
 int dj_reader_take_counts(struct dj_trace *t, const struct dj_reader_chunk *c, const uint8_t *raw);
+
+/* trace-times.c */
+int dj_reader_take_times(struct dj_trace *t, const struct dj_reader_chunk *c, const uint8_t *raw);
 
 int dj_reader_add(struct dj_reader_chunks *list, const struct dj_reader_chunk *c);
 /* Make room for one more in an array that doubles; NULL and the array as it was if there is

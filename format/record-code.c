@@ -59,6 +59,7 @@ static const uint32_t fields[DJ_REC_KINDS] = {
 	[DJ_REC_THREAD] = F_PID | F_WHAT | F_SUBJECT | F_NAME,
 	[DJ_REC_SYSDATA] = F_ADDR | F_LENGTH | F_BYTES,
 	[CODE_FACTS] = F_LENGTH,
+	[DJ_REC_ORDER] = F_SEQ,
 	[DJ_REC_CHECK] = F_NONE | F_LENGTH | F_BYTES,
 };
 

@@ -10,6 +10,7 @@ static const char *const kind_names[DJ_REC_KINDS] = {
 	[DJ_REC_UNMAP] = "unmap",     [DJ_REC_PROTECT] = "protect", [DJ_REC_CODE] = "code",
 	[DJ_REC_DIGEST] = "digest",   [DJ_REC_CHILD] = "child",   [DJ_REC_EXEC] = "exec",
 	[DJ_REC_EXIT] = "exit",	      [DJ_REC_END] = "end",	    [DJ_REC_SEQ] = "seq",
+	[DJ_REC_ORDER] = "order",
 	[DJ_REC_KEYFRAME] = "keyframe", [DJ_REC_GAP] = "gap",	    [DJ_REC_MARK] = "mark",
 	[DJ_REC_THREAD] = "thread",   [DJ_REC_SYSDATA] = "sysdata",
 	[DJ_REC_CHECK] = "check",

@@ -37,6 +37,9 @@
  *   END      Recording of this thread ended here although the thread went on; `name` says
  *            why (a second thread, detach...).
  *   SEQ      The thread's next ordered event has the number `seq`, which is not its last plus one.
+ *   ORDER    The instruction at this position is an ordered event with the number `seq` once it is
+ *            complete, whatever it does: it read what another thread may have stored. No locked
+ *            instruction, fence or system call has one.
  *   KEYFRAME From here on the thread can be replayed without what lies before: `mask`/`regs` are
  *            its registers, `seq` its ordered events. `what` says whether its shadow starts
  *            empty here (light) or what else it needs follows (full), as further KEYFRAMEs at this
@@ -46,9 +49,10 @@
  *   MARK     Something for people: `what` it is, at the time `result` (nanoseconds since 1970, or
  *            0), with a text `name` or without. No step.
  *   CHECK    What else is compared here. The `length` `bytes` have (dj_check_unpack) those flags
- * that are known, checksums of pieces of the shadow, and where memory is as the shadow has it. No
- * step. A reader may pass over it. SYSDATA  Memory here has the `length` `bytes` at `addr`: a
- * system call wrote some of them, of which the shadow does not know. Memory for people to look at.
+ *            that are known, checksums of pieces of the shadow, and where memory is as the shadow
+ *            has it. No step. A reader may pass over it.
+ *   SYSDATA  Memory here has the `length` `bytes` at `addr`: a system call wrote some of them, or
+ *            an instruction that leaves the shadow alone. Memory for people to look at.
  *
  * The facts of an address space lie in the stream of its process, since all its threads need them.
  * `thread` (an index, as everywhere outside of the file) caused the fact, at `steps` of its own,
@@ -96,7 +100,8 @@ enum dj_record_kind {
 	DJ_REC_MARK,
 	DJ_REC_THREAD,
 	DJ_REC_SYSDATA,
-	DJ_REC_CHECK = 24, /* the first that older readers pass over; 21 to 23 are no records */
+	DJ_REC_ORDER = 22, /* 21 and 23 are no records */
+	DJ_REC_CHECK = 24, /* the first that older readers pass over */
 	DJ_REC_KINDS
 };
 
@@ -164,7 +169,7 @@ struct dj_record {
 	uint8_t insn_len;
 	uint8_t what;	     /* CHILD, THREAD, KEYFRAME, MARK: an enum of those above */
 	uint64_t digest;     /* DIGEST */
-	uint64_t seq;	     /* DIGEST, SEQ, KEYFRAME and facts */
+	uint64_t seq;	     /* DIGEST, SEQ, ORDER, KEYFRAME and facts */
 	int32_t pid, status; /* CHILD, THREAD; EXIT */
 	int32_t subject;     /* CHILD: index of a process; THREAD: of a thread; or -1 */
 	int32_t thread; /* facts: index of the thread that caused them; a writer need not say */
@@ -174,6 +179,13 @@ struct dj_record {
 	const char *name; /* MAP, END, EXEC...: borrowed, NUL-terminated, or NULL */
 	struct dj_regs regs; /* EFFECTS, REGS, SIGNAL, KEYFRAME: the parts in `mask` */
 };
+
+/* Whether history can begin with it. */
+static inline bool dj_record_is_keyframe(const struct dj_record *r)
+{
+	return r->kind == DJ_REC_KEYFRAME &&
+	       (r->what == DJ_KEYFRAME_LIGHT || r->what == DJ_KEYFRAME_FULL);
+}
 
 /*
  * What a CHECK record has. The recorder's hardware flags are not always the program's: where the

@@ -251,7 +251,7 @@ static int note_file(int dir, const char *name, const char *path, struct names *
 		return dj_fail_errno(err, 1, "nothing is removed: cannot read %s", path);
 	switch (dj_file_header_unpack(header, (size_t)n, &version, &id)) {
 	case HEADER_GOOD:
-		return version < DJ_TRACE_VERSION_SHARED ? 0 : note_trace(path, used, err);
+		return DJ_TRACE_SHARES(version) ? note_trace(path, used, err) : 0;
 	case HEADER_VERSION:
 		if (version < DJ_TRACE_VERSION)
 			return 0;

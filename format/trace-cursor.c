@@ -43,6 +43,7 @@ struct dj_cursor {
 	int32_t thread; /* index */
 	/* facts by others that have a lower number are to be served at once; 0: none are */
 	uint64_t late;
+	struct dj_cursor_begin begin; /* functions NULL: nobody is asked */
 };
 
 /* ---- one stream ------------------------------------------------------------------------ */
@@ -94,6 +95,13 @@ static int load(struct side *s, struct dj_error *err)
 	return 0;
 }
 
+/* Whether the chunk's header says that it begins with a keyframe. There are no others, so that
+ * whoever counts them by the headers has them all. */
+static bool at_keyframe(const struct side *s)
+{
+	return !s->stream->process && (s->stream->chunks.v[s->chunk].h.flags & CHUNK_AT_KEYFRAME);
+}
+
 /* Decode the next record into `rec` and hold it. 0: there is none. */
 static int decode(struct side *s, struct dj_error *err)
 {
@@ -121,7 +129,7 @@ static int decode(struct side *s, struct dj_error *err)
 	else
 		good = dj_record_decode(&s->rec, &s->state, &s->head_in, &s->data_in) &&
 		       s->rec.steps <= chunks->v[s->chunk].h.last;
-	if (!good)
+	if (!good || dj_record_is_keyframe(&s->rec) != (s->n == 0 && at_keyframe(s)))
 		return malformed(s, err);
 	s->n++;
 	s->held = true;
@@ -314,6 +322,34 @@ static int fact_before(struct dj_cursor *c, uint64_t seq, struct dj_error *err)
 	       c->facts.rec.seq < seq;
 }
 
+static bool numbers(unsigned kind)
+{
+	return kind == DJ_REC_SEQ || kind == DJ_REC_ORDER;
+}
+
+void dj_cursor_on_begin(struct dj_cursor *c, const struct dj_cursor_begin *begin)
+{
+	c->begin = *begin;
+}
+
+/* So many facts are called for. */
+static int first_facts(struct dj_cursor *c, uint64_t facts, struct dj_error *err)
+{
+	struct dj_mark_place at;
+	bool known = c->begin.find && !facts_served(&c->facts) &&
+		     c->begin.find(c->begin.arg, c->own.rec.steps, facts, &at);
+
+	c->begin.find = NULL;
+	if (known && restore_side(&c->facts, &at, err))
+		return -1;
+	if (facts_served(&c->facts) < facts || !c->begin.keep)
+		return 0;
+	mark_side(&c->facts, &at);
+	c->begin.keep(c->begin.arg, facts_served(&c->facts), &at);
+	c->begin.keep = NULL;
+	return 0;
+}
+
 /* A record is held that the user does not see, or that facts may come before. The next to serve;
  * NULL if it was passed over, with *end if nothing more is to come. */
 static const struct dj_record *special(struct dj_cursor *c, bool *end, struct dj_error *err)
@@ -323,11 +359,12 @@ static const struct dj_record *special(struct dj_cursor *c, bool *end, struct dj
 
 	if (!c->facts.stream) { /* nobody wants them */
 		c->own.held = false;
-		return rec->kind == DJ_REC_SEQ ? rec : NULL;
+		return numbers(rec->kind) ? rec : NULL;
 	}
 	switch ((unsigned)rec->kind) {
 	case CODE_FACTS:
-		if (facts_served(&c->facts) >= rec->length)
+		r = first_facts(c, rec->length, err);
+		if (r < 0 || facts_served(&c->facts) >= rec->length)
 			break;
 		r = next_fact(c, err);
 		if (r > 0 && facts_served(&c->facts) < rec->length)
@@ -339,6 +376,7 @@ static const struct dj_record *special(struct dj_cursor *c, bool *end, struct dj
 		}
 		break;
 	case DJ_REC_SEQ:
+	case DJ_REC_ORDER:
 		r = fact_before(c, rec->seq, err);
 		if (r > 0)
 			return serve_fact(c, rec->steps);
@@ -386,7 +424,7 @@ const struct dj_record *dj_cursor_next(struct dj_cursor *c, struct dj_error *err
 		if (passed == PASSED_MAX || (!c->own.held && decode(&c->own, err) <= 0))
 			return NULL;
 		unsigned kind = c->own.rec.kind;
-		if (kind < DJ_REC_KINDS && kind != DJ_REC_SEQ && kind != CODE_FACTS) {
+		if (kind < DJ_REC_KINDS && !numbers(kind) && kind != CODE_FACTS) {
 			c->own.held = false;
 			return &c->own.rec;
 		}
@@ -473,4 +511,15 @@ int dj_cursor_seek_seq(struct dj_cursor *c, uint64_t seq, struct dj_error *err)
 			break;
 	}
 	return seek_chunk(c, i, err);
+}
+
+int dj_cursor_seek_keyframe(struct dj_cursor *c, size_t i, struct dj_error *err)
+{
+	const struct dj_reader_stream *own = c->own.stream;
+	struct dj_mark m = { 0 };
+
+	if (i >= own->nkeyframes)
+		return dj_fail(err, 1, "%s: there is no keyframe %zu", c->own.t->path, i);
+	m.own.chunk = (uint32_t)own->keyframes[i];
+	return dj_cursor_restore(c, &m, err);
 }

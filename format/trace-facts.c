@@ -146,7 +146,7 @@ static int take_facts(struct dj_trace *t, struct dj_reader_stream *s,
 static int take_records(struct dj_trace *t, struct dj_reader_stream *s,
 			const struct dj_reader_chunk *c)
 {
-	struct dj_thread_info *info = &t->threads[s->index].info;
+	const struct dj_thread_info *info = &t->threads[s->index].info;
 	const struct dj_reader_chunk *before = s->chunks.n ? &s->chunks.v[s->chunks.n - 1] : NULL;
 
 	if (c->h.last > STEPS_MAX)
@@ -154,16 +154,7 @@ static int take_records(struct dj_trace *t, struct dj_reader_stream *s,
 	if (before && (before->h.first > c->h.first || before->h.last > c->h.last ||
 		       before->h.facts > c->h.facts))
 		return -1;
-	if (c->h.facts > t->processes[info->process].info.facts)
-		return -1;
-	if (!before) {
-		info->first_steps = c->h.first;
-		info->first_seq = c->h.first_seq;
-	}
-	info->last_steps = c->h.last;
-	info->last_seq = c->h.last_seq;
-	info->records += c->h.arg;
-	return 0;
+	return c->h.facts > t->processes[info->process].info.facts ? -1 : 0;
 }
 
 static int take_stream(struct dj_trace *t, const struct dj_reader_chunk *c, const uint8_t *raw)
@@ -176,13 +167,18 @@ static int take_stream(struct dj_trace *t, const struct dj_reader_chunk *c, cons
 				 "records of a thread or process whose description is lost");
 		return 0;
 	}
-	if (s->cut)
+	if (s->cut && !dj_reader_begin_part(s, c))
 		return 0;
 	if (c->h.raw_len > STREAM_RAW_MAX || c->h.arg > c->h.raw_len ||
 	    c->h.arg > STREAM_HEADS_MAX) /* a record has a byte at least */
 		return -1;
-	if (c->h.number != s->chunks.n + 1 ||
-	    (s->process ? take_facts(t, s, c) : take_records(t, s, c))) {
+	if (c->h.number != s->number_seen + 1) {
+		dj_reader_lose(t, c->at - CHUNK_HEADER_SIZE, CHUNK_STREAM, c->h.stream);
+		if (!dj_reader_begin_part(s, c))
+			return 0;
+	}
+	s->number_seen = c->h.number;
+	if (s->process ? take_facts(t, s, c) : take_records(t, s, c)) {
 		dj_reader_lose(t, c->at - CHUNK_HEADER_SIZE, CHUNK_STREAM, c->h.stream);
 		return 0;
 	}
@@ -245,7 +241,7 @@ static int take_stored(struct dj_trace *t, const struct dj_reader_chunk *c, cons
 {
 	struct dj_reader_module *m = get_module(t, c);
 
-	if (!m || m->info.stored || t->version < DJ_TRACE_VERSION_SHARED ||
+	if (!m || m->info.stored || !DJ_TRACE_SHARES(t->version) ||
 	    c->h.raw_len != sizeof(m->key.hash))
 		return -1;
 	m->info.stored = true;
@@ -304,6 +300,8 @@ static const struct chunk_rule {
 			   offsetof(struct dj_trace_usage, streams) },
 	[CHUNK_STREAM] = { 0, take_stream, "records are lost",
 			   offsetof(struct dj_trace_usage, streams) },
+	[CHUNK_TIMES] = { 0, dj_reader_take_times, "when a thread was where is lost",
+			  offsetof(struct dj_trace_usage, streams) },
 	[CHUNK_COUNTS] = { COUNTS_PAYLOAD_MAX, dj_reader_take_counts, "what was counted is lost",
 			   offsetof(struct dj_trace_usage, meta) },
 	[CHUNK_END] = { 20, take_end, "how the recording ended is lost",
@@ -371,8 +369,13 @@ int dj_reader_finish(struct dj_trace *t, struct dj_error *err)
 			       t->meta.m.predict);
 	if (t->memory.n)
 		qsort(t->memory.v, t->memory.n, sizeof(*t->memory.v), by_image);
-	for (size_t i = 0; i < t->nthreads; i++)
-		t->threads[i].info.name = t->threads[i].name;
+	for (size_t i = 0; i < t->nthreads; i++) {
+		struct dj_reader_thread *th = &t->threads[i];
+
+		th->info.name = th->name;
+		if (dj_reader_finish_thread(&t->streams[th->stream], &th->info))
+			return dj_fail(err, 1, "%s: out of memory", t->path);
+	}
 	for (size_t i = 0; i < t->nmodules; i++) {
 		t->modules[i].info.path = t->modules[i].path ? t->modules[i].path : "";
 		t->modules[i].key.size = t->modules[i].info.size;
@@ -386,8 +389,12 @@ void dj_reader_free_facts(struct dj_trace *t)
 	dj_reader_free_stored(t);
 	for (size_t i = 0; i < t->nthreads; i++)
 		free(t->threads[i].name);
-	for (size_t i = 0; i < t->nstreams; i++)
+	for (size_t i = 0; i < t->nstreams; i++) {
 		free(t->streams[i].chunks.v);
+		free(t->streams[i].longest.v);
+		free(t->streams[i].times.v);
+		free(t->streams[i].keyframes);
+	}
 	for (size_t i = 0; i < t->nmodules; i++) {
 		free(t->modules[i].path);
 		free(t->modules[i].chunks.v);

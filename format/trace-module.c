@@ -66,7 +66,8 @@ static unsigned id_in_elf(uint8_t id[32], const uint8_t *bytes, size_t size)
 	return 0;
 }
 
-unsigned dj_writer_build_id(uint8_t id[32], const void *contents, size_t size)
+/* The GNU build id of an ELF file, or else a hash of its contents. Returns its length. */
+static unsigned find_build_id(uint8_t id[32], const void *contents, size_t size)
 {
 	unsigned n = id_in_elf(id, contents, size);
 	XXH128_canonical_t hash;
@@ -165,7 +166,7 @@ int dj_writer_module(struct dj_writer *w, const char *path, const void *contents
 
 	if (size > MODULE_SIZE_MAX)
 		return dj_fail(err, 1, "%s: too large to store in a trace", path);
-	m.build_id_len = (uint8_t)dj_writer_build_id(m.build_id, contents, size);
+	m.build_id_len = (uint8_t)find_build_id(m.build_id, contents, size);
 	pthread_mutex_lock(&w->facts);
 	number = write_module(w, path, contents, size, &m, err);
 	pthread_mutex_unlock(&w->facts);

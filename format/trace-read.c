@@ -61,8 +61,12 @@ static bool payload_good(const struct dj_trace *t, const struct dj_reader_chunk 
 /* Check a chunk whose header is good, and take it in or note what is lost. */
 static void check_chunk(struct dj_trace *t, const struct dj_reader_chunk *c)
 {
+	const uint8_t *header = t->bytes + c->at - CHUNK_HEADER_SIZE;
+
 	if (!payload_good(t, c) || dj_reader_take(t, c))
 		dj_reader_lose(t, c->at - CHUNK_HEADER_SIZE, c->h.type, c->h.stream);
+	else
+		t->sum = dj_chunk_sum(t->sum, header, CHUNK_HEADER_SIZE);
 }
 
 /* ---- by the index ----------------------------------------------------------------- */
@@ -212,9 +216,9 @@ static int check_header(struct dj_trace *t, struct dj_error *err)
 	case HEADER_DAMAGED:
 		return dj_fail(err, 2, "%s: the header of the trace is damaged", t->path);
 	case HEADER_VERSION:
-		return dj_fail(err, 2,
-			       "%s: trace format version %u; this deja reads versions %d and %d",
-			       t->path, t->version, DJ_TRACE_VERSION, DJ_TRACE_VERSION_SHARED);
+		return dj_fail(
+			err, 2, "%s: trace format version %u; this deja reads versions %d to %d",
+			t->path, t->version, DJ_TRACE_VERSION_OLDEST, DJ_TRACE_VERSION_SHARED);
 	default:
 		return dj_fail(err, 2, "%s: not a deja trace", t->path);
 	}
@@ -224,12 +228,15 @@ static int check_header(struct dj_trace *t, struct dj_error *err)
 static void describe_damage(struct dj_trace *t)
 {
 	const struct dj_thread_info *first = NULL;
-	char more[80] = "", history[160] = "";
+	const struct dj_thread_info *late = NULL;
+	char more[80] = "", history[160] = "", begins[100] = "";
 	size_t ended = 0;
 
 	if (!t->damages)
 		return;
 	for (size_t i = 0; i < t->nthreads; i++) {
+		if (t->threads[i].info.late && !late)
+			late = &t->threads[i].info;
 		if (t->streams[t->threads[i].stream].cut || !t->end.present) {
 			first = first ? first : &t->threads[i].info;
 			ended++;
@@ -241,11 +248,14 @@ static void describe_damage(struct dj_trace *t)
 		snprintf(history, sizeof(history),
 			 "; history of thread %d ends after %llu instructions%s", first->tid,
 			 (unsigned long long)first->last_steps, more);
+	if (late)
+		snprintf(begins, sizeof(begins), "; that of thread %d begins after %llu", late->tid,
+			 (unsigned long long)late->first_steps);
 	more[0] = 0;
 	if (t->damages > 1)
 		snprintf(more, sizeof(more), " (and %zu more)", t->damages - 1);
-	snprintf(t->damage, sizeof(t->damage), "damaged or incomplete at byte %llu: %s%s%s",
-		 (unsigned long long)t->damage_at, t->damage_what, more, history);
+	snprintf(t->damage, sizeof(t->damage), "damaged or incomplete at byte %llu: %s%s%s%s",
+		 (unsigned long long)t->damage_at, t->damage_what, more, history, begins);
 }
 
 static struct dj_trace *open_bytes(struct dj_trace *t, struct dj_error *err)

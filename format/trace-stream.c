@@ -30,15 +30,35 @@ static void start_chunk(struct dj_stream *s)
 	s->head = heads_start(s);
 	s->data = data_start(s);
 	s->records = 0;
+	s->flags = 0;
 	s->first = s->process ? s->reach : s->facts;
 	s->first_seq = s->process ? s->last_seq : DJ_SEQ_UNKNOWN;
 	s->last_seq = DJ_SEQ_UNKNOWN;
+}
+
+static int level(const struct dj_stream *s)
+{
+	if (!s->hurry)
+		return WRITER_LEVEL;
+	return s->haste ? WRITER_HASTE : WRITER_HURRY;
+}
+
+/* What packing the last chunk took away says how the next ones are packed. */
+static void learn(struct dj_stream *s, const struct dj_chunk_header *h)
+{
+	bool little = h->raw_len - h->len < h->raw_len / 5 * 2;
+
+	if (s->haste)
+		s->haste = little ? s->haste - 1 : 0;
+	else if (s->hurry && little)
+		s->haste = WRITER_TRY_AGAIN;
 }
 
 /* The chunk that gathers: write it. */
 static int write_chunk(struct dj_stream *s, struct dj_error *err)
 {
 	struct dj_chunk_header h = { .type = CHUNK_STREAM,
+				     .flags = s->flags,
 				     .stream = s->number,
 				     .number = s->chunks,
 				     .first = s->first,
@@ -54,7 +74,8 @@ static int write_chunk(struct dj_stream *s, struct dj_error *err)
 	memmove(heads, heads_start(s), heads_len);
 	dj_put32(heads - HEADS_LEN_SIZE, (uint32_t)heads_len);
 	heads -= HEADS_LEN_SIZE;
-	r = dj_writer_chunk(s->w, &h, heads, (size_t)(s->data - heads), err);
+	r = dj_writer_chunk_at(s->w, &h, heads, (size_t)(s->data - heads), level(s), err);
+	learn(s, &h);
 	s->chunks++;
 	start_chunk(s);
 	return r;
@@ -90,16 +111,25 @@ void dj_stream_free(struct dj_stream *s)
 {
 	if (!s->process)
 		pthread_mutex_destroy(&s->lock);
+	free(s->times.bytes);
 	free(s->block);
 	free(s);
+}
+
+void dj_stream_hurry(struct dj_stream *s, bool hurry)
+{
+	s->hurry = hurry;
 }
 
 int dj_stream_finish(struct dj_stream *s, struct dj_error *err)
 {
 	int r = s->block ? flush(s, err) : 0;
 
+	if (dj_stream_write_times(s, err))
+		r = -1;
+	free(s->times.bytes);
 	free(s->block);
-	s->block = NULL;
+	s->times.bytes = s->block = NULL;
 	return r;
 }
 
@@ -267,8 +297,22 @@ int dj_stream_facts(struct dj_stream *s, uint64_t steps, uint64_t number, struct
 	return 0;
 }
 
+/* A history can begin with a keyframe: it is the first of its chunk, behind it stands how many
+ * facts hold, and the chunk before says where the thread stands here. */
+static int begin_at_keyframe(struct dj_stream *s, const struct dj_record *rec, struct dj_error *err)
+{
+	reached(s, rec->steps);
+	if (s->reach == rec->steps)
+		s->last_seq = rec->seq;
+	if (flush(s, err))
+		return -1;
+	s->flags = CHUNK_AT_KEYFRAME;
+	return 0;
+}
+
 int dj_stream_record(struct dj_stream *s, const struct dj_record *rec, struct dj_error *err)
 {
+	bool keyframe = dj_record_is_keyframe(rec);
 	uint64_t number;
 
 	DJ_ASSERT(*dj_record_kind_name(rec->kind) != '?', "record kind %d", rec->kind);
@@ -281,13 +325,15 @@ int dj_stream_record(struct dj_stream *s, const struct dj_record *rec, struct dj
 				       dj_stream_facts(s, rec->steps, number, err)
 			       ? -1
 			       : 0;
+	if (keyframe && begin_at_keyframe(s, rec, err))
+		return -1;
 	if (prepare(s, rec->steps, err))
 		return -1;
 	dj_record_code(rec, &s->code, &s->head, &s->data);
 	s->records++;
 	/* these two are steps themselves */
 	reached(s, rec->steps + (rec->kind == DJ_REC_EFFECTS || rec->kind == DJ_REC_SYSCALL));
-	return 0;
+	return keyframe ? dj_stream_facts(s, rec->steps, s->facts, err) : 0;
 }
 
 int dj_stream_flush(struct dj_stream *s, uint64_t steps, uint64_t seq, struct dj_error *err)

@@ -194,6 +194,12 @@ static void give_packer(struct dj_writer *w, struct dj_writer_packer *p)
 int dj_writer_chunk(struct dj_writer *w, struct dj_chunk_header *h, const void *raw, size_t len,
 		    struct dj_error *err)
 {
+	return dj_writer_chunk_at(w, h, raw, len, WRITER_LEVEL, err);
+}
+
+int dj_writer_chunk_at(struct dj_writer *w, struct dj_chunk_header *h, const void *raw, size_t len,
+		       int level, struct dj_error *err)
+{
 	struct dj_writer_packer *p;
 	uint8_t *payload;
 	size_t packed = 0;
@@ -208,7 +214,7 @@ int dj_writer_chunk(struct dj_writer *w, struct dj_chunk_header *h, const void *
 	payload = p->out + CHUNK_HEADER_SIZE;
 	if (len >= PACK_MIN)
 		packed = ZSTD_compressCCtx(p->zstd, payload, p->out_cap - CHUNK_HEADER_SIZE, raw,
-					   len, WRITER_LEVEL);
+					   len, level);
 	h->encoding = CHUNK_ZSTD;
 	if (packed == 0 || ZSTD_isError(packed) || packed >= len) {
 		if (len)

@@ -24,14 +24,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of a trace with all its modules in it, and of one that has some in the module store beside it. */
-#define DJ_TRACE_VERSION	2
-#define DJ_TRACE_VERSION_SHARED 3
+/* Of a trace with all its modules in it, and of one that has some in the module store beside it.
+ * Versions 2 and 3 are the same without keyframes. */
+#define DJ_TRACE_VERSION	4
+#define DJ_TRACE_VERSION_SHARED 5
+#define DJ_TRACE_VERSION_OLDEST 2
+/* Of a file in the module store. */
+#define DJ_STORE_VERSION 3
+/* Whether a trace of this version may have modules in the store. */
+#define DJ_TRACE_SHARES(version) ((version)&1)
 
 enum dj_predict { DJ_PREDICT_SHADOW = 0, DJ_PREDICT_LAST = 1, DJ_PREDICT_NONE = 2 };
 /* Which events between threads have numbers: those of the kernel (system calls, signals); locked
  * instructions and fences, too. */
-enum dj_order { DJ_ORDER_KERNEL = 1, DJ_ORDER_FENCE = 2 };
+enum dj_order { DJ_ORDER_KERNEL = 1, DJ_ORDER_FENCE, DJ_ORDER_ACQREL, DJ_ORDER_LOAD };
 
 /* What is known when recording starts. Strings and arrays are borrowed. */
 struct dj_trace_meta {
@@ -135,6 +141,21 @@ int dj_stream_facts(struct dj_stream *s, uint64_t steps, uint64_t number, struct
  * with which number the thread begins. */
 int dj_stream_flush(struct dj_stream *s, uint64_t steps, uint64_t seq, struct dj_error *err);
 
+/* Whether somebody waits for what comes from now on to be written: it is packed quickly then,
+ * rather than well. */
+void dj_stream_hurry(struct dj_stream *s, bool hurry);
+
+/*
+ * When a thread was where, for people: `us` microseconds after the recording began it had executed
+ * `steps` instructions. Between two of these it may be taken to have gone at one speed, and where
+ * two have the same steps it stood still. Neither number goes back. The caller is who appends the
+ * thread's records.
+ */
+struct dj_time {
+	uint64_t us, steps;
+};
+int dj_stream_time(struct dj_stream *s, const struct dj_time *time, struct dj_error *err);
+
 /* The same when no more will come (steps and seq as last flushed or recorded): the stream's memory
  * is given back. */
 int dj_stream_close(struct dj_stream *s, struct dj_error *err);
@@ -167,6 +188,8 @@ struct dj_thread_info {
 	uint64_t first_steps, last_steps; /* history reaches from..to (instructions) */
 	uint64_t first_seq, last_seq;	  /* ordered events passed there, or DJ_SEQ_UNKNOWN */
 	uint64_t records;
+	size_t keyframes; /* with which history can begin */
+	bool late;	  /* it does begin with one: what came before is missing */
 };
 
 /* Open a trace. NULL with err on anything that is not one (exit_status 2). A trace that was
@@ -204,6 +227,17 @@ const struct dj_process_info *dj_trace_process(const struct dj_trace *t, size_t 
 
 size_t dj_trace_threads(const struct dj_trace *t);
 const struct dj_thread_info *dj_trace_thread(const struct dj_trace *t, size_t i);
+
+/* Where keyframe `i` of a thread is: instructions, and ordered events passed (or DJ_SEQ_UNKNOWN).
+ * False: there is none. */
+bool dj_trace_keyframe(const struct dj_trace *t, size_t thread, size_t i, uint64_t *steps,
+		       uint64_t *seq);
+
+/* When the thread was where, in order, in an array that is the caller's; none (NULL) of a recording
+ * without. Of more than DJ_TIMES_MAX only some. */
+#define DJ_TIMES_MAX (1u << 21)
+int dj_trace_times(const struct dj_trace *t, size_t thread, struct dj_time **times, size_t *n,
+		   struct dj_error *err);
 
 size_t dj_trace_modules(const struct dj_trace *t);
 const struct dj_module_info *dj_trace_module(const struct dj_trace *t, size_t i);
@@ -270,6 +304,21 @@ void dj_cursor_mark(const struct dj_cursor *c, struct dj_mark *m);
 int dj_cursor_restore(struct dj_cursor *c, const struct dj_mark *m, struct dj_error *err);
 
 /*
+ * A thread that begins late begins with all facts that hold by then, and what they amount to is the
+ * same for each thread of the process. Whoever keeps that is asked when a thread's first facts are
+ * called for, and told when they have been served. Both only once.
+ */
+struct dj_cursor_begin {
+	/* So many facts are called for at `steps`. Whether the first of them are known; then `at`
+	 * is the place behind those, and they are not served. */
+	bool (*find)(void *arg, uint64_t steps, uint64_t facts, struct dj_mark_place *at);
+	/* So many have been served, up to this place. */
+	void (*keep)(void *arg, uint64_t facts, const struct dj_mark_place *at);
+	void *arg;
+};
+void dj_cursor_on_begin(struct dj_cursor *c, const struct dj_cursor_begin *begin);
+
+/*
  * Move a thread's cursor near a position, without reading the records before it: what it serves
  * from there on has every record with its place at `steps` instructions or later; or where the
  * thread had passed `seq` ordered events or more (what has its place at the very event included).
@@ -277,5 +326,8 @@ int dj_cursor_restore(struct dj_cursor *c, const struct dj_mark *m, struct dj_er
  */
 int dj_cursor_seek_steps(struct dj_cursor *c, uint64_t steps, struct dj_error *err);
 int dj_cursor_seek_seq(struct dj_cursor *c, uint64_t seq, struct dj_error *err);
+/* Move a thread's cursor to its keyframe `i`: what it serves from there on is the KEYFRAME record,
+ * all facts that hold there, and what comes after. */
+int dj_cursor_seek_keyframe(struct dj_cursor *c, size_t i, struct dj_error *err);
 
 #endif

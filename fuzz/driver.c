@@ -10,6 +10,7 @@
  * takes longer than TIME_LIMIT.
  */
 #include "fuzz/fuzz.h"
+#include "tests/lib/random.h"
 
 #include <dirent.h>
 #include <getopt.h>
@@ -24,9 +25,11 @@
 #ifndef FUZZ_CORPUS
 #define FUZZ_CORPUS "corpus"
 #endif
+#ifndef CHECK_MUTATIONS
 #define CHECK_MUTATIONS 4000
-#define TIME_LIMIT	30
-#define GROWTH_MAX	4096 /* bytes that mutations may add */
+#endif
+#define TIME_LIMIT 30
+#define GROWTH_MAX 4096 /* bytes that mutations may add */
 
 struct input {
 	char *path;
@@ -133,19 +136,9 @@ static bool add_path(const char *path)
 
 /* ---- mutations ------------------------------------------------------------------------ */
 
-/* splitmix64 (Steele, Lea, Flood 2014) */
-static uint64_t random64(uint64_t *state)
-{
-	uint64_t z = *state += 0x9e3779b97f4a7c15ull;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-	return z ^ z >> 31;
-}
-
 static size_t below(uint64_t *state, size_t n)
 {
-	return n ? (size_t)(random64(state) % n) : 0;
+	return n ? (size_t)(random_next(state) % n) : 0;
 }
 
 /* clang-format off */
@@ -174,7 +167,7 @@ static size_t mutate(uint8_t *bytes, size_t len, size_t room, uint64_t *rng)
 		bytes[at] ^= (uint8_t)(1 << below(rng, 8));
 		return len;
 	case 1: /* one byte */
-		bytes[at] = (uint8_t)random64(rng);
+		bytes[at] = (uint8_t)random_next(rng);
 		return len;
 	case 2: /* a number of 1, 2, 4 or 8 bytes, little-endian */
 		for (size_t i = 0; i < left && i < (size_t)1 << below(rng, 4); i++)

@@ -22,7 +22,7 @@
  * that leads past the end is left alone. */
 static void repair(uint8_t *bytes, size_t len)
 {
-	bool shared = len >= FILE_HEADER_SIZE && dj_get32(bytes + 8) == DJ_TRACE_VERSION_SHARED;
+	bool shared = len >= FILE_HEADER_SIZE && DJ_TRACE_SHARES(dj_get32(bytes + 8));
 	uint64_t id;
 	size_t at = FILE_HEADER_SIZE;
 
@@ -150,6 +150,25 @@ static uint64_t walk(struct dj_trace *t, size_t i)
 	return sum;
 }
 
+static uint64_t use_times(struct dj_trace *t, size_t i)
+{
+	struct dj_time *times;
+	struct dj_error err;
+	uint64_t sum = 0;
+	size_t n;
+
+	if (dj_trace_times(t, i, &times, &n, &err))
+		return touch_string(err.text);
+	for (size_t k = 0; k < n; k++) {
+		if (times[k].steps > dj_trace_thread(t, i)->last_steps ||
+		    (k && (times[k].us < times[k - 1].us || times[k].steps < times[k - 1].steps)))
+			abort();
+		sum += touch(&times[k], sizeof(times[k]));
+	}
+	free(times);
+	return sum;
+}
+
 static uint64_t use_facts(struct dj_trace *t)
 {
 	const struct dj_trace_meta *m = dj_trace_meta(t);
@@ -200,7 +219,7 @@ static uint64_t open_and_use(const uint8_t *bytes, size_t len)
 		return touch_string(err.text);
 	sum = touch_string(dj_trace_damage(t)) + use_facts(t) + use_memory(t);
 	for (size_t i = 0; i < dj_trace_threads(t); i++)
-		sum += walk(t, i) + touch_string(dj_trace_thread(t, i)->name);
+		sum += walk(t, i) + use_times(t, i) + touch_string(dj_trace_thread(t, i)->name);
 	for (size_t i = 0; i < dj_trace_processes(t); i++)
 		sum += walk_facts(t, i);
 	dj_trace_close(t);

@@ -124,6 +124,7 @@ int main(int argc, char **argv)
 		  .flush = 4,
 		  .module = 20,
 		  .memory = 30 },
+		{ .threads = 2, .records = 8, .flush = 8, .times = 30 },
 	};
 
 	if (argc != 2)

@@ -14,6 +14,35 @@ static bool scan_range(struct stub_scan *a, uint64_t *addr, uint64_t *len)
 	return stub_scan_hex(a, addr) && stub_scan_char(a, ',') && stub_scan_hex(a, len);
 }
 
+static bool writable(struct stub_session *s, uint64_t addr)
+{
+	const struct replay_mapping *maps;
+	size_t n = replay_mappings(s->r, &maps);
+
+	for (size_t i = 0; i < n && maps[i].start <= addr; i++)
+		if (addr < maps[i].end)
+			return maps[i].prot & 2;
+	return false;
+}
+
+/* For a core file, which has whole mappings or nothing of them: zeros for what is not known. */
+static size_t read_blank(struct stub_session *s, uint64_t addr, uint64_t len, uint8_t *buf,
+			 size_t n)
+{
+	while (n < len && writable(s, addr + n)) {
+		size_t line = 64 - (addr + n) % 64, rest = len - n;
+
+		if (line > rest)
+			line = rest;
+		memset(buf + n, 0, line);
+		for (size_t i = 0; i < line; i++)
+			s->blanks += !replay_read(s->r, addr + n + i, buf + n + i, 1);
+		n += line;
+		n += replay_read(s->r, addr + n, buf + n, len - n);
+	}
+	return n;
+}
+
 /* Read up to SESSION_CHUNK bytes into a buffer of that size. */
 static size_t read_chunk(struct stub_session *s, uint64_t addr, uint64_t len, uint8_t *buf)
 {
@@ -21,7 +50,8 @@ static size_t read_chunk(struct stub_session *s, uint64_t addr, uint64_t len, ui
 		len = SESSION_CHUNK;
 	if (addr + len < addr)
 		len = -addr;
-	return replay_read(s->r, addr, buf, len);
+	size_t n = replay_read(s->r, addr, buf, len);
+	return s->blank ? read_blank(s, addr, len, buf, n) : n;
 }
 
 /* The bytes that "ADDR,LEN" asks for, as many as are known: NULL if it is malformed or none is; the

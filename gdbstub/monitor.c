@@ -58,15 +58,16 @@ static bool position_like(const char *text)
 {
 	return strcmp(text, "begin") == 0 || strcmp(text, "start") == 0 ||
 	       strcmp(text, "end") == 0 ||
-	       (*text >= '0' && *text <= '9' && text[strspn(text, "0123456789:+@")] == '\0');
+	       (*text >= '0' && *text <= '9' && text[strspn(text, "0123456789:+@.ums")] == '\0');
 }
 
 static void run_later(struct stub_session *s, const char *args, struct stub_textbuf *out)
 {
 	if (strlen(args) >= sizeof(s->going_to) || !position_like(args)) {
-		stub_textbuf_printf(
-			out, "'%s' is no position: SEQ:STEPS[+REP][@TID], a number, begin or end\n",
-			args);
+		stub_textbuf_printf(out,
+				    "'%s' is no position: SEQ:STEPS[+REP][@TID], a number, a time "
+				    "(1.5s), begin or end\n",
+				    args);
 		return;
 	}
 	strcpy(s->going_to, args);
@@ -141,6 +142,16 @@ static void run_info(struct stub_session *s, const char *args, struct stub_textb
 	put_place(s, out);
 }
 
+static void run_index(struct stub_session *s, const char *args, struct stub_textbuf *out)
+{
+	uint64_t done, all;
+	(void)args;
+	replay_ahead_progress(s->r, &done, &all);
+	stub_textbuf_printf(out, "%llu of %llu instructions have been gone through (%u%%)\n",
+			    (unsigned long long)done, (unsigned long long)all,
+			    all ? (unsigned)(done / (all / 100 + 1)) : 100);
+}
+
 /* ---- threads and processes ------------------------------------------------------- */
 
 static void run_selected(struct stub_session *s, const char *args, struct stub_textbuf *out)
@@ -208,13 +219,28 @@ static void run_process(struct stub_session *s, const char *args, struct stub_te
 			    pid);
 }
 
+static void run_unknown(struct stub_session *s, const char *args, struct stub_textbuf *out)
+{
+	bool zero = !strcmp(args, "zero");
+	if (!zero && strcmp(args, "error") != 0) {
+		stub_textbuf_printf(out,
+				    "unknown memory is shown as \"zero\" or is an \"error\"\n");
+		return;
+	}
+	if (s->blank && s->blanks)
+		stub_textbuf_printf(out, "%llu bytes that nobody knows were shown as zeros\n",
+				    (unsigned long long)s->blanks);
+	s->blank = zero;
+	s->blanks = 0;
+}
+
 static void run_help(struct stub_session *s, const char *args, struct stub_textbuf *out);
 
 static const struct monitor_command commands[] = {
 	{ "when", "", "where in history the program stands", run_when },
 	{ "here", "", "the same, and the program counter", run_here },
-	{ "goto", "POSITION", "go to SEQ:STEPS[+REP], to an instruction count, begin or end",
-	  run_goto },
+	{ "goto", "POSITION",
+	  "go to SEQ:STEPS[+REP], an instruction count, a time (1.5s), begin or end", run_goto },
 	{ "begin", "", "go to the beginning of history", run_begin },
 	{ "start", "", "the same", run_begin },
 	{ "restart", "", "the same", run_begin },
@@ -226,7 +252,10 @@ static const struct monitor_command commands[] = {
 	  run_process },
 	{ "selected", "TID", "the thread that the next reverse command moves", run_selected },
 	{ "info", "", "what was recorded, when and where", run_info },
+	{ "index", "", "how much of history later moves and searches need not replay", run_index },
 	{ "mappings", "", "the program's memory mappings at this position", run_mappings },
+	{ "unknown", "zero|error", "what memory is that nobody knows, until the program is moved",
+	  run_unknown },
 	{ "help", "", "this list", run_help },
 	{ NULL, NULL, NULL, NULL },
 };

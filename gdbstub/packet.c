@@ -62,6 +62,13 @@ static bool fill(struct stub_link *l, int timeout)
 	return true;
 }
 
+bool stub_link_waits(struct stub_link *l, int milliseconds)
+{
+	struct pollfd p = { .fd = l->in, .events = POLLIN };
+
+	return l->closed || l->start != l->end || poll(&p, 1, milliseconds) != 0;
+}
+
 /* The next byte, or -1 when the other side has gone. */
 static int next_byte(struct stub_link *l)
 {

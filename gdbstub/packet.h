@@ -35,6 +35,9 @@ enum stub_link_got {
 int stub_link_init(struct stub_link *l, int in, int out);
 void stub_link_free(struct stub_link *l);
 
+/* Whether something has come, within so many milliseconds. */
+bool stub_link_waits(struct stub_link *l, int milliseconds);
+
 /* Wait for the next packet; `*packet` stays valid until the next call. */
 enum stub_link_got stub_link_receive(struct stub_link *l, struct stub_scan *packet);
 

@@ -205,15 +205,12 @@ static bool reply_stop(struct stub_session *s, const struct replay_stop *stop, e
 /* ---- moving ---------------------------------------------------------------------------- */
 
 /* Whether a breakpoint at this place has no condition, or one that is true. */
-static bool conditions_hold(struct stub_session *s)
+static bool conditions_hold(struct stub_session *s, uint32_t process, uint64_t addr)
 {
-	const uint32_t process = stub_threads_process_now(s);
-	struct dj_regs regs;
 	bool any = false;
-	replay_regs(s->r, &regs);
 	for (size_t i = 0; i < s->n_points; i++) {
 		const struct stub_session_point *p = &s->points[i];
-		if (p->type > '1' || p->addr != regs.rip)
+		if (p->type > '1' || p->addr != addr)
 			continue;
 		any = true;
 		if (p->process != process)
@@ -222,6 +219,13 @@ static bool conditions_hold(struct stub_session *s)
 			return true;
 	}
 	return !any;
+}
+
+/* The same, asked by the replay wherever it comes to one. */
+static bool holds(void *ctx, uint32_t thread, uint64_t addr)
+{
+	struct stub_session *s = ctx;
+	return conditions_hold(s, dj_trace_thread(replay_trace(s->r), thread)->process, addr);
 }
 
 static bool left_range(struct stub_session *s, const struct motion *m)
@@ -239,6 +243,7 @@ static bool wanted(struct stub_session *s, const struct replay_stop *stop)
 {
 	const uint32_t process = stub_threads_process_now(s);
 	const struct stub_session_point *p;
+	struct dj_regs regs;
 	switch (stop->reason) {
 	case REPLAY_STEPPED:
 	case REPLAY_BEGIN:
@@ -253,7 +258,8 @@ static bool wanted(struct stub_session *s, const struct replay_stop *stop)
 		return false;
 	switch (stop->reason) {
 	case REPLAY_BREAK:
-		return conditions_hold(s);
+		replay_regs(s->r, &regs);
+		return conditions_hold(s, process, regs.rip);
 	case REPLAY_WATCH:
 		p = stub_session_point(s, stop->watch);
 		return p && p->process == process;
@@ -269,6 +275,7 @@ static bool wanted(struct stub_session *s, const struct replay_stop *stop)
 static void move(struct stub_session *s, const struct motion *m, struct replay_stop *stop)
 {
 	*stop = (struct replay_stop){ 0 };
+	replay_set_condition(s->r, holds, s);
 	switch (m->how) {
 	case HOW_STEP:
 		replay_step(s->r, m->dir, stop);
@@ -280,6 +287,7 @@ static void move(struct stub_session *s, const struct motion *m, struct replay_s
 		replay_continue(s->r, m->dir, stop);
 		break;
 	}
+	replay_set_condition(s->r, NULL, NULL);
 }
 
 /* Go where a monitor command said, see monitor.c. Signal 0 is for gdb a stop without a cause, with
@@ -355,6 +363,7 @@ static bool resume(struct stub_session *s, const struct motion *m)
 	bool vforked = s->vforked;
 	stub_scratch_before_resume(s, m->dir);
 	stub_xfer_forget(s);
+	s->blank = false;
 	if (*s->going_to && s->scratch == SCRATCH_NONE)
 		return go(s);
 	if (s->arrives) {

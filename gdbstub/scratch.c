@@ -24,7 +24,7 @@
 /* Parts that gdb does not write back the way it read them. */
 #define COMPARED_PARTS (DJ_REG_ALL & ~(DJ_REG_X87 | DJ_REG_SEGS))
 
-int stub_scratch_enter(struct stub_session *s, struct dj_error *err)
+static int scratch_enter(struct stub_session *s, struct dj_error *err)
 {
 	if (s->scratch != SCRATCH_NONE)
 		return 0;
@@ -56,7 +56,7 @@ void stub_scratch_leave(struct stub_session *s, bool tell)
 int stub_scratch_write(struct stub_session *s, uint64_t addr, const void *bytes, size_t len,
 		       struct dj_error *err)
 {
-	if (stub_scratch_enter(s, err) != 0)
+	if (scratch_enter(s, err) != 0)
 		return -1;
 	uint64_t below = s->scratch_regs.gpr[DJ_RSP] - addr;
 	if (below < RED_ZONE || below > CALL_FRAME_ROOM)
@@ -73,7 +73,7 @@ int stub_scratch_set_regs(struct stub_session *s, const struct dj_regs *regs, ui
 	replay_regs(s->r, &now);
 	if (s->scratch == SCRATCH_NONE && (dj_regs_diff(&now, regs) & mask) == 0)
 		return 0;
-	if (stub_scratch_enter(s, err) != 0)
+	if (scratch_enter(s, err) != 0)
 		return -1;
 	if (replay_set_regs(s->r, regs, mask) != 0)
 		return dj_fail(err, 1, "the registers cannot be set");

@@ -292,6 +292,13 @@ void stub_session_free(struct stub_session *s)
 	free(s->kept_library);
 }
 
+#define IDLE 200 /* milliseconds after which the client is taken to be thinking */
+
+static bool client_waits(void *ctx)
+{
+	return stub_link_waits(ctx, 0);
+}
+
 int gdbstub_serve(struct replay *r, int in, int out, bool looks_again, struct dj_error *err)
 {
 	struct stub_link link;
@@ -307,6 +314,8 @@ int gdbstub_serve(struct replay *r, int in, int out, bool looks_again, struct dj
 	sigaction(SIGPIPE, &ignore, &before);
 	while (!s.done) {
 		struct stub_scan packet;
+		if (!stub_link_waits(&link, IDLE))
+			replay_ahead(r, client_waits, &link);
 		enum stub_link_got got = stub_link_receive(&link, &packet);
 		if (got == LINK_CLOSED)
 			break;

@@ -51,6 +51,8 @@ struct stub_session {
 	struct stub_link *link; /* NULL in tests of single packets */
 	struct stub_textbuf reply;
 	struct stub_textbuf doc; /* the qXfer document being read */
+	bool blank;		 /* unknown memory is shown as zeros ("monitor unknown zero")... */
+	uint64_t blanks;	 /* ...so many bytes have been */
 	char *doc_key;		 /* which one that is, object and annex */
 
 	/* see threads.c */
@@ -215,7 +217,6 @@ bool stub_handle_mem_search(struct stub_session *s, struct stub_scan *a);
 bool stub_handle_mem_crc(struct stub_session *s, struct stub_scan *a);
 
 /* scratch.c */
-int stub_scratch_enter(struct stub_session *s, struct dj_error *err);
 int stub_scratch_write(struct stub_session *s, uint64_t addr, const void *bytes, size_t len,
 		       struct dj_error *err);
 int stub_scratch_set_regs(struct stub_session *s, const struct dj_regs *regs, uint64_t mask,

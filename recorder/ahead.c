@@ -1,20 +1,73 @@
 /*
- * What an image of the program executed at its start the next one is likely to execute, too: most
- * of that is the dynamic linker and the C library. So each stop for code that was not translated,
- * or for the target of an indirect branch that was in no table, is noted with the module, and when
- * another image comes to that module everything noted is translated in one go, without stops.
+ * What has to be translated without anybody having stopped for it, because others of its kind did.
+ *
+ * What an image of a program executes the next one of the same program is likely to, too: a
+ * compiler is started again and again. So each stop for code that was not translated, or for the
+ * target of an indirect branch that was in no table, is noted with the module and the program, in
+ * the order in which they came. When another image of that program makes a stop that was noted,
+ * what was noted behind it is translated in one go, without stops: a few at first, more and more of
+ * them as long as it goes on as it went then. (Mostly it is only made once more:
+ * translator/translate-keep.c.) All at once would be a stop less here and there; but what a
+ * compiler was seen to do in a day is ten times what it does with one small file. Of a program that
+ * is new there is at least its start, the dynamic linker and the C library's, which is the same for
+ * all: what any program stopped for before it came to code of its own.
+ *
+ * What stands behind a note was executed behind it only within a row, of stops that came one behind
+ * the other. An image that begins like those before it makes hardly a stop, and of these few some
+ * were never noted: they were made along with others until then. Such a note stands before what the
+ * same image noted when it left the known path, much later. So translating ahead ends where a row
+ * does, and begins with few again there. (When it did not, an `echo` of bash made half as much
+ * again as it needs once bash had been seen to do more. A compiler's runs make a third more stops
+ * for it, of a thousand, and take the same time or less: they make an eighth less.)
+ *
+ * And what one forked child executes the next one is likely to, too: subshells, workers. What a
+ * child had to stop for is noted with the processes that it comes from, by address, and the next
+ * child of any of them begins with it. (Tried: giving the child a copy of everything that its
+ * parent has. A shell has ten thousand fragments, of which a subshell executes some hundreds, and
+ * to copy 13 MB of code and tables took half as long as translating what was needed.)
  */
-#include "recorder/recorder.h"
+#include "recorder/ahead.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* So much of each module, from its first stops on: later ones are the program's own. */
-#define NOTES 256
+/* So much of each module in a program, from its first stops on. */
+#define NOTES 65536
+/* So many are translated in one go, at first and at last. */
+#define FIRST 32u
+#define MOST  1024u
+/* Programs, in the notes of a module. */
+#define PROGRAMS 32
 
 struct rec_note {
-	uint64_t offset; /* in the file */
-	bool indirect;
+	uint64_t offset; /* in the file; or the address */
+	uint32_t indirect;
+	uint16_t start; /* the program had not come to code of its own */
+	uint16_t row; /* it begins a row: the stop before it was for another than the note before */
+};
+
+/* Notes one behind the other: those before `end` were translated, the last `window` of them at
+ * once. */
+struct run {
+	unsigned end, window;
+};
+
+/* Of a process and a module: how far an image has come in its notes, and how far before it last
+ * left their order. Where a string begins decides how the C library goes through it: so a stop now
+ * and then is one that was noted much later, and what comes after it goes on where it was. */
+struct rec_noted {
+	uint64_t image; /* plus 1 */
+	unsigned last;	/* note that it stopped for, plus 1 */
+	struct run now, before;
+};
+
+struct rec_notes {
+	struct rec_notes *next; /* those that were asked for later */
+	uint64_t program;	/* a hash of its path */
+	unsigned n_read;	/* from a file */
+	unsigned n, cap;
+	struct rec_note *note;
+	uint32_t *found; /* 2 * cap places, by a hash: number of a note, plus 1 */
 };
 
 static struct rec_module *module_at(struct rec_process *proc, uint64_t pc,
@@ -24,21 +77,164 @@ static struct rec_module *module_at(struct rec_process *proc, uint64_t pc,
 	return *m && (*m)->module >= 0 ? &proc->rec->modules[(*m)->module] : NULL;
 }
 
-void rec_ahead_note(struct rec_thread *t, uint64_t pc, bool indirect)
+/* ---- copies ------------------------------------------------------------------------------- */
+
+/* What children stopped for, of one process. */
+#define WANTED 1024
+
+static void want(struct rec_process *proc, uint64_t pc, bool indirect)
 {
-	const struct dj_mapping *m;
-	struct rec_module *mod = module_at(t->proc, pc, &m);
-	if (!mod || mod->n_notes == NOTES)
-		return;
-	if (!mod->notes) {
-		mod->notes = calloc(NOTES, sizeof(*mod->notes));
-		DJ_ASSERT(mod->notes, "out of memory for notes");
+	if (!proc->wanted) {
+		proc->wanted = calloc(WANTED, sizeof(*proc->wanted));
+		DJ_ASSERT(proc->wanted, "out of memory for notes");
 	}
-	mod->notes[mod->n_notes++] = (struct rec_note){ m->offset + (pc - m->start), indirect };
+	for (unsigned i = 0; i < proc->n_wanted; i++)
+		if (proc->wanted[i].offset == pc && proc->wanted[i].indirect == indirect)
+			return;
+	if (proc->n_wanted < WANTED)
+		proc->wanted[proc->n_wanted++] =
+			(struct rec_note){ .offset = pc, .indirect = indirect };
 }
 
-/* Which image of the process has been given what is noted of the module. */
-static uint64_t *noted_by(struct rec_process *proc, size_t module)
+void rec_ahead_forget(struct rec_process *proc)
+{
+	for (struct rec_process *p = proc->rec->processes; p; p = p->next)
+		if (p->parent == proc)
+			p->parent = NULL;
+	proc->parent = NULL;
+	proc->n_wanted = 0;
+	proc->program = -1;
+	proc->own_code = false;
+	proc->stopped = NULL;
+}
+
+static void translate(struct rec_thread *t, uint64_t pc, bool indirect)
+{
+	struct tr_frag *f;
+	if (indirect)
+		tr_expect_indirect(t->proc->tr);
+	if (rec_fragment(t, pc, &f) == TR_FOUND && indirect)
+		tr_add_indirect(t->proc->tr, f);
+}
+
+/* As far as there are arenas for it: once more when there is another one. */
+static void ahead_of_copy(struct rec_thread *t)
+{
+	struct rec_process *proc = t->proc, *from = proc->parent;
+	uint64_t at, size;
+	unsigned arenas = proc->arenas_noted;
+	if (!from || !tr_arena(proc->tr, arenas, &at, &size))
+		return;
+	while (tr_arena(proc->tr, arenas, &at, &size))
+		arenas++;
+	proc->arenas_noted = arenas;
+	tr_spare(proc->tr, 1);
+	for (unsigned i = 0; i < from->n_wanted; i++)
+		translate(t, from->wanted[i].offset, from->wanted[i].indirect);
+	tr_spare(proc->tr, 0);
+}
+
+/* ---- images ------------------------------------------------------------------------------- */
+
+/* Which module the program itself is, and a name for it. */
+static uint64_t program_of(struct rec_thread *t)
+{
+	struct rec_process *proc = t->proc;
+	const struct rec_recording *rec = t->rec;
+	if (proc->program >= 0)
+		return proc->program_key;
+	const char *name = rec_program_name(t);
+	proc->program = (int)rec->n_modules; /* none */
+	for (size_t i = 0; i < rec->n_modules; i++)
+		if (strcmp(rec->modules[i].path, name) == 0)
+			proc->program = (int)i;
+	proc->program_key = 0xcbf29ce484222325ULL;
+	while (*name)
+		proc->program_key = (proc->program_key ^ (uint8_t)*name++) * 0x100000001b3ULL;
+	return proc->program_key;
+}
+
+/* Its place among those that can be found; empty if it is not there. */
+static uint32_t *place(const struct rec_notes *notes, const struct rec_note *note)
+{
+	unsigned size = 2 * notes->cap;
+	unsigned i = (unsigned)((2 * note->offset + note->indirect) * 0x9e3779b97f4a7c15ULL >> 40);
+	for (i &= size - 1; notes->found[i]; i = (i + 1) & (size - 1)) {
+		const struct rec_note *n = &notes->note[notes->found[i] - 1];
+		if (n->offset == note->offset && n->indirect == note->indirect)
+			break;
+	}
+	return &notes->found[i];
+}
+
+static void grow(struct rec_notes *notes)
+{
+	notes->cap = notes->cap ? 2 * notes->cap : 64;
+	notes->note = realloc(notes->note, notes->cap * sizeof(*notes->note));
+	free(notes->found);
+	notes->found = calloc(2 * notes->cap, sizeof(*notes->found));
+	DJ_ASSERT(notes->note && notes->found, "out of memory for notes");
+	for (unsigned i = 0; i < notes->n; i++)
+		*place(notes, &notes->note[i]) = i + 1;
+}
+
+/* Its number plus 1 if it was there before; else 0. */
+static unsigned add(struct rec_notes *notes, const struct rec_note *note)
+{
+	if (notes->n == notes->cap && notes->n < NOTES)
+		grow(notes);
+	uint32_t *at = place(notes, note);
+	if (*at || notes->n == NOTES)
+		return *at;
+	notes->note[notes->n++] = *note;
+	*at = notes->n;
+	return 0;
+}
+
+static void free_notes(struct rec_notes *notes)
+{
+	free(notes->note);
+	free(notes->found);
+	free(notes);
+}
+
+/* The notes about a module in a program, which become the last in the list; made if there are none,
+ * and then with what is known of the start of others. Where there are too many those go that have
+ * not been asked for longest. */
+static struct rec_notes *notes_of(struct rec_module *mod, uint64_t program)
+{
+	struct rec_notes **at = &mod->notes, *notes, *first;
+	unsigned n = 0;
+	for (; *at && (*at)->program != program; at = &(*at)->next)
+		n++;
+	notes = *at;
+	if (notes && !notes->next)
+		return notes;
+	if (notes) {
+		*at = notes->next;
+		notes->next = NULL;
+	} else {
+		notes = calloc(1, sizeof(*notes));
+		DJ_ASSERT(notes, "out of memory for notes");
+		notes->program = program;
+		first = mod->notes;
+		for (unsigned i = 0; first && i < first->n; i++)
+			if (first->note[i].start)
+				add(notes, &first->note[i]);
+	}
+	while (*at)
+		at = &(*at)->next;
+	*at = notes;
+	if (n >= PROGRAMS) {
+		first = mod->notes;
+		mod->notes = first->next;
+		free_notes(first);
+	}
+	return notes;
+}
+
+/* How far the process's image has come with the module. */
+static struct rec_noted *noted_by(struct rec_process *proc, size_t module)
 {
 	if (module >= proc->n_noted) {
 		size_t n = proc->rec->n_modules;
@@ -47,28 +243,142 @@ static uint64_t *noted_by(struct rec_process *proc, size_t module)
 		memset(proc->noted + proc->n_noted, 0, (n - proc->n_noted) * sizeof(*proc->noted));
 		proc->n_noted = n;
 	}
-	return &proc->noted[module];
+	struct rec_noted *noted = &proc->noted[module];
+	if (noted->image != proc->image + 1ULL)
+		*noted = (struct rec_noted){ .image = proc->image + 1ULL };
+	return noted;
+}
+
+void rec_ahead_note(struct rec_thread *t, uint64_t pc, bool indirect)
+{
+	struct rec_process *proc = t->proc;
+	const struct dj_mapping *m;
+	for (struct rec_process *p = proc->parent; p; p = p->parent)
+		want(p, pc, indirect);
+	struct rec_module *mod = t->area.forked ? NULL : module_at(proc, pc, &m);
+	if (!mod)
+		return;
+	uint64_t program = program_of(t);
+	proc->own_code |= m->module == proc->program;
+	struct rec_notes *notes = notes_of(mod, program);
+	struct rec_noted *noted = noted_by(proc, (size_t)m->module);
+	struct rec_note note = { .offset = m->offset + (pc - m->start),
+				 .indirect = indirect,
+				 .start = !proc->own_code,
+				 .row = !noted->last || noted->last != notes->n };
+	unsigned found = add(notes, &note);
+	noted->last = found ? found : notes->n;
+	proc->stopped = found ? notes : NULL;
+	proc->stopped_at = found - 1;
+}
+
+/* The number of the first note from `from` on that begins a row, or `to`. */
+static unsigned row_begins(const struct rec_notes *notes, unsigned from, unsigned to)
+{
+	while (from < to && !notes->note[from].row)
+		from++;
+	return from;
+}
+
+static bool goes_on(const struct rec_notes *notes, const struct run *r, unsigned at)
+{
+	return r->end && at >= r->end && at - r->end < r->window &&
+	       row_begins(notes, r->end, at + 1) > at;
+}
+
+/* Which notes are to be translated after the stop for one of them: from `at` on to the end that is
+ * noted. */
+static unsigned go_on_from(const struct rec_notes *notes, struct rec_noted *noted, unsigned at)
+{
+	if (!goes_on(notes, &noted->now, at)) {
+		struct run left = noted->now;
+		noted->now = goes_on(notes, &noted->before, at) ? noted->before : (struct run){ 0 };
+		noted->before = left;
+	}
+	unsigned window = noted->now.end ? 2 * noted->now.window : FIRST;
+	window = window < MOST ? window : MOST;
+	unsigned most = notes->n - at < window ? notes->n : at + window;
+	noted->now = (struct run){ row_begins(notes, at + 1, most), window };
+	return noted->now.end;
 }
 
 void rec_ahead(struct rec_thread *t)
 {
 	struct rec_process *proc = t->proc;
+	if (t->area.forked) {
+		ahead_of_copy(t);
+		return;
+	}
 	const struct dj_mapping *m;
-	struct rec_module *mod = module_at(proc, t->regs.rip, &m);
+	const struct rec_notes *notes = proc->stopped;
+	struct rec_module *mod = notes ? module_at(proc, t->regs.rip, &m) : NULL;
 	struct tr_frag *f;
-	uint64_t *noted = mod ? noted_by(proc, (size_t)m->module) : NULL;
-	if (!mod || t->area.forked || *noted == proc->image + 1ULL)
+	/* they may be others by now, in the same place */
+	if (!mod || notes != notes_of(mod, program_of(t)) || proc->stopped_at >= notes->n)
 		return;
 	/* the arena first: it is made where the thread stands */
-	if (mod->n_notes && rec_fragment(t, t->regs.rip, &f) == TR_NO_ARENA)
+	if (rec_fragment(t, t->regs.rip, &f) == TR_NO_ARENA)
 		return;
-	*noted = proc->image + 1ULL;
-	for (unsigned i = 0; i < mod->n_notes; i++) {
-		const struct rec_note *n = &mod->notes[i];
+	proc->stopped = NULL;
+	struct rec_noted *noted = noted_by(proc, (size_t)m->module);
+	unsigned end = go_on_from(notes, noted, proc->stopped_at);
+	tr_spare(proc->tr, TR_AHEAD);
+	for (unsigned i = proc->stopped_at; i < end; i++) {
+		const struct rec_note *n = &notes->note[i];
 		uint64_t pc = m->start + (n->offset - m->offset);
-		if (n->offset < m->offset || pc >= m->end)
-			continue;
-		if (rec_fragment(t, pc, &f) == TR_FOUND && n->indirect)
-			tr_add_indirect(proc->tr, f);
+		if (n->offset >= m->offset && pc < m->end)
+			translate(t, pc, n->indirect);
 	}
+	tr_spare(proc->tr, 0);
+}
+
+void rec_notes_free(struct rec_module *mod)
+{
+	while (mod->notes) {
+		struct rec_notes *n = mod->notes;
+		mod->notes = n->next;
+		free_notes(n);
+	}
+}
+
+/* ---- from one recording to the next -------------------------------------------------------- */
+
+struct notes_file {
+	uint64_t program, n;
+};
+
+void rec_notes_read(struct rec_module *mod, const uint8_t *bytes, size_t size)
+{
+	struct notes_file f;
+	for (size_t at = 0; size - at >= sizeof(f);) {
+		memcpy(&f, bytes + at, sizeof(f));
+		at += sizeof(f);
+		struct rec_notes *notes = notes_of(mod, f.program);
+		if (f.n > NOTES || f.n > (size - at) / sizeof(struct rec_note))
+			return;
+		for (uint64_t i = 0; i < f.n; i++, at += sizeof(struct rec_note)) {
+			struct rec_note n;
+			memcpy(&n, bytes + at, sizeof(n));
+			add(notes, &n);
+		}
+		notes->n_read = notes->n;
+	}
+}
+
+uint8_t *rec_notes_write(const struct rec_module *mod, size_t head, size_t *size)
+{
+	bool new = false;
+	*size = head;
+	for (const struct rec_notes *n = mod->notes; n; n = n->next) {
+		*size += sizeof(struct notes_file) + n->n * sizeof(struct rec_note);
+		new |= n->n != n->n_read;
+	}
+	uint8_t *bytes = new ? calloc(1, *size) : NULL, *at = bytes + head;
+	for (const struct rec_notes *n = mod->notes; bytes && n; n = n->next) {
+		struct notes_file f = { n->program, n->n };
+		memcpy(at, &f, sizeof(f));
+		memcpy(at + sizeof(f), n->note, n->n * sizeof(struct rec_note));
+		at += sizeof(f) + n->n * sizeof(struct rec_note);
+	}
+	return bytes;
 }

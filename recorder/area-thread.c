@@ -190,6 +190,7 @@ void rec_area_thread_end(struct rec_thread *t)
 	struct rec_process *proc = t->proc;
 	if (!t->own)
 		return;
+	rec_times_hide(t);
 	if (!t->area.gone) { /* it is there still, empty */
 		struct rec_spare *spare = malloc(sizeof(*spare));
 		DJ_ASSERT(spare, "out of memory for an area");

@@ -9,6 +9,7 @@
  * of the file, of which any part can be mapped once more elsewhere without a descriptor.
  */
 #include "recorder/area.h"
+#include "recorder/cpuid.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -83,12 +84,15 @@ void rec_window_give_back(struct rec_process *proc, uint64_t at)
 
 void rec_own_free(struct rec_thread *t)
 {
+	rec_times_hide(t);
 	if (t->own)
 		munmap(t->own, AREA_THREAD);
 	t->own = NULL;
 }
 
-int rec_tables_make(struct rec_process *proc)
+/* Shared memory for an address space and for a thread of it, in us and in memfd; 0, or -1 with
+ * errno. */
+static int make_tables(struct rec_process *proc)
 {
 	uint8_t *new = shared(proc, AREA_TABLES, &proc->tables_off);
 	if (!new)
@@ -96,10 +100,11 @@ int rec_tables_make(struct rec_process *proc)
 	rec_order_tables(proc, new);
 	rec_tables_free(proc);
 	proc->tables = new;
+	rec_cpuid_table(proc);
 	return 0;
 }
 
-int rec_own_make(struct rec_thread *t)
+static int make_own(struct rec_thread *t)
 {
 	uint8_t *new = shared(t->proc, AREA_THREAD, &t->own_off);
 	if (!new)
@@ -183,24 +188,18 @@ static enum rec_state area_failed(struct rec_thread *t, const char *what, int64_
 	return rec_call(t, area_given_up, SYS_munmap, t->area.at, AREA_TOTAL, 0, 0, 0, 0);
 }
 
-static enum rec_state area_done(struct rec_thread *t, int64_t result)
-{
-	(void)result;
-	return rec_image_ready(t);
-}
-
 /* These are for the better: it does not matter whether they succeed. */
 static enum rec_state area_not_forked(struct rec_thread *t, int64_t result)
 {
 	t->proc->not_forked = result == 0;
-	return area_done(t, 0);
+	return rec_image_ready(t);
 }
 
 static enum rec_state area_small_pages(struct rec_thread *t, int64_t result)
 {
 	(void)result;
 	if (!t->rec->opt.follow || !t->proc->order_mapped)
-		return area_done(t, 0);
+		return rec_image_ready(t);
 	return rec_call(t, area_not_forked, SYS_madvise, t->area.at + AREA_ORDER,
 			AREA_TOTAL - AREA_ORDER, MADV_DONTFORK, 0, 0, 0);
 }
@@ -340,7 +339,7 @@ static enum rec_state area_made(struct rec_thread *t)
 		close(proc->memfd);
 	proc->memfd = fd;
 	proc->memfd_end = proc->memfd_size = 0;
-	if (rec_tables_make(proc) || rec_own_make(t))
+	if (make_tables(proc) || make_own(t))
 		return area_failed(t, "make the shared memory for", -errno);
 	proc->window.off = proc->memfd_end;
 	proc->memfd_end += WINDOW_SIZE;

@@ -8,10 +8,6 @@
 #include "recorder/recorder.h"
 
 /* ---- area.c ---- */
-/* Shared memory for an address space and for a thread of it, in us and in memfd; 0, or -1 with
- * errno. */
-int rec_tables_make(struct rec_process *proc);
-int rec_own_make(struct rec_thread *t);
 void rec_tables_free(struct rec_process *proc);
 void rec_own_free(struct rec_thread *t);
 /* A part of the shared file, in us. NULL with errno. */

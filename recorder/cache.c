@@ -1,6 +1,6 @@
 /* Stops in translated code: traps that generated code makes for us, interruptions, and the way from
  * anywhere in the cache to a place where the thread can be taken in hand. */
-#include "recorder/recorder.h"
+#include "recorder/ahead.h"
 
 #include <errno.h>
 #include <sys/ptrace.h>
@@ -36,6 +36,11 @@ static bool undo_branch(struct rec_thread *t)
 	return true;
 }
 
+/* So many places at most a signal is held back for the sake of flags. The translator takes them for
+ * dead where they are overwritten within a fragment and what it looks at behind that, which is
+ * fewer. */
+#define BEYOND 200
+
 /* On from a stop in the middle of a fragment. */
 static enum rec_state go_past(struct rec_thread *t, struct user_regs_struct *r)
 {
@@ -43,7 +48,8 @@ static enum rec_state go_past(struct rec_thread *t, struct user_regs_struct *r)
 	r->orig_rax = (unsigned long long)-1;
 	if (rec_set_regs(t, r))
 		return REC_KILLED;
-	if (t->n_pending || rec_digest_is_due(t, *rec_tcb(t, T_STEPS)))
+	if (t->n_pending || rec_trap_urgent(t) || rec_idle_wants(t) ||
+	    rec_digest_is_due(t, *rec_tcb(t, T_STEPS)))
 		return rec_step_to_boundary(t);
 	rec_run(t, REC_CONT, 0);
 	return REC_CACHE;
@@ -70,19 +76,21 @@ enum rec_state rec_order_on(struct rec_thread *t)
 /* An indirect branch to what is in no table. */
 static enum rec_state ibl_miss(struct rec_thread *t, struct user_regs_struct *r)
 {
-	struct tr_where w = { .flags = TR_FLAGS_SAVED, .spilled = 3 | TR_HOME_BIT, .pc = r->rcx };
+	struct tr_where w = { .flags = TR_FLAGS_SAVED, .spilled = 2 | TR_HOME_BIT, .pc = r->r11 };
 	rec_count(t, REC_COUNT_INDIRECT);
 	rec_take(t, r, &w);
 	if (!canonical(w.pc) && undo_branch(t))
 		return rec_native_begin(t); /* which faults */
 	struct tr_frag *f;
 	rec_ahead_note(t, w.pc, true);
+	tr_expect_indirect(t->proc->tr);
 	if (rec_fragment(t, w.pc, &f) == TR_FOUND)
 		tr_add_indirect(t->proc->tr, f);
 	return REC_IN_HAND;
 }
 
-enum rec_state rec_trap(struct rec_thread *t, struct user_regs_struct *r)
+/* A trap of ours in the cache (int3), the thread being stopped behind it. */
+static enum rec_state our_trap(struct rec_thread *t, struct user_regs_struct *r)
 {
 	uint32_t runtime;
 	const struct tr_stop *stop = tr_stop_at(t->proc->tr, r->rip - 1, &runtime);
@@ -100,10 +108,15 @@ enum rec_state rec_trap(struct rec_thread *t, struct user_regs_struct *r)
 			  (unsigned long long)r->rip);
 		return REC_KILLED;
 	}
-	struct tr_where w = { .flags = TR_FLAGS_HW, .spilled = TR_HOME_BIT, .pc = stop->pc };
+	struct tr_where w = {
+		.flags = TR_FLAGS_HW, .spilled = TR_HOME_BIT, .pc = stop->pc, .lag = stop->lag
+	};
 	rec_take(t, r, &w);
-	if (t->n_pending) /* first the signal; then it comes here again */
+	if (t->n_pending) { /* first the signal; then it comes here again */
+		t->flags_lost = stop->kind != TR_STOP_SYSCALL && stop->kind != TR_STOP_NATIVE &&
+				!rec_flags_known(t);
 		return REC_IN_HAND;
+	}
 	switch (stop->kind) {
 	case TR_STOP_LINK:
 	case TR_STOP_BRANCH:
@@ -112,6 +125,7 @@ enum rec_state rec_trap(struct rec_thread *t, struct user_regs_struct *r)
 		break;
 	case TR_STOP_SYSCALL:
 		rec_count(t, REC_COUNT_SYSCALL);
+		rec_check_call(t);
 		return rec_syscall(t);
 	case TR_STOP_NATIVE:
 		return rec_native_begin(t);
@@ -151,8 +165,10 @@ static enum rec_state interrupted(struct rec_thread *t)
 	struct user_regs_struct r;
 	if (t->helper.by && !rec_get_regs(t, &r) && rec_helper_holds(t, &r))
 		return REC_CACHE;
-	if (t->proc->gather.by || t->proc->leaving)
+	if (t->proc->gather.by || t->proc->leaving || rec_trap_held(t) || t->idle.brought_out) {
+		t->idle.brought_out = false;
 		return rec_bring_out(t);
+	}
 	bool again = make_again(t);
 	t->asked = false;
 	t->stops++;
@@ -161,8 +177,8 @@ static enum rec_state interrupted(struct rec_thread *t)
 		rec_run(t, REC_CONT, 0);
 		return REC_CACHE;
 	}
-	if (rec_digest_is_due(t, *rec_tcb(t, T_STEPS)) && !rec_get_regs(t, &r) &&
-	    tr_in_cache(t->proc->tr, r.rip) && !*rec_tcb(t, T_IN_SYSCALL)) {
+	if ((rec_digest_is_due(t, *rec_tcb(t, T_STEPS)) || rec_idle_wants(t)) &&
+	    !rec_get_regs(t, &r) && tr_in_cache(t->proc->tr, r.rip) && !*rec_tcb(t, T_IN_SYSCALL)) {
 		t->hand_over = true;
 		return rec_step_to_boundary(t);
 	}
@@ -183,8 +199,16 @@ enum rec_state rec_on_cache(struct rec_thread *t, const struct rec_stop *stop)
 		return REC_KILLED;
 	if (stop->sig == SIGTRAP && stop->info.si_code == SI_KERNEL &&
 	    tr_in_cache(t->proc->tr, r.rip - 1))
-		return rec_trap(t, &r);
+		return our_trap(t, &r);
 	return rec_signal_stop(t, stop);
+}
+
+/* A handler's frame shows the arithmetic flags. Where they are dead what is in the processor may be
+ * ours; a few instructions on the program has made them anew. */
+bool rec_goes_beyond(struct rec_thread *t)
+{
+	return t->n_pending && t->flags_lost && !t->proc->gather.by && !rec_trap_held(t) &&
+	       !t->proc->leaving && t->beyond++ < BEYOND;
 }
 
 static enum rec_state towards_boundary(struct rec_thread *t)
@@ -193,7 +217,9 @@ static enum rec_state towards_boundary(struct rec_thread *t)
 	struct tr_where w;
 	if (rec_get_regs(t, &r))
 		return REC_KILLED;
-	if (rec_takeable(t, &r, &w)) {
+	bool takeable = rec_takeable(t, &r, &w);
+	t->flags_lost = takeable && w.flags_lost;
+	if (takeable && !rec_goes_beyond(t)) {
 		t->in_rep = w.string_head;
 		rec_take(t, &r, &w);
 		return REC_IN_HAND;
@@ -224,5 +250,5 @@ enum rec_state rec_on_boundary(struct rec_thread *t, const struct rec_stop *stop
 		return rec_signal_stop(t, stop);
 	if (stop->info.si_code != SI_KERNEL)
 		return towards_boundary(t);
-	return rec_get_regs(t, &r) ? REC_KILLED : rec_trap(t, &r);
+	return rec_get_regs(t, &r) ? REC_KILLED : our_trap(t, &r);
 }

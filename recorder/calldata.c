@@ -117,7 +117,7 @@ bool rec_call_data_faulted(struct rec_thread *t, struct user_regs_struct *r)
 
 struct look {
 	struct rec_thread *t;
-	uint64_t left;
+	uint64_t left, sp;
 };
 
 static bool number(void *ctx, uint64_t at, unsigned size, uint64_t *value)
@@ -132,8 +132,14 @@ static void wrote(void *ctx, uint64_t addr, uint64_t length)
 	struct look *l = ctx;
 	uint8_t bytes[DJ_CODE_MAX];
 	struct dj_record r = { .kind = DJ_REC_SYSDATA, .steps = l->t->steps, .bytes = bytes };
-	while (addr && length && l->left) {
-		uint64_t want = length < l->left ? length : l->left;
+	uint64_t left = l->left;
+	if (left && addr + 128 - l->sp < AREA_STACK_NEAR && left < UINT64_MAX - AREA_STACK_DATA)
+		left += AREA_STACK_DATA;
+	if (length > left)
+		length = left;
+	l->left -= length < l->left ? length : l->left;
+	while (addr && length) {
+		uint64_t want = length;
 		if (want > sizeof(bytes))
 			want = sizeof(bytes);
 		r.addr = addr;
@@ -144,7 +150,6 @@ static void wrote(void *ctx, uint64_t addr, uint64_t length)
 			return;
 		addr += want;
 		length -= want;
-		l->left -= want;
 	}
 }
 
@@ -154,8 +159,28 @@ void rec_call_data(struct rec_thread *t, uint64_t nr, const struct user_regs_str
 	const struct dj_call call = { .nr = nr,
 				      .arg = { in->rdi, in->rsi, in->rdx, in->r10, in->r8, in->r9 },
 				      .result = result };
-	struct look l = { t, t->rec->opt.call_data };
+	struct look l = { t, t->rec->opt.call_data, in->rsp };
 	const struct dj_call_reader reader = { &l, number, wrote };
 	if (l.left && !dj_call_failed(result))
 		dj_call_writes(&call, &reader);
+}
+
+/* ---- instructions that were executed natively ---------------------------------------------- */
+
+/* At least what the replay takes for written: rp_thread_native_wrote(). */
+void rec_native_data(struct rec_thread *t, const struct insn *in, const struct dj_regs *before)
+{
+	const uint64_t *gpr = before->gpr;
+	struct look l = { .t = t, .left = t->rec->opt.call_data ? UINT64_MAX : 0 };
+	if (in->attr & INSN_A_STACK && !in->has_mem)
+		wrote(&l, gpr[DJ_RSP] - 8, 8);
+	if (in->attr & INSN_A_STRING)
+		wrote(&l, gpr[DJ_RDI], 64);
+	if (in->id == INSN_CLZERO)
+		wrote(&l, gpr[DJ_RAX] & ~63ULL, 64);
+	if (!in->has_mem || (!(in->mem_access & INSN_W) && !(in->attr & INSN_A_XSTATE)))
+		return;
+	/* of fxsave and its kin as in the translator's tr_xsave_insn */
+	wrote(&l, insn_address(in, gpr, before->fs_base, before->gs_base),
+	      in->attr & INSN_A_XSTATE ? 512 + 64 + 256 : in->mem_size);
 }

@@ -13,7 +13,8 @@
  */
 #include "recorder/recorder.h"
 
-#define FIRST_GAP 10000u /* instructions */
+#define FIRST_GAP     10000u /* instructions */
+#define CALLS_CHECKED 1000u  /* among so many first stops of a thread */
 
 #define STACK_BELOW 128u /* the red zone */
 #define STACK_ABOVE 1024u
@@ -49,12 +50,17 @@ static uint32_t arithmetic_known(struct rec_thread *t)
 	return known;
 }
 
+bool rec_flags_known(struct rec_thread *t)
+{
+	return t->rec->opt.exact_flags || arithmetic_known(t) == DJ_FLAGS_ARITH;
+}
+
 /* Flags that nobody but the program changes: DF, NT, AC, ID. */
 #define QUIET_FLAGS 0x244400u
 
 static void check_flags(struct rec_thread *t, struct dj_check *c)
 {
-	c->flags_known = arithmetic_known(t) | QUIET_FLAGS;
+	c->flags_known = (t->flags_lost ? 0 : arithmetic_known(t)) | QUIET_FLAGS;
 	c->flags = t->regs.eflags & c->flags_known;
 }
 
@@ -145,7 +151,8 @@ static void record_regs(struct rec_thread *t, const struct dj_regs *regs)
 
 bool rec_digest_is_due(const struct rec_thread *t, uint64_t steps)
 {
-	return steps - t->last_digest >= t->digest_gap;
+	/* what T_STEPS says may be behind */
+	return steps >= t->last_digest && steps - t->last_digest >= t->digest_gap;
 }
 
 static void next_gap(struct rec_thread *t)
@@ -175,6 +182,17 @@ void rec_digest(struct rec_thread *t, bool whole)
 	rec_written(t, true);
 	if (whole)
 		next_gap(t);
+}
+
+/* Digests are mostly made where the program comes to new code, and there few flags are sure to be
+ * known. At a system call all are, so of a short run these are compared there. */
+void rec_check_call(struct rec_thread *t)
+{
+	struct dj_check c = { 0 };
+	if (t->stops > CALLS_CHECKED)
+		return;
+	check_flags(t, &c);
+	rec_check_record(t, &c);
 }
 
 void rec_digest_start(struct rec_thread *t)

@@ -20,14 +20,14 @@
 #include <string.h>
 #include <sys/syscall.h>
 
-static uint64_t clone_flags(struct rec_thread *t)
+uint64_t rec_clone_flags(struct rec_thread *t, const struct user_regs_struct *r)
 {
 	uint64_t flags = 0;
-	switch (t->sys.regs.rax) {
+	switch (r->rax) {
 	case SYS_clone:
-		return t->sys.regs.rdi;
+		return r->rdi;
 	case SYS_clone3:
-		rec_read(t->proc, t->sys.regs.rdi, &flags, sizeof(flags));
+		rec_read(t->proc, r->rdi, &flags, sizeof(flags));
 		return flags;
 	case SYS_vfork:
 		return CLONE_VM | CLONE_VFORK;
@@ -95,7 +95,7 @@ static void new_child(struct rec_thread *t, pid_t pid, uint64_t flags)
 enum rec_state rec_child_event(struct rec_thread *t)
 {
 	unsigned long pid = 0;
-	uint64_t flags = clone_flags(t);
+	uint64_t flags = rec_clone_flags(t, &t->sys.regs);
 	if (t->rec->tracer->event_message(t->rec->tracer, t->tid, &pid))
 		return REC_KILLED;
 	if (flags & CLONE_THREAD)

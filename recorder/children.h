@@ -6,6 +6,8 @@
 /* The program is about to make a system call with these registers: if it makes a child, we are to
  * hear of that. */
 void rec_child_traced(struct rec_thread *t, struct user_regs_struct *r);
+/* Those of a call that is about to be made with these registers, or was. */
+uint64_t rec_clone_flags(struct rec_thread *t, const struct user_regs_struct *r);
 /* A system call of the program's has made a process or a thread. */
 enum rec_state rec_child_event(struct rec_thread *t);
 
@@ -36,6 +38,8 @@ bool rec_asks_to_be_traced(const struct user_regs_struct *r, uint64_t nr);
 bool rec_becomes_another(struct rec_thread *t, const struct user_regs_struct *r, uint64_t nr);
 
 /* ---- thread.c ---- */
+/* clone, clone3. */
+enum rec_state rec_begin_clone(struct rec_thread *t);
 /* A system call of the program's has made a thread. */
 enum rec_state rec_thread_event(struct rec_thread *t, pid_t tid);
 /* In hand: it has a new name. */
@@ -44,6 +48,8 @@ void rec_thread_named(struct rec_thread *t);
 void rec_child_regs(const struct rec_thread *t, struct rec_thread *c);
 /* In hand, about to exit: give the shadow back, then make the call. */
 enum rec_state rec_thread_exit(struct rec_thread *t);
+/* A new thread that has stopped for the first time gets what it needs. */
+enum rec_state rec_thread_begin(struct rec_thread *t);
 /* Exec has ended all other threads, and given the one that made it the process's id: which it is.
  */
 struct rec_thread *rec_thread_exec(struct rec_thread *t);

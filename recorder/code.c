@@ -11,7 +11,7 @@
  * executable again its bytes are compared with what they were, and only what depends on lines that
  * differ is translated anew.
  */
-#include "recorder/recorder.h"
+#include "recorder/ahead.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +27,8 @@ struct rec_code_page {
 	uint32_t len;	 /* readable bytes from addr */
 	bool changing;	 /* writable and executable, or shared */
 	bool dynamic;	 /* not what a module file says: goes into the trace when translated from */
+	int32_t module;	 /* whose bytes it has, and does not change unheard; or -1 */
+	uint64_t base;	 /* where that module begins */
 	uint64_t logged; /* number of the fact, or 0 */
 	bool asleep; /* not executable, for the time being: `bytes` are what was translated from */
 	uint8_t bytes[PAGE];
@@ -44,6 +46,8 @@ static void drop(struct rec_process *proc, struct rec_code_page **at)
 {
 	struct rec_code_page *p = *at;
 	*at = p->next;
+	if (proc->page == p)
+		proc->page = NULL;
 	proc->n_pages--;
 	proc->n_asleep -= p->asleep;
 	free(p);
@@ -77,13 +81,62 @@ static bool is_changing(const struct rec_process *proc, const struct dj_mapping 
 	       (f ? f->rewritten : !(m->flags & MAP_ANONYMOUS));
 }
 
-/* Whether the page's bytes are other than those of its module. */
+/* Pages of which the trace has other bytes than the module's, by address. */
+struct rec_told {
+	size_t n, cap;
+	uint64_t page[];
+};
+
+/* Where the page is among them, or would be. */
+static size_t told_at(const struct rec_told *told, uint64_t page)
+{
+	size_t lo = 0, hi = told->n;
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+		if (told->page[mid] < page)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+static bool is_told(const struct rec_told *told, uint64_t page)
+{
+	size_t k = told ? told_at(told, page) : 0;
+	return told && k < told->n && told->page[k] == page;
+}
+
+/* From now on the trace says what is there, also when it is the module's again (or another's: then
+ * it says more than it must). */
+static void tell(struct rec_process *proc, uint64_t page)
+{
+	const struct dj_mapping *m = rec_maps_find(proc, page);
+	struct rec_told *told = proc->told;
+	if (!m || m->module < 0 || is_told(told, page))
+		return;
+	size_t n = told ? told->n : 0, cap = told ? told->cap : 0;
+	if (n == cap) {
+		cap = 2 * cap + 16;
+		told = realloc(told, sizeof(*told) + cap * sizeof(told->page[0]));
+		DJ_ASSERT(told, "out of memory for code pages");
+		told->n = n;
+		told->cap = cap;
+		proc->told = told;
+	}
+	size_t k = told_at(told, page);
+	memmove(told->page + k + 1, told->page + k, (n - k) * sizeof(told->page[0]));
+	told->page[k] = page;
+	told->n++;
+}
+
+/* Whether the page's bytes are other than those of its module, as far as the trace knows. */
 static bool is_dynamic(const struct rec_process *proc, const struct dj_mapping *m,
 		       const struct rec_code_page *p)
 {
 	static const uint8_t zero[4096];
 	const struct rec_module *f = module_of(proc, m);
-	if (!f || f->rewritten)
+	if (!f || f->rewritten || is_told(proc->told, p->addr))
 		return true;
 	uint64_t off = m->offset + (p->addr - m->start);
 	size_t have = off < f->size ? f->size - off : 0;
@@ -96,13 +149,17 @@ static bool is_dynamic(const struct rec_process *proc, const struct dj_mapping *
 static struct rec_code_page *code_page(struct rec_process *proc, uint64_t addr)
 {
 	uint64_t page = addr & ~(PAGE - 1);
+	if (proc->page && proc->page->addr == page)
+		return proc->page->asleep ? NULL : proc->page;
 	if (!proc->pages) {
 		proc->pages = calloc(PAGE_HASH, sizeof(*proc->pages));
 		DJ_ASSERT(proc->pages, "out of memory for code pages");
 	}
 	struct rec_code_page **at = find(proc, page);
-	if (*at)
+	if (*at) {
+		proc->page = *at;
 		return (*at)->asleep ? NULL : *at;
+	}
 	const struct dj_mapping *m = executable(proc, page);
 	if (!m)
 		return NULL;
@@ -120,6 +177,8 @@ static struct rec_code_page *code_page(struct rec_process *proc, uint64_t addr)
 	}
 	p->changing = is_changing(proc, m);
 	p->dynamic = is_dynamic(proc, m, p);
+	p->module = p->changing || p->dynamic ? -1 : m->module;
+	p->base = m->start - m->offset;
 	*at = p;
 	proc->n_pages++;
 	return p;
@@ -145,6 +204,21 @@ size_t rec_code_read(void *ctx, uint64_t pc, uint8_t *buf, size_t len, bool *cha
 		done += n;
 	}
 	return done;
+}
+
+struct tr_kept *rec_code_kept(void *ctx, uint64_t pc, uint64_t *base)
+{
+	struct rec_process *proc = ctx;
+	const struct rec_code_page *p = code_page(proc, pc);
+	if (!p || p->module < 0)
+		return NULL;
+	struct rec_module *m = &proc->rec->modules[p->module];
+	if (!m->kept) {
+		m->kept = tr_kept_new(&proc->rec->kept_room);
+		rec_store_read(proc->rec, m);
+	}
+	*base = p->base;
+	return m->kept;
 }
 
 /* Whether each thread but the one in hand knows as much. If not, the fragment is to ask: another
@@ -174,6 +248,7 @@ uint64_t rec_code_translated(void *ctx, uint64_t pc, size_t len)
 					       .bytes = p->bytes };
 			rec_ring_record(t, &r);
 			p->logged = proc->n_facts;
+			tell(proc, page);
 		}
 		if (p->logged > fact)
 			fact = p->logged;
@@ -235,6 +310,7 @@ static uint64_t changed_lines(struct rec_process *proc, struct rec_code_page *p)
 	if (changed) {
 		memcpy(p->bytes, now, PAGE);
 		p->dynamic = is_dynamic(proc, m, p);
+		p->module = -1;
 		p->logged = 0;
 	}
 	return changed;
@@ -292,4 +368,5 @@ void rec_code_free(struct rec_process *proc)
 {
 	drop_all(proc);
 	free(proc->pages);
+	free(proc->told);
 }

@@ -52,6 +52,10 @@ static enum rec_state give_up_arena(struct rec_thread *t, uint64_t at)
 
 static enum rec_state cannot_move(struct rec_thread *t)
 {
+	/* a break that meets the area is refused as if memory were short, and what is only hinted
+	 * at lies elsewhere */
+	if (t->regs.rax == SYS_brk || (t->regs.rax == SYS_mmap && !(t->regs.r10 & MAP_FIXED)))
+		return rec_make_call(t);
 	rec_cut(t->rec,
 		"%s maps memory at %#llx, where deja has its own and cannot go elsewhere; the "
 		"recording ends there",
@@ -180,6 +184,20 @@ static void want(struct rec_thread *t, uint64_t start, uint64_t length)
 	t->way.more[t->way.n++].end = end;
 }
 
+/* The kernel refuses a break that reaches something else of the program's (kernel: mm/mmap.c,
+ * brk), as programs that look for the highest one know: then nothing need go out of its way. */
+static void want_break(struct rec_thread *t, uint64_t end)
+{
+	const uint64_t now = t->proc->brk;
+	const struct dj_mapping *next;
+
+	if (!now || end <= now)
+		return;
+	next = dj_mappings_after(&t->proc->maps, now, 0);
+	if (!next || end < next->start)
+		want(t, now, end - now);
+}
+
 /* A segment's size is the kernel's to know. */
 static uint64_t segment_size(int id)
 {
@@ -231,8 +249,7 @@ enum rec_state rec_begin_memory(struct rec_thread *t)
 			want(t, r->r8, r->rdx);
 		break;
 	case SYS_brk:
-		if (t->proc->brk && r->rdi > t->proc->brk)
-			want(t, t->proc->brk, r->rdi - t->proc->brk);
+		want_break(t, r->rdi);
 		break;
 	case SYS_shmat:
 		if (r->rsi)

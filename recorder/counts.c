@@ -21,11 +21,13 @@ static const char *const names[REC_COUNTS] = {
 	[REC_COUNT_FORGOTTEN] = "changes of code that was known",
 	[REC_COUNT_ARENAS] = "arenas",
 	[REC_COUNT_FRAGMENTS] = "fragments made",
+	[REC_COUNT_KEPT] = "fragments made once more",
 	[REC_COUNT_RETIRED] = "fragments given up",
 	[REC_COUNT_INSNS] = "instructions translated",
 	[REC_COUNT_BYTES] = "bytes of code made",
 	[REC_COUNT_FLUSHES] = "times everything was given up",
 	[REC_COUNT_CLEARS] = "crowded places of indirect targets",
+	[REC_COUNT_KEYFRAMES] = "keyframes",
 };
 
 void rec_count(struct rec_thread *t, enum rec_count what)
@@ -43,6 +45,7 @@ void rec_count_translator(struct rec_process *proc)
 	for (unsigned i = 0; tr_arena(proc->tr, i, &at, &size); i++)
 		n[REC_COUNT_ARENAS]++;
 	n[REC_COUNT_FRAGMENTS] += st.fragments;
+	n[REC_COUNT_KEPT] += st.kept;
 	n[REC_COUNT_RETIRED] += st.retired;
 	n[REC_COUNT_INSNS] += st.instructions;
 	n[REC_COUNT_BYTES] += st.code_bytes;

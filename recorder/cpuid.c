@@ -2,10 +2,15 @@
  * CPUID as the program sees it: a processor that the replayer emulates fully. That is x86-64-v3
  * with AES, PCLMULQDQ, SHA and GFNI absent or present as on the host, and nothing of VAES, AVX-512,
  * AMX, TSX, MPX, PKU, CET.
+ *
+ * The dynamic linker asks some 70 times at each exec. So what does not depend on where a thread
+ * runs just now is kept, when it was asked for once, in a table that the program's translated code
+ * looks into.
  */
-#include "recorder/recorder.h"
+#include "recorder/cpuid.h"
 
 #include <cpuid.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Feature bits that pass, by leaf and register; other leaves pass as they are. SDM vol. 2A, CPUID;
@@ -78,4 +83,65 @@ void rec_cpuid(uint32_t leaf, uint32_t sub, uint32_t r[4])
 	/* SVM, IBS, LWP, performance counters */
 	if (leaf == 0x8000000a || leaf == 0x8000001b || leaf == 0x8000001c || leaf == 0x80000022)
 		memset(r, 0, 16);
+}
+
+/* ---- what is known ---------------------------------------------------------------------- */
+
+/* Whether ecx matters to the leaf (SDM vol. 2A, CPUID; APM vol. 3, appendix E). */
+static bool has_subs(uint32_t leaf)
+{
+	static const uint32_t with[] = { 4,    7,	   0xd,	       0xf,	  0x10, 0x12,
+					 0x14, 0x17,	   0x18,       0x1a,	  0x1b, 0x1d,
+					 0x20, 0x8000001d, 0x80000020, 0x80000026 };
+	for (size_t i = 0; i < sizeof(with) / sizeof(*with); i++)
+		if (with[i] == leaf)
+			return true;
+	return leaf > 0x20 && leaf < 0x80000000; /* who knows */
+}
+
+/* Some tell which processor it is, or come from a hypervisor. */
+static bool lasts(uint32_t leaf)
+{
+	return leaf != 1 && leaf != 0xb && leaf != 0x1f && leaf != 0x8000001e && leaf >> 28 != 4;
+}
+
+static uint8_t *table(const struct rec_process *proc)
+{
+	return proc->tables + (T_CPUID - T_TABLES);
+}
+
+void rec_cpuid_keep(struct rec_thread *t, uint32_t leaf, uint32_t sub, const uint32_t r[4])
+{
+	struct rec_recording *rec = t->rec;
+	uint32_t mask = has_subs(leaf) ? UINT32_MAX : 0, there = 1;
+	uint32_t entry[CPUID_SIZE / 4] = { leaf, 0, mask, sub & mask, r[0], r[1], r[2], r[3] };
+	size_t at = (size_t)rec->n_cpuid * CPUID_SIZE;
+	if (!lasts(leaf) || at == AREA_CPUID)
+		return;
+	if (!rec->cpuid)
+		rec->cpuid = calloc(1, AREA_CPUID);
+	DJ_ASSERT(rec->cpuid, "out of memory for what CPUID says");
+	for (size_t i = 0; i < at; i += CPUID_SIZE)
+		if (!memcmp(rec->cpuid + i, entry, 4) &&
+		    !memcmp(rec->cpuid + i + 8, entry + 2, 8)) {
+			rec_cpuid_table(t->proc); /* this image began before it was known */
+			return;
+		}
+	memcpy(rec->cpuid + at, entry, sizeof(entry));
+	memcpy(rec->cpuid + at + CPUID_THERE, &there, sizeof(there));
+	rec->n_cpuid++;
+	rec_cpuid_table(t->proc);
+}
+
+/* Others may be looking: an entry is there when all of it is. */
+void rec_cpuid_table(struct rec_process *proc)
+{
+	struct rec_recording *rec = proc->rec;
+	for (size_t at = 0; at < (size_t)rec->n_cpuid * CPUID_SIZE; at += CPUID_SIZE) {
+		uint8_t *to = table(proc) + at;
+		const uint8_t *from = rec->cpuid + at;
+		memcpy(to, from, 4);
+		memcpy(to + 8, from + 8, CPUID_SIZE - 8);
+		__atomic_store_n((uint32_t *)(void *)(to + CPUID_THERE), 1, __ATOMIC_RELEASE);
+	}
 }

@@ -72,6 +72,11 @@ enum rec_state rec_deliver(struct rec_thread *t, const siginfo_t *info, uint64_t
 		r.orig_rax = (unsigned long long)-1;
 	if ((d == REC_IGNORED && !rec_synchronous(info->si_signo, info)) || d == REC_JOB_CONTROL)
 		return REC_IN_HAND;
+	if (info->si_signo == SIGTRAP && d == REC_CAUGHT && !rec_trap_mine(t)) {
+		t->signal.info = *info;
+		t->signal.after = after;
+		return rec_trap_wait(t);
+	}
 	if (after) /* rax is not the program's, nor are rcx and r11 */
 		rec_digest_in_call(t);
 	else if (t->state != REC_HANDLER || !t->signal.after) /* nor if that had no frame */
@@ -120,6 +125,8 @@ enum rec_state rec_on_handler(struct rec_thread *t, const struct rec_stop *stop)
 		return REC_KILLED;
 	h.eflags &= ~TRAP_FLAG;
 	t->trap_flag = false; /* the kernel has cleared it, too */
+	t->flags_lost = false;
+	t->flags_made = true;
 	rec_trap_entered(t, t->signal.info.si_signo);
 	if (t->signal.after)
 		record_interrupted_call(t, h.rsp);

@@ -1,4 +1,5 @@
 /* How a recording ends. */
+#include "recorder/ahead.h"
 #include "recorder/area.h"
 
 #include <stdarg.h>
@@ -123,10 +124,17 @@ void rec_ended(struct rec_thread *t, int status)
 	struct rec_process *proc = t->proc;
 	bool first = t->tid == proc->pid;
 	rec_order_release(t);
+	t->order.waits = false;
+	rec_trap_over(t);
 	t->state = REC_GONE;
 	t->in_hand = false;
 	t->status = status;
 	proc->n_threads--;
+	if (!proc->n_threads)
+		rec_perf_map(proc);
+	if (proc->n_threads == 1)
+		rec_syscalls_alone(proc);
+	rec_idle_ended(t);
 	if (proc->busy == t)
 		proc->busy = NULL;
 	if (proc->gather.by == t)
@@ -140,6 +148,8 @@ void rec_ended(struct rec_thread *t, int status)
 	t->ended = true;
 	if (first)
 		proc->ended = true;
+	if (first && proc == t->rec->first && t->rec->opt.first_ended && others(t))
+		t->rec->opt.first_ended(status);
 	if (proc->child || (first && proc == t->rec->first))
 		return;
 	rec_thread_finish(t);
@@ -222,6 +232,9 @@ void rec_finish_trace(struct rec_recording *rec)
 	}
 	if (!rec->writer)
 		return;
+	for (struct rec_process *p = rec->processes; p; p = p->next)
+		if (p->n_threads) /* which it goes on with unrecorded, or is killed with */
+			rec_perf_map(p);
 	clock_gettime(CLOCK_REALTIME, &now);
 	struct dj_trace_end end = { .present = true,
 				    .status = proc->ended ? proc->status : 0,
@@ -246,6 +259,9 @@ void rec_thread_free(struct rec_thread *t)
 	while (*at != t)
 		at = &(*at)->next;
 	*at = t->next;
+	for (size_t i = 0; i < sizeof(t->rec->met) / sizeof(*t->rec->met); i++)
+		if (t->rec->met[i] == t)
+			t->rec->met[i] = NULL;
 	for (struct rec_thread *o = t->rec->threads; o; o = o->next) {
 		if (o->helper.by == t)
 			o->helper.by = NULL;
@@ -272,6 +288,8 @@ void rec_process_free(struct rec_process *proc)
 	if (proc->memfd >= 0)
 		close(proc->memfd);
 	tr_free(proc->tr); /* which knows the tables */
+	rec_ahead_forget(proc);
+	free(proc->wanted);
 	rec_spares_free(proc);
 	rec_tables_free(proc);
 	rec_window_free(proc);
@@ -287,9 +305,11 @@ void rec_free(struct rec_recording *rec)
 		rec_thread_free(rec->threads);
 	while (rec->processes)
 		rec_process_free(rec->processes);
+	rec_keeper_stop(rec);
 	rec_strays_free(rec);
 	rec_order_free(rec);
 	rec_modules_free(rec);
 	rec_labels_free(rec);
+	free(rec->cpuid);
 	free(rec);
 }

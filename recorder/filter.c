@@ -17,6 +17,7 @@
 #include "recorder/area.h"
 #include "recorder/syscalls.h"
 
+#include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -265,6 +266,10 @@ enum rec_state rec_begin_seccomp(struct rec_thread *t)
 enum rec_state rec_begin_prctl(struct rec_thread *t)
 {
 	forget_new(t);
+	/* it looks at the instruction pointer, which is in translated code (kernel:
+	 * Documentation/admin-guide/syscall-user-dispatch.rst) */
+	if (t->regs.rdi == PR_SET_SYSCALL_USER_DISPATCH && t->regs.rsi != PR_SYS_DISPATCH_OFF)
+		return rec_answer(t, -EINVAL);
 	if (t->regs.rdi != PR_SET_SECCOMP)
 		return rec_make_call(t);
 	if (t->regs.rsi == SECCOMP_MODE_STRICT)

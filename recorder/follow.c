@@ -62,10 +62,12 @@ int rec_follow_fork(struct rec_thread *t, struct rec_thread *c)
 	proc->vdso = from->vdso;
 	proc->vdso_end = from->vdso_end;
 	proc->trap = from->trap;
+	proc->trap.due = NULL;
 	proc->writes_memory = from->writes_memory;
 	copy_mappings(proc, from);
 	/* the copy has the pages of the order where its parent has them */
 	proc->order_mapped = from->order_mapped;
+	proc->parent = t->proc;
 	proc->area_at = from->area_at;
 	c->seq = proc->number = rec_order_now(t);
 	c->regs.eflags &= ~TRAP_FLAG;

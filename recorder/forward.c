@@ -38,7 +38,13 @@ static volatile pid_t from[SIGNALS]; /* who sent one to deja, plus 1; 0: nobody 
 static struct {
 	pid_t from;
 	uint64_t when;
-} seen[SIGNALS]; /* the program's latest */
+} seen[SIGNALS];    /* the program's latest */
+static bool behind; /* another process of ours, for --no-wait */
+static struct {
+	pid_t from;
+	uint64_t when;
+	bool passed; /* by that one */
+} got[SIGNALS];	     /* deja's latest */
 
 static uint64_t now(void)
 {
@@ -53,9 +59,24 @@ static bool of_a_fault(int sig)
 	       sig == SIGTRAP || sig == SIGSYS || sig == SIGABRT;
 }
 
+/* With --no-wait the process that the user has started passes on what it gets, saying whom it is
+ * from. What came to both, because both are in one group, is one signal. */
+static bool twice(int sig, const siginfo_t *info, pid_t *sender)
+{
+	bool passed = info->si_code == SI_QUEUE && behind && info->si_pid == getppid();
+	*sender = passed ? info->si_value.sival_int : info->si_pid;
+	bool same = behind && got[sig].from == *sender && got[sig].passed != passed &&
+		    now() - got[sig].when < RECENT;
+	got[sig].from = same ? 0 : *sender;
+	got[sig].passed = passed;
+	got[sig].when = now();
+	return same;
+}
+
 static void on_signal(int sig, siginfo_t *info, void *context)
 {
 	bool sent = info->si_code <= 0 && info->si_pid != getpid();
+	pid_t sender;
 	(void)context;
 	if (!sent && of_a_fault(sig)) {
 		sigaction(sig, &inherited[sig], NULL); /* it comes again */
@@ -63,15 +84,16 @@ static void on_signal(int sig, siginfo_t *info, void *context)
 			raise(sig);
 		return;
 	}
-	if (!sent)
+	if (!sent || twice(sig, info, &sender))
 		return;
-	from[sig] = info->si_pid + 1;
+	from[sig] = sender + 1;
 	any = 1;
 }
 
-void rec_signals_take(void)
+void rec_signals_take(bool passed_on)
 {
 	any = 0;
+	behind = passed_on;
 	memset((void *)from, 0, sizeof(from));
 	for (int sig = 1; sig < SIGNALS; sig++) {
 		struct sigaction sa = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO };

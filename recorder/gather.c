@@ -73,11 +73,19 @@ bool rec_gathered(struct rec_process *proc, enum rec_state *next)
 /* Stopped behind a system call that was interrupted: in hand before it, if it has done nothing. */
 static bool undo_call(struct rec_thread *t, struct user_regs_struct *r, struct tr_where *w)
 {
+	struct rec_tracer *tracer = t->rec->tracer;
+	uint64_t mask;
 	int64_t rax = (int64_t)r->rax;
 	bool again = rax == -512 || rax == -513 || rax == -514 || rax == -516 || rax == -EINTR;
 	if (!w->after_syscall || (int64_t)r->orig_rax < 0 || !again || rec_signal_waits(t) ||
 	    (rax == -EINTR && (r->orig_rax == SYS_close || r->orig_rax == SYS_connect)))
 		return false;
+	/* A call that waits with another mask (sigsuspend, ppoll...) would get its own back on the
+	 * way out of the kernel. Until then signals would come in that it has not let in yet. What
+	 * we are told is the own one; setting it is what the way out would do (kernel/ptrace.c,
+	 * PTRACE_GETSIGMASK and PTRACE_SETSIGMASK). */
+	if (!tracer->get_sigmask(tracer, t->tid, &mask))
+		tracer->set_sigmask(tracer, t->tid, mask);
 	r->rax = r->orig_rax;
 	r->orig_rax = (unsigned long long)-1;
 	w->spilled = 1u << DJ_RCX | 1u << DJ_R11;

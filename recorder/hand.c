@@ -1,4 +1,5 @@
 /* Taking a thread in hand, what is done with one in hand, and letting it go on. */
+#include "recorder/ahead.h"
 #include "recorder/area.h"
 
 #include <string.h>
@@ -22,9 +23,10 @@ static unsigned long long saved_flags(struct rec_thread *t, unsigned long long e
 	return eflags;
 }
 
-static uint64_t counted(struct rec_thread *t)
+/* The thread's steps, at a place whose lag is known. */
+static uint64_t counted(struct rec_thread *t, uint32_t lag)
 {
-	uint64_t steps = *rec_tcb(t, T_STEPS);
+	uint64_t steps = *rec_tcb(t, T_STEPS) + lag;
 	if (steps >= t->steps && steps < 1ULL << 48) /* as many bits as a record has for it */
 		return steps;
 	rec_overwritten(t, T_STEPS);
@@ -33,16 +35,27 @@ static uint64_t counted(struct rec_thread *t)
 
 uint64_t rec_steps(struct rec_thread *t)
 {
-	return t->in_hand || t->state == REC_GONE ? t->steps : counted(t);
+	if (t->in_hand || t->state == REC_GONE)
+		return t->steps;
+	/* somewhere in the cache: so many at least */
+	uint64_t behind = t->steps - *rec_tcb(t, T_STEPS);
+	return behind <= TR_LAG_MAX ? t->steps : counted(t, 0);
 }
 
 /* The thread has come this far. */
-static void count(struct rec_thread *t, uint32_t index)
+static void count(struct rec_thread *t, uint32_t lag)
 {
-	uint64_t steps = counted(t) + index, seq = *rec_tcb(t, T_SEQ);
+	uint64_t steps = counted(t, lag), seq = *rec_tcb(t, T_SEQ);
 	if (!rec_order_passed(t, seq, steps)) {
 		rec_overwritten(t, T_SEQ);
 		seq = t->seq;
+	}
+	if (seq != t->seq) {
+		uint64_t at = *rec_tcb(t, T_SEQ_AT);
+		if (at < t->steps || at > steps + 1)
+			rec_overwritten(t, T_SEQ_AT);
+		else
+			t->seq_at = at;
 	}
 	t->steps = steps;
 	t->seq = seq;
@@ -58,12 +71,18 @@ void rec_take(struct rec_thread *t, const struct user_regs_struct *r, const stru
 		t->regs.eflags = saved_flags(t, t->regs.eflags);
 	t->regs.eflags &= ~TRAP_FLAG;
 	t->regs.rip = w->pc;
-	count(t, w->index);
+	count(t, w->lag);
+	t->flags_lost = w->flags_lost;
+	t->flags_made = false;
 	t->in_hand = true;
 	t->proc->hand = t;
 	rec_log_drain(t);
 	rec_ring_facts(t);
+	rec_idle_back(t);
 }
+
+/* Not canonical, whatever the low half (SDM vol. 1, 3.3.7.1). */
+#define NOWHERE 0x8000000000000000ULL
 
 void rec_import(struct rec_thread *t, uint64_t addr, unsigned size)
 {
@@ -72,9 +91,17 @@ void rec_import(struct rec_thread *t, uint64_t addr, unsigned size)
 		struct dj_record r = {
 			.kind = DJ_REC_IMPORT, .steps = t->steps, .addr = at, .bytes = line
 		};
-		if (rec_read(t->proc, at, line, sizeof(line)) != sizeof(line) ||
-		    !rec_write(t->proc, t->s + (uint32_t)at, line, sizeof(line)))
+		if (rec_read(t->proc, at, line, sizeof(line)) != sizeof(line)) {
+			/* There is no memory to put the shadow right from: the replay's is to be
+			 * like it. No address that a program can have stands for the line, so
+			 * that nobody takes it for what is there. */
+			r.addr = NOWHERE | (uint32_t)at;
+			if (rec_read(t->proc, t->s + (uint32_t)at, line, sizeof(line)) !=
+			    sizeof(line))
+				return;
+		} else if (!rec_write(t->proc, t->s + (uint32_t)at, line, sizeof(line))) {
 			return;
+		}
 		rec_ring_record(t, &r);
 	}
 }
@@ -94,23 +121,33 @@ static enum rec_state enter(struct rec_thread *t, const struct tr_frag *f)
 	*rec_tcb(t, T_SLOT(DJ_R11)) = r.r11;
 	*rec_tcb(t, T_CALL) = 0;
 	*rec_tcb(t, T_FACTS) = t->facts;
+	*rec_tcb(t, T_STEPS) = t->steps - tr_entry_lag(f);
 	r.rip = tr_entry(f);
+	t->made_at = t->flags_made ? r.rip : 0;
+	t->made_steps = *rec_tcb(t, T_STEPS);
 	r.gs_base = t->s;
 	t->epoch = tr_epoch(t->proc->tr);
 	r.orig_rax = (unsigned long long)-1;
 	t->in_hand = false;
 	if (rec_set_regs(t, &r))
 		return REC_KILLED;
+	if (t->n_pending) { /* which is for the next place where flags are the program's */
+		rec_run(t, REC_STEP, 0);
+		return REC_BOUNDARY;
+	}
 	rec_run(t, REC_CONT, 0);
 	if (t->helper.by) /* which did not get it in the midst of something else */
 		t->rec->tracer->interrupt(t->rec->tracer, t->tid);
 	return REC_CACHE;
 }
 
-/* What was retired before any thread that is in the cache entered it can be given up. */
+/* What was retired before any thread that is in the cache entered it can be given up. (Mostly there
+ * is nothing, and there may be many threads.) */
 static void reclaim(struct rec_process *proc)
 {
 	uint64_t oldest = tr_epoch(proc->tr);
+	if (!tr_retired(proc->tr))
+		return;
 	for (const struct rec_thread *t = proc->rec->threads; t; t = t->next)
 		if (t->proc == proc && (t->state == REC_CACHE || t->state == REC_BOUNDARY) &&
 		    !t->in_hand && t->epoch < oldest)
@@ -137,12 +174,17 @@ static enum rec_state all_out(struct rec_thread *t, int64_t result)
 
 enum rec_state rec_go_on(struct rec_thread *t)
 {
+	if (!t->own)
+		return rec_thread_begin(t);
 	t->proc->hand = t;
 	if (t->proc->gather.by == t)
 		t->proc->gather.by = NULL;
 	if (t->proc->busy == t)
 		t->proc->busy = NULL;
-	if (t->proc->gather.by)
+	rec_trap_over(t);
+	if (rec_trap_to_restore(t))
+		return rec_trap_restore(t);
+	if (t->proc->gather.by || rec_trap_held(t))
 		return REC_WAIT;
 	*rec_tcb(t, T_STEPS) = t->steps;
 	*rec_tcb(t, T_SEQ) = t->seq;
@@ -154,13 +196,15 @@ enum rec_state rec_go_on(struct rec_thread *t)
 		rec_ring_hand_over(t);
 	}
 	rec_modules_check(t->rec);
-	if (rec_trap_to_restore(t))
-		return rec_trap_restore(t);
-	if (t->n_pending)
+	if (t->n_pending && !rec_goes_beyond(t))
 		return rec_deliver_pending(t);
 	if (rec_digest_is_due(t, t->steps))
 		rec_digest(t, true);
 	rec_written(t, false);
+	if (rec_keyframe_is_due(t))
+		return rec_keyframe_begin(t);
+	if (rec_idle_is_due(t))
+		return rec_idle_begin(t);
 	t->in_rep = false;
 	if (t->trap_flag)
 		return rec_native_begin(t);

@@ -2,6 +2,7 @@
  * A new process image: right after exec, before its first instruction, the supervisor takes stock
  * of the mappings, puts the area in place, and saves the memory that no module file has.
  */
+#include "recorder/ahead.h"
 #include "recorder/area.h"
 
 #include <elf.h>
@@ -16,7 +17,7 @@
 
 /* What the trace must keep because no module file has it: whatever is writable (file-backed data
  * too: the kernel has already cleared the tail of the last page), and the vdso. */
-int rec_image_snapshot(struct rec_thread *t)
+static int take_snapshot(struct rec_thread *t)
 {
 	enum { CHUNK = 1 << 20 };
 	uint8_t *buf = malloc(CHUNK);
@@ -142,12 +143,15 @@ enum rec_state rec_on_exec_out(struct rec_thread *t, const struct rec_stop *stop
 	rec_count_translator(proc);
 	tr_free(proc->tr);
 	proc->tr = NULL;
+	rec_ahead_forget(proc);
 	rec_window_free(proc);
 	rec_spares_free(proc);
 	t->own_part = -1;
 	proc->area_at = 0;
 	proc->number = rec_order_latest(t->rec);
 	proc->order_mapped = proc->not_forked = false;
+	if (proc->tables) /* which have not counted while those of the recording did */
+		rec_order_tables(proc, proc->tables);
 	/* mappings are read while nothing of ours is there yet */
 	t->s = 0;
 	proc->brk = 0;
@@ -194,10 +198,15 @@ void rec_image_translator(struct rec_thread *t)
 	struct rec_process *proc = t->proc;
 	/* by enum dj_predict */
 	static const unsigned policy[] = { TR_POLICY_SHADOW, TR_POLICY_LAST, TR_POLICY_NONE };
-	struct tr_ops ops = { proc, rec_code_read, rec_code_translated };
-	struct tr_config config = { .tables = proc->tables,
+	struct tr_ops ops = { proc, rec_code_read, rec_code_translated, rec_code_kept };
+	struct tr_config config = { .bales = true,
+				    .tables = proc->tables,
 				    .policy = tr_policies[policy[t->rec->opt.predict]] };
 	config.policy.number = t->rec->opt.memory_model >= DJ_ORDER_FENCE;
+	config.policy.exact_flags = t->rec->opt.exact_flags;
+	config.policy.fault_flags = proc->trap.faults && !config.policy.exact_flags;
+	config.policy.look = t->rec->opt.memory_model >= DJ_ORDER_ACQREL;
+	config.policy.lock = t->rec->opt.memory_model >= DJ_ORDER_LOAD;
 	rec_code_forget(proc, 0, UINT64_MAX);
 	proc->tr = tr_new(&ops, &config);
 	proc->no_arena = false;
@@ -217,7 +226,7 @@ enum rec_state rec_image_ready(struct rec_thread *t)
 	rec_syscalls_init(t);
 	record_image(t);
 	rec_digest_start(t);
-	if (rec_image_snapshot(t))
+	if (take_snapshot(t))
 		return REC_KILLED;
 	rec_image_translator(t);
 	rec_clock(true);

@@ -28,6 +28,16 @@
  *  - A process that shares the program's memory may stay traced for a while (HELPER: helper.c). The
  *    loop does not wait for its end, and it does not die with us.
  *
+ * The kernel reports the stop of the thread that was made last first (ptrace_link() puts it at the
+ * head of the list that wait(2) goes through, kernel/ptrace.c), again and again if it stops again
+ * and again. Served in that order an old thread would wait for ever behind two new ones; and if it
+ * has what they want, a lock, so would they. So whatever has stopped is asked for before anything
+ * is done about it, and served in turn: nobody is served twice while somebody waits.
+ *
+ * A stop may be out of date when its turn comes, because a thread that is stopped can be killed,
+ * and the first thread of a process is replaced by the one that makes an exec. Then something newer
+ * is to be had about that thread, which counts instead.
+ *
  * Three things may happen to a thread in the middle of an operation that are none of the
  * operation's business. The loop deals with them for all states alike, and then repeats the request
  * under way (cont, step...), which has not begun or goes on where it was:
@@ -52,6 +62,12 @@
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
+
+/* So many threads that have waited for a lock go on at once, the next a little later. All of them
+ * would only be in each other's way, and in that of whoever gets it. */
+#define AT_ONCE 4
+#define PAUSE	50 /* microseconds */
 
 /* The states. `quiet`: what is none of the operation's business does not reach its function. */
 /* clang-format off */
@@ -76,6 +92,7 @@ static const struct {
 	[REC_FATAL_SIGNAL] = { "fatal signal", "the end, by a signal", rec_on_fatal_signal, false },
 	[REC_NEW_THREAD]   = { "new thread", "a new thread's first stop", rec_on_new_thread, false },
 	[REC_WAIT]         = { "wait", "its turn, stopped and in hand", NULL, false },
+	[REC_TRAP_WAIT]    = { "trap wait", "others, which could reset SIGTRAP's handler, to stop", NULL, false },
 	[REC_CHILD]        = { "child", "a new child's first stop", rec_on_child, false },
 	[REC_VFORK]        = { "vfork", "the exec of a child that is not recorded before", rec_on_vfork, false },
 	[REC_HELPER]       = { "helper", "a system call of a process that shares memory", rec_on_helper, false },
@@ -85,17 +102,13 @@ static const struct {
 };
 /* clang-format on */
 
-/* A stop of a thread that is not known (yet). */
+/* A stop that has been reported and not been looked at; perhaps of a thread that is not known yet.
+ */
 struct rec_stray {
 	struct rec_stray *next;
 	pid_t tid;
 	int status;
 };
-
-const char *rec_state_name(enum rec_state state)
-{
-	return states[state].name;
-}
 
 /* ---- threads and processes ------------------------------------------------------------ */
 
@@ -105,7 +118,7 @@ struct rec_process *rec_process_new(struct rec_recording *rec, pid_t pid)
 	DJ_ASSERT(proc, "out of memory for a process");
 	proc->rec = rec;
 	proc->pid = pid;
-	proc->mem = proc->memfd = -1;
+	proc->mem = proc->memfd = proc->program = -1;
 	proc->n_threads = 1;
 	proc->next = rec->processes;
 	rec->processes = proc;
@@ -121,16 +134,23 @@ struct rec_thread *rec_thread_new(struct rec_process *proc, pid_t tid, enum rec_
 	t->tid = tid;
 	t->state = state;
 	t->own_part = -1;
+	t->signalled = UINT64_MAX;
 	t->next = t->rec->threads;
 	t->rec->threads = t;
 	return t;
 }
 
-static struct rec_thread *find(const struct rec_recording *rec, pid_t tid)
+static struct rec_thread *find(struct rec_recording *rec, pid_t tid)
 {
-	struct rec_thread *t = rec->threads;
+	struct rec_thread **met = &rec->met[(size_t)tid % (sizeof(rec->met) / sizeof(*rec->met))];
+	struct rec_thread *t = *met;
+	if (t && t->tid == tid && t->state != REC_GONE)
+		return t;
+	t = rec->threads;
 	while (t && (t->tid != tid || t->state == REC_GONE))
 		t = t->next;
+	if (t)
+		*met = t;
 	return t;
 }
 
@@ -146,12 +166,18 @@ static bool any_left(const struct rec_recording *rec)
 
 static void keep_stray(struct rec_recording *rec, pid_t tid, int status)
 {
-	struct rec_stray *s = calloc(1, sizeof(*s)), **at = &rec->strays;
-	DJ_ASSERT(s, "out of memory for a stop");
-	s->tid = tid;
-	s->status = status;
+	struct rec_stray *s = NULL, **at = &rec->strays;
 	while (*at)
-		at = &(*at)->next;
+		if ((*at)->tid == tid) { /* what was known of it is out of date */
+			s = *at;
+			*at = s->next;
+		} else {
+			at = &(*at)->next;
+		}
+	if (!s)
+		s = malloc(sizeof(*s));
+	DJ_ASSERT(s, "out of memory for a stop");
+	*s = (struct rec_stray){ .tid = tid, .status = status };
 	*at = s;
 }
 
@@ -160,7 +186,7 @@ static struct rec_thread *claimed(struct rec_recording *rec, int *status)
 {
 	for (struct rec_stray **at = &rec->strays; *at; at = &(*at)->next) {
 		struct rec_thread *t = find(rec, (*at)->tid);
-		if (!t)
+		if (!t || rec_idle_held(t))
 			continue;
 		struct rec_stray *s = *at;
 		*status = s->status;
@@ -169,6 +195,46 @@ static struct rec_thread *claimed(struct rec_recording *rec, int *status)
 		return t;
 	}
 	return NULL;
+}
+
+/* Wait until something has stopped, and keep all that has. False if nobody is left that could. */
+static bool collect(struct rec_recording *rec)
+{
+	struct rec_tracer *tracer = rec->tracer;
+	int status;
+	pid_t tid = tracer->wait(tracer, -1, !rec->order.more, &status);
+	if (!tid)
+		usleep(PAUSE);
+	if (tid < 0 && errno != EINTR) {
+		rec_fatal(rec, "lost the program: %s", strerror(errno));
+		return false;
+	}
+	while (tid > 0) {
+		keep_stray(rec, tid, status);
+		tid = rec->threads->next ? tracer->wait(tracer, -1, false, &status) : 0;
+	}
+	return true;
+}
+
+/* The thread that has waited longest, and what has become of it. NULL if there is none, after a
+ * signal; `lost`: and there will be none. */
+static struct rec_thread *next_stop(struct rec_recording *rec, int *status, bool *lost)
+{
+	struct rec_tracer *tracer = rec->tracer;
+	int newer;
+	struct rec_thread *t = claimed(rec, status);
+	*lost = false;
+	if (t && tracer->wait(tracer, t->tid, false, &newer) == t->tid)
+		*status = newer;
+	if (t)
+		return t;
+	*lost = !collect(rec);
+	return claimed(rec, status);
+}
+
+bool rec_others_wait(const struct rec_recording *rec)
+{
+	return rec->strays;
 }
 
 void rec_strays_free(struct rec_recording *rec)
@@ -312,6 +378,7 @@ static void go_on(struct rec_thread *t, enum rec_state next)
 static void handle(struct rec_thread *t, int status)
 {
 	struct rec_stop stop;
+	rec_idle_stopped(t);
 	if (!WIFSTOPPED(status)) {
 		if (t->state == REC_HELPER)
 			rec_helper_ended(t);
@@ -321,8 +388,11 @@ static void handle(struct rec_thread *t, int status)
 	if (t->state == REC_KILLED || t->state == REC_FREE || !describe(t, status, &stop))
 		return; /* its end follows */
 	enum rec_state next = t->state;
-	if (!none_of_its_business(t, &stop, &next))
+	if (!none_of_its_business(t, &stop, &next)) {
+		DJ_ASSERT(states[t->state].handle, "a thread stops in state \"%s\", waiting for %s",
+			  states[t->state].name, states[t->state].waits_for);
 		next = states[t->state].handle(t, &stop);
+	}
 	go_on(t, next);
 }
 
@@ -346,13 +416,20 @@ static void next_turn(struct rec_recording *rec)
 			go_on(by, next);
 	}
 	for (struct rec_thread *t = rec->threads; t; t = t->next)
-		if (t->state == REC_WAIT && !t->proc->busy)
+		if (t->state == REC_TRAP_WAIT)
+			go_on(t, rec_trap_wait(t));
+		else if (t->state == REC_WAIT && !t->proc->busy)
 			go_on(t, REC_IN_HAND);
-	bool waits = rec->order.waits;
-	rec->order.waits = false;
+	bool waits = rec->order.waits, slept = false;
+	unsigned n = 0;
+	rec->order.waits = rec->order.more = false;
 	for (struct rec_thread *t = rec->threads; t && waits; t = t->next) {
-		if (t->order.waits && !rec_order_waits(t) && !rec_over(rec))
-			go_on(t, rec_order_on(t));
+		if (t->order.waits && !rec_order_waits(t) && !rec_over(rec)) {
+			rec->order.more |= n >= AT_ONCE;
+			slept = slept || rec_order_pause(t);
+			if (n++ < AT_ONCE)
+				go_on(t, rec_order_on(t));
+		}
 		rec->order.waits |= t->order.waits;
 	}
 }
@@ -376,17 +453,11 @@ void rec_loop(struct rec_recording *rec)
 {
 	while (any_left(rec)) {
 		int status;
-		struct rec_thread *t = claimed(rec, &status);
-		if (!t) {
-			pid_t tid = rec->tracer->wait(rec->tracer, &status);
-			if (tid < 0 && errno != EINTR) {
-				rec_fatal(rec, "lost the program: %s", strerror(errno));
-				kill_program(rec);
-				break;
-			}
-			t = tid > 0 ? find(rec, tid) : NULL;
-			if (tid > 0 && !t)
-				keep_stray(rec, tid, status);
+		bool lost;
+		struct rec_thread *t = next_stop(rec, &status, &lost);
+		if (lost) {
+			kill_program(rec);
+			break;
 		}
 		if (t && status >> 8 == (SIGTRAP | PTRACE_EVENT_EXEC << 8))
 			t = rec_thread_exec(t);
@@ -396,7 +467,9 @@ void rec_loop(struct rec_recording *rec)
 			gone(t);
 		next_turn(rec);
 		rec_signals_pass_on(rec);
-		if (rec_clock_ticked())
+		if (rec_clock_ticked()) {
 			rec_clock_tick(rec);
+			rec_idle_look(rec);
+		}
 	}
 }

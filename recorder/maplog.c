@@ -238,7 +238,7 @@ void rec_log_drain(struct rec_thread *t)
 {
 	uint64_t log = t->s + (uint64_t)(int64_t)T_LOG, size = *rec_tcb(t, T_LOG_HEAD) - log;
 	uint64_t steps = t->steps, seq = t->seq;
-	if (!t->ring || !size)
+	if (!t->ring || !t->s || !size) /* in a new image there is none yet */
 		return;
 	bool good = size <= AREA_LOG && size % LOG_SIZE == 0 &&
 		    drain(t, (const uint8_t *)rec_tcb(t, T_LOG), size);

@@ -90,6 +90,8 @@ struct dj_writer *rec_create_trace(struct rec_thread *t)
 	ssize_t aux = read_proc(proc->pid, "auxv", auxv, sizeof(auxv));
 	rec_thread_name(t, comm);
 	clock_gettime(CLOCK_REALTIME, &now);
+	t->rec->started = now.tv_sec;
+	rec_keeper_start(t->rec);
 	struct dj_trace_meta meta = {
 		.predict = t->rec->opt.predict,
 		.shadow_bits = 32,

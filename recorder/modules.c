@@ -4,7 +4,7 @@
  * writes for us (inotify(7)), though not those by a shared mapping; from then on nothing is taken
  * from the file.
  */
-#include "recorder/recorder.h"
+#include "recorder/ahead.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,6 +90,8 @@ int rec_module_of(struct rec_recording *rec, int fd, const char *path)
 	rec->modules[n].size = (size_t)st.st_size;
 	rec->modules[n].dev = st.st_dev;
 	rec->modules[n].ino = st.st_ino;
+	rec->modules[n].mtime = st.st_mtim;
+	rec->modules[n].ctime = st.st_ctim;
 	return n;
 }
 
@@ -99,7 +101,8 @@ void rec_modules_free(struct rec_recording *rec)
 		if (rec->modules[i].bytes)
 			munmap(rec->modules[i].bytes, rec->modules[i].size);
 		free(rec->modules[i].path);
-		free(rec->modules[i].notes);
+		rec_notes_free(&rec->modules[i]);
+		tr_kept_free(rec->modules[i].kept);
 	}
 	free(rec->modules);
 	if (rec->inotify > 0)

@@ -16,6 +16,7 @@
  * all places but the flags that pushf pushes (arch/x86/kernel/step.c).
  */
 #include "recorder/area.h"
+#include "recorder/cpuid.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -40,6 +41,8 @@ static void effects(struct rec_thread *t, const struct dj_regs *after, unsigned 
 	else
 		rec_ring_record(t, &r);
 	t->steps++;
+	t->flags_lost = false;
+	t->flags_made = true;
 	rec_order_release(t);
 }
 
@@ -79,7 +82,9 @@ static enum rec_state answer_cpuid(struct rec_thread *t)
 	struct dj_regs after = t->native.before;
 	if (t->native.in.id == INSN_CPUID) {
 		uint32_t r[4];
-		rec_cpuid((uint32_t)t->regs.rax, (uint32_t)t->regs.rcx, r);
+		uint32_t leaf = (uint32_t)t->regs.rax, sub = (uint32_t)t->regs.rcx;
+		rec_cpuid(leaf, sub, r);
+		rec_cpuid_keep(t, leaf, sub, r);
 		t->regs.rax = r[0];
 		t->regs.rbx = r[1];
 		t->regs.rcx = r[2];
@@ -279,6 +284,8 @@ static enum rec_state done(struct rec_thread *t)
 	*rec_tcb(t, T_GSBASE) = t->regs.gs_base;
 	rec_full_regs(t, &after);
 	effects(t, &after, t->native.known ? why_native(&t->native.in) : DJ_WHY_OTHER);
+	if (t->native.known)
+		rec_native_data(t, &t->native.in, &t->native.before);
 	if (left_64_bits(t)) {
 		rec_cut(t->rec,
 			"%s goes on in code that is not of 64 bits, which cannot be recorded; the "

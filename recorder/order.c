@@ -48,6 +48,15 @@ static bool several(const struct rec_recording *rec)
 	return n > 1;
 }
 
+/* The word in the pages that says whether there are several threads. */
+static uint64_t shared_word(const struct rec_recording *rec)
+{
+	if (!rec->order.shared)
+		return 0;
+	return ORDER_SEVERAL |
+	       (rec->opt.memory_model >= DJ_ORDER_FENCE ? (uint64_t)ORDER_IMPORTS : 0);
+}
+
 /* For whoever comes to the recording's pages next. */
 static void set_pages(struct rec_recording *rec)
 {
@@ -55,7 +64,7 @@ static void set_pages(struct rec_recording *rec)
 	if (!p)
 		return;
 	*(uint64_t *)(void *)(p + (T_ORDER_NUMBER - T_ORDER)) = rec->order.number;
-	*(uint64_t *)(void *)(p + (T_ORDER_SHARED - T_ORDER)) = rec->order.shared;
+	*(uint64_t *)(void *)(p + (T_ORDER_SHARED - T_ORDER)) = shared_word(rec);
 }
 
 static void change(struct rec_recording *rec, bool shared)
@@ -64,7 +73,7 @@ static void change(struct rec_recording *rec, bool shared)
 	for (struct rec_process *p = rec->processes; p; p = p->next)
 		if (p->tables && !p->child) {
 			*place(p, T_ORDER_NUMBER) = p->number = rec->order.number;
-			*place(p, T_ORDER_SHARED) = shared;
+			*place(p, T_ORDER_SHARED) = shared_word(rec);
 		}
 	set_pages(rec);
 }
@@ -81,6 +90,10 @@ void rec_order_free(struct rec_recording *rec)
 static bool look(struct rec_thread *t, uint64_t *number)
 {
 	struct rec_process *proc = t->proc;
+	if (!proc->order_mapped && !proc->tables) { /* it will never have an area */
+		*number = proc->number;
+		return true;
+	}
 	*number = __atomic_load_n(place(proc, T_ORDER_NUMBER), __ATOMIC_SEQ_CST);
 	if (*number - proc->number > PLAUSIBLE || !*place(proc, T_ORDER_SHARED)) {
 		rec_overwritten(t, T_ORDER_NUMBER);
@@ -99,7 +112,7 @@ void rec_order_tables(struct rec_process *proc, uint8_t *tables)
 			proc->number = n;
 	}
 	*(uint64_t *)(void *)(tables + (T_ORDER_NUMBER - T_TABLES)) = proc->number;
-	*(uint64_t *)(void *)(tables + (T_ORDER_SHARED - T_TABLES)) = rec->order.shared;
+	*(uint64_t *)(void *)(tables + (T_ORDER_SHARED - T_TABLES)) = shared_word(rec);
 }
 
 void rec_order_share(struct rec_recording *rec)
@@ -195,6 +208,9 @@ void rec_event(struct rec_thread *t, const struct dj_record *r)
 	}
 	rec_ring_record(t, r);
 	t->seq = number;
+	t->seq_at = r->steps + (r->kind != DJ_REC_SIGNAL); /* a signal is no instruction */
+	if (r->kind == DJ_REC_SIGNAL)
+		t->signalled = r->steps;
 	if (rec->order.shared && !several(rec)) {
 		rec->order.number = number;
 		change(rec, false);
@@ -274,32 +290,41 @@ static bool lost(struct rec_thread *t, uint64_t owner)
 	return ++t->order.stops > LOST_STOPS && now.tv_sec > t->order.since + LOST_SECONDS;
 }
 
+static uint64_t owner_id(const struct rec_thread *t)
+{
+	return __atomic_load_n(place(t->proc, t->order.lock), __ATOMIC_SEQ_CST);
+}
+
 void rec_order_wait(struct rec_thread *t, uint64_t lock)
 {
-	const struct timespec pause = { .tv_nsec = PAUSE };
 	if (lock & ~(uint64_t)ORDER_PLACE) { /* it has been led astray */
 		rec_overwritten(t, T_BASE);
 		return;
 	}
-	int64_t at = T_ORDER_LOCKS + (int64_t)lock;
-	uint64_t id = __atomic_load_n(place(t->proc, at), __ATOMIC_SEQ_CST);
+	t->order.lock = T_ORDER_LOCKS + (int64_t)lock;
+	uint64_t id = owner_id(t);
 	const struct rec_thread *owner = owner_of(t->rec, id);
-	t->order.lock = at;
 	if (!id)
 		return;
 	if (!owner || owner == t || (!owner->stopped && lost(t, id)))
-		rec_overwritten(t, (int)at);
-	else if (needs_us(owner))
-		t->order.waits = t->rec->order.waits = true;
-	else
-		nanosleep(&pause, NULL);
+		rec_overwritten(t, (int)t->order.lock);
+	t->order.owner = id;
+	t->order.waits = t->rec->order.waits = !rec_over(t->rec);
 }
 
+/* Others that have stopped are looked at first: the owner may be one of them. */
 bool rec_order_waits(struct rec_thread *t)
 {
-	if (!t->order.waits)
+	if (!t->order.waits || owner_id(t) != t->order.owner)
 		return false;
-	uint64_t id = __atomic_load_n(place(t->proc, t->order.lock), __ATOMIC_SEQ_CST);
-	const struct rec_thread *owner = owner_of(t->rec, id);
+	if (rec_others_wait(t->rec))
+		return true;
+	const struct rec_thread *owner = owner_of(t->rec, t->order.owner);
 	return owner && owner != t && needs_us(owner);
+}
+
+bool rec_order_pause(const struct rec_thread *t)
+{
+	const struct timespec pause = { .tv_nsec = PAUSE };
+	return owner_id(t) == t->order.owner && !nanosleep(&pause, NULL);
 }

@@ -12,14 +12,27 @@ struct rec_options {
 	const char *output; /* path of the trace file */
 	enum dj_predict predict;
 	uint32_t memory_model;	  /* enum dj_order */
+	bool exact_flags;	  /* arithmetic flags are the program's even where they are dead */
 	uint64_t digest_interval; /* instructions; 0 takes the default */
+	uint64_t keyframes;	  /* instructions between keyframes; 0: none */
+	bool keyframes_cheap;	  /* that is the least, and they are not to cost much */
+	uint64_t shadow_memory;	  /* bytes that shadows take before those of threads that
+				     sleep are emptied; 0: no limit */
 	bool share;		  /* modules, with other recordings in the directory of `output` */
 	uint64_t call_data;	  /* bytes kept of what a system call wrote, for a debugger */
 	bool follow;		  /* processes that the program starts are recorded, too */
-	bool verbose;		  /* statistics on stderr at the end */
+	/* Told, if it is not NULL, when the first process has ended and others go on. */
+	void (*first_ended)(int status);
+	const char *cache; /* directory for what later recordings need not do again, or NULL */
+	bool cache_asked;  /* by the user: if it cannot be used, that is said */
+	bool verbose;	   /* statistics on stderr at the end */
 };
 
+/* What is sensible on this machine. */
+uint64_t rec_shadow_memory(void);
+
 #define REC_DIGEST_INTERVAL 10000000u
+#define REC_KEYFRAMES	    500000000u
 #define REC_CALL_DATA	    400u /* the largest structure that a call fills, uname's, has 390 bytes */
 #define REC_CALL_DATA_MAX   (1u << 20)
 

@@ -11,7 +11,7 @@
  *   tracer.h     what is asked of the kernel; tracer-ptrace.c asks it
  *   hand.c       taking a thread in hand and letting it go on
  *   gather.c     bringing all threads out of the cache
- *   cache.c      stops in translated code; ahead.c: those that need not be again
+ *   cache.c      stops in translated code; ahead.c, store.c: those that need not be
  *   call.c       system calls made in a thread for our own purposes
  *   image.c      a new process image
  *   area.c       deja's memory in it (area.h); limits.c, filter.c, collide.c, locked.c: its room
@@ -22,10 +22,11 @@
  *   native.c     instructions executed natively; cpuid.c
  *   signals.c    what signals mean and where they are delivered (its essay first)
  *   deliver.c    how they are; sigtrap.c: the one that deja uses itself
- *   maps.c       mappings; maplog.c: those changed without a stop; modules.c
+ *   maps.c       mappings; maplog.c: those changed without a stop; modules.c, perfmap.c
  *   code.c       the program's code as the translator reads it
  *   calldata.c   what system calls wrote, for a debugger; written.c: to the stack
- *   check.c      digests: what a replay is compared with
+ *   check.c      digests: what a replay is compared with; keyframe.c: where it can begin;
+ *                idle.c: where a thread sleeps and others want its memory
  *   order.c      numbers of ordered events, and what they take
  *   ring.c       the ring buffer and the thread that writes it out
  *   start.c      start; end.c; clock.c
@@ -46,6 +47,8 @@
 #include "format/trace.h"
 #include "insn/insn.h"
 #include "recorder/counts.h"
+#include "recorder/idle.h"
+#include "recorder/keyframe.h"
 #include "recorder/record.h"
 #include "recorder/tracer.h"
 #include "translator/area.h"
@@ -63,11 +66,12 @@ struct rec_module {
 	uint8_t *bytes;
 	size_t size;
 	uint64_t dev, ino;
+	struct timespec mtime, ctime;
 	int watch;	/* of inotify, or -1 */
 	bool rewritten; /* the file is not what it was: `bytes` is not to be looked at */
 	/* stops in its code, at the start of images (ahead.c) */
-	struct rec_note *notes;
-	unsigned n_notes;
+	struct rec_notes *notes;
+	struct tr_kept *kept; /* translations of its code */
 };
 
 #define TRAP_FLAG 0x100ULL /* TF in RFLAGS */
@@ -75,6 +79,7 @@ struct rec_module {
 struct rec_ring;
 struct rec_spare;
 struct rec_note;
+struct rec_notes;
 struct rec_process;
 struct rec_filter;
 struct rec_code_page;
@@ -93,15 +98,24 @@ struct rec_recording {
 	char *const *argv, *const *envp;
 	struct rec_module *modules; /* by module number of the trace */
 	size_t n_modules;
-	int inotify;   /* 0: not needed yet */
-	char **labels; /* names that mappings have, of those that are no files */
+	int inotify;	 /* 0: not needed yet */
+	int64_t started; /* seconds, of the clock that files' times are of */
+	char **labels;	 /* names that mappings have, of those that are no files */
 	size_t n_labels;
 	struct rec_process *processes;
 	struct rec_process *first;
 	struct rec_thread *threads;
 	uint64_t steps, stops, natives; /* of threads that are done */
-	struct rec_stray *strays;	/* stops of threads not known yet (loop.c) */
+	struct rec_stray *strays;	/* stops that are to be looked at (loop.c) */
+	struct rec_thread *met[1024];	/* by its number: who was looked for last (loop.c) */
 	uint64_t counts[REC_COUNTS];
+	uint64_t kept_room; /* for kept translations, bytes */
+	uint8_t *cpuid;	    /* what CPUID says, in entries like those of T_CPUID */
+	unsigned n_cpuid;
+	struct rec_keyframes keyframes;
+	struct rec_keeper *keeper; /* times.c */
+	struct rec_idles idles;
+	int store;		 /* the directory of store.c; 0: not needed yet */
 	uint64_t evex;		 /* instructions with an EVEX prefix, executed natively */
 	bool cut;		 /* recording ends before the program does: err says why */
 	bool fatal;		 /* deja failed: err says how */
@@ -110,6 +124,7 @@ struct rec_recording {
 	bool told;		 /* that a child goes on unrecorded */
 	struct {		 /* order.c */
 		bool waits;	 /* some thread does, for a lock */
+		bool more;	 /* ... and need not any more, but for others that go first */
 		bool shared;	 /* several threads take their numbers from one counter */
 		uint64_t number; /* what that began with */
 		int fd;		 /* the pages of the order; 0: not needed yet */
@@ -138,6 +153,7 @@ enum rec_state {
 	REC_FATAL_SIGNAL,
 	REC_NEW_THREAD,
 	REC_WAIT,
+	REC_TRAP_WAIT,
 	REC_CHILD,
 	REC_VFORK,
 	REC_HELPER,
@@ -192,16 +208,25 @@ struct rec_process {
 	bool limits_known, raised;
 	int mem; /* handle of the memory */
 	struct translator *tr;
+	struct rec_process *parent; /* whose copy it is, while both have that image */
+	struct rec_note *wanted;    /* what its copies stopped for (ahead.c) */
+	unsigned n_wanted, arenas_noted;
+	uint64_t program_key;	 /* a hash of the path of what it executes */
+	int program;		 /* the module that it executes, or -1: not known yet */
+	bool own_code;		 /* it has come to that */
 	struct dj_stream *facts; /* its stream in the trace */
 	uint32_t image;		 /* how many exec has replaced */
-	uint64_t *noted; /* by module: the image, plus 1, that has got its notes (ahead.c) */
+	struct rec_noted *noted; /* by module (ahead.c) */
 	size_t n_noted;
+	struct rec_notes *stopped; /* for what it stopped last, if that was noted before: which */
+	unsigned stopped_at;
 	struct rec_thread *hand; /* the thread in hand: the translator works and records for it */
 
 	struct dj_mappings maps;
 	unsigned next_data; /* which T_DATA is the oldest */
 	uint64_t brk;
-	struct rec_code_page **pages; /* hash by page */
+	struct rec_code_page **pages, *page; /* hash by page; the one asked for last, or NULL */
+	struct rec_told *told; /* pages of modules that the trace has other bytes of (code.c) */
 	unsigned n_pages, n_asleep;
 	uint64_t vdso_syscall; /* a syscall instruction in the vdso */
 	uint64_t vdso, vdso_end;
@@ -209,15 +234,17 @@ struct rec_process {
 	struct {
 		struct rec_action action; /* what the program wants */
 		bool lost;		  /* the kernel has SIG_DFL instead */
-	} trap;				  /* SIGTRAP (sigtrap.c) */
-
-	bool writes_memory; /* through a descriptor of it */
-	bool no_arena;	    /* there was no room for an arena */
-	bool child;	    /* not recorded, only brought on its way (child.c) */
-	bool leaving;	    /* it is to be recorded no more (leave.c) */
-	bool follow;	    /* a child that will be recorded from its exec on (follow.c) */
-	bool free;	    /* goes on unrecorded (end.c) */
-	bool ended;	    /* its first thread has, with this wait(2) status: */
+		struct rec_thread *due;	  /* it is for this thread, as soon as that is safe */
+		bool faults; /* there is, or was, a handler of faults, which sees flags */
+	} trap;		     /* SIGTRAP (sigtrap.c), and faults */
+	bool writes_memory;  /* through a descriptor of it */
+	bool no_arena;	     /* there was no room for an arena */
+	bool idle;	     /* shadows of threads that sleep are to be given back */
+	bool child;	     /* not recorded, only brought on its way (child.c) */
+	bool leaving;	     /* it is to be recorded no more (leave.c) */
+	bool follow;	     /* a child that will be recorded from its exec on (follow.c) */
+	bool free;	     /* goes on unrecorded (end.c) */
+	bool ended;	     /* its first thread has, with this wait(2) status: */
 	int status;
 };
 
@@ -248,13 +275,18 @@ struct rec_thread {
 	int own_part;	  /* which of proc->own, or -1: the first thread's */
 	uint64_t s;	  /* S in the program */
 	struct rec_ring *ring;
+	struct rec_times *times;      /* times.c */
 	struct dj_stream *stream;     /* its stream in the trace */
 	struct user_regs_struct regs; /* the program's, when in hand */
 	uint64_t steps;
 	uint64_t seq;			  /* ordered events passed */
+	uint64_t seq_at;		  /* t->steps just after the last of them */
+	uint64_t signalled;		  /* t->steps at the last signal; UINT64_MAX: none */
 	uint64_t epoch;			  /* of the translator, when it entered the cache */
 	uint64_t last_digest, digest_gap; /* where it was; so many instructions to the next */
-	char *why;			  /* its history ends before it does */
+	struct rec_keyframe keyframe;
+	struct rec_idle idle;
+	char *why;		       /* its history ends before it does */
 	uint64_t image_at, written_at; /* where it began; the stack was last compared (written.c) */
 	uint64_t checked;	       /* mappings up to here, by the latest digest */
 	struct rec_filter *filters;    /* of seccomp (filter.c) */
@@ -263,6 +295,7 @@ struct rec_thread {
 	struct {
 		bool blocked;
 		bool again; /* `info` has been taken from the kernel, which is to have it back */
+		bool then_call; /* the handler is put back before a call */
 		siginfo_t info;
 		struct rec_action action; /* the argument of rt_sigaction */
 	} trap;				  /* SIGTRAP (sigtrap.c) */
@@ -271,13 +304,17 @@ struct rec_thread {
 	uint64_t mask;	  /* ... and this is what the program blocks */
 	bool trap_flag;	  /* in hand: the program has it set (native.c) */
 	bool in_rep;	  /* in hand between iterations of a string instruction */
+	bool flags_lost;  /* in hand where arithmetic flags are dead and may not be the program's */
+	bool flags_made;  /* in hand: the kernel or the processor has just made them */
+	unsigned beyond;  /* so many places were passed for that since a signal was put aside */
 	bool in_hand;	  /* regs and steps are valid */
 	bool overwritten; /* T_STEPS is not to be believed */
 	bool lost;	  /* it was killed while we asked for its registers: they are not known */
 	bool asked;	  /* to stop, by the clock */
 	bool hand_over;	  /* the ring, when next in hand */
-	uint64_t stops, natives;
-	uint64_t stops_at_tick;
+	uint64_t made_at; /* where it entered the cache with flags just made, or 0, ... */
+	uint64_t made_steps; /* ... with this in T_STEPS */
+	uint64_t stops, natives, stops_at_tick;
 	uint64_t facts; /* of the process, that hold for it */
 	bool closed;	/* its stream */
 	bool ended;	/* with this wait(2) status: */
@@ -398,7 +435,6 @@ struct rec_thread *rec_thread_new(struct rec_process *proc, pid_t tid, enum rec_
 struct rec_process *rec_process_new(struct rec_recording *rec, pid_t pid);
 /* Let a stopped thread go on; remembers how. */
 void rec_run(struct rec_thread *t, enum rec_resume how, int sig);
-const char *rec_state_name(enum rec_state state);
 void rec_strays_free(struct rec_recording *rec);
 /* Whether it is this thread's turn to do what only one thread of a process may do at a time; until
  * it goes on, no other gets it. If not: return REC_WAIT, and rec_go_on() will be called again. */
@@ -453,18 +489,8 @@ enum rec_state rec_step(struct rec_thread *t, const struct user_regs_struct *r,
 void rec_import(struct rec_thread *t, uint64_t addr, unsigned size);
 
 /* ---- cache.c ---- */
-/* A trap of ours in the cache (int3), the thread being stopped behind it. */
-enum rec_state rec_trap(struct rec_thread *t, struct user_regs_struct *r);
-/* Stopped at a trap for the lock of a place, which it need not wait for any more. */
-enum rec_state rec_order_on(struct rec_thread *t);
 /* Step the thread to where it can be taken in hand (signals.c). */
 enum rec_state rec_step_to_boundary(struct rec_thread *t);
-
-/* ---- ahead.c ---- */
-/* A stop for the code at `pc`, or because it was the target of an indirect branch. */
-void rec_ahead_note(struct rec_thread *t, uint64_t pc, bool indirect);
-/* In hand: translate what earlier images stopped for in the code where the thread is. */
-void rec_ahead(struct rec_thread *t);
 
 /* ---- call.c ---- */
 /* A system call made by the program on our behalf; in hand; registers are kept. `then` is told its
@@ -475,7 +501,6 @@ enum rec_state rec_call(struct rec_thread *t, rec_then *then, uint64_t nr, uint6
 /* ---- image.c ---- */
 /* Mappings as the trace has them, and memory that no module file has. */
 void rec_image_maps(struct rec_thread *t);
-int rec_image_snapshot(struct rec_thread *t);
 void rec_image_translator(struct rec_thread *t);
 /* At the event of a successful exec. */
 enum rec_state rec_image_begin(struct rec_thread *t, bool exec);
@@ -493,9 +518,14 @@ int rec_module_of(struct rec_recording *rec, int fd, const char *path);
 void rec_modules_check(struct rec_recording *rec);
 void rec_modules_free(struct rec_recording *rec);
 
+/* ---- perfmap.c ---- */
+/* The process has ended: keep the names that it has given to code made at run time. */
+void rec_perf_map(struct rec_process *proc);
+
 /* ---- code.c ---- */
 size_t rec_code_read(void *ctx, uint64_t pc, uint8_t *buf, size_t len, bool *changing);
 uint64_t rec_code_translated(void *ctx, uint64_t pc, size_t len);
+struct tr_kept *rec_code_kept(void *ctx, uint64_t pc, uint64_t *base);
 void rec_code_forget(struct rec_process *proc, uint64_t start, uint64_t end);
 /* These pages, which were not executable, are mapped anew or not at all. */
 void rec_code_replaced(struct rec_process *proc, uint64_t start, uint64_t end);
@@ -503,19 +533,28 @@ void rec_code_replaced(struct rec_process *proc, uint64_t start, uint64_t end);
 void rec_code_protected(struct rec_process *proc, uint64_t start, uint64_t end, uint32_t prot);
 void rec_code_free(struct rec_process *proc);
 
+/* ---- keyframe.c ---- */
+bool rec_keyframe_is_due(struct rec_thread *t);
+/* In hand where one is due: make it. */
+enum rec_state rec_keyframe_begin(struct rec_thread *t);
+/* Its shadow is empty: record that. */
+void rec_keyframe_record(struct rec_thread *t);
+
+/* ---- idle.c ---- */
+/* In hand: shadows of others are to be given back, and it is its turn. */
+bool rec_idle_is_due(struct rec_thread *t);
+enum rec_state rec_idle_begin(struct rec_thread *t);
+
 /* ---- native.c ---- */
 /* In hand: execute the instruction at t->regs.rip. */
 enum rec_state rec_native_begin(struct rec_thread *t);
 
-/* ---- cpuid.c ---- */
-/* What the program gets from CPUID: eax, ebx, ecx, edx. */
-void rec_cpuid(uint32_t leaf, uint32_t sub, uint32_t r[4]);
-
 /* ---- syscalls.c ---- */
 /* The map of system calls that generated code leaves to us. */
 void rec_syscalls_init(struct rec_thread *t);
-/* The process has a second thread. */
+/* The process has a second thread; or has one thread again. */
 void rec_syscalls_shared(struct rec_thread *t);
+void rec_syscalls_alone(struct rec_process *proc);
 bool rec_call_allowed(struct rec_thread *t);
 /* Make the call natively; or it has this result. */
 enum rec_state rec_make_call(struct rec_thread *t);
@@ -545,35 +584,12 @@ void rec_thread_name(const struct rec_thread *t, char name[64]);
 void rec_clock(bool on);
 /* A quarter of a second has passed: look after threads that compute. */
 bool rec_clock_ticked(void);
+/* How long that is, nanoseconds. */
+int64_t rec_clock_gap(void);
 void rec_clock_tick(struct rec_recording *rec);
 
-/* ---- end.c ---- */
-/* Recording cannot go on: the reason, in one sentence. The program is killed. */
-void rec_cut(struct rec_recording *rec, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void rec_fatal(struct rec_recording *rec, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
-/* Stopped in a new image that has nothing of deja's: recording ends, for the reason in `fmt`, and
- * the program goes on by itself. */
-enum rec_state rec_let_go(struct rec_thread *t, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
-/* One of several processes goes on unrecorded: the end of its history. */
-void rec_one_less(struct rec_thread *t, const char *why);
-/* What the control block has at `off` cannot be: recording ends. */
-void rec_overwritten(struct rec_thread *t, int off);
-static inline bool rec_over(const struct rec_recording *rec)
-{
-	return rec->cut || rec->fatal;
-}
-/* The thread's end, as wait() reported it. */
-void rec_ended(struct rec_thread *t, int status);
-void rec_finish_trace(struct rec_recording *rec);
-/* Write what is left of a thread that has come to its end, or to that of the recording. */
-void rec_thread_finish(struct rec_thread *t);
-void rec_thread_free(struct rec_thread *t);
-void rec_process_free(struct rec_process *proc);
-void rec_free(struct rec_recording *rec);
-
 #include "recorder/children.h"
+#include "recorder/end.h"
 #include "recorder/maps.h"
 #include "recorder/ring.h"
 #include "recorder/signals.h"

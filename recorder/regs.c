@@ -72,6 +72,29 @@ void rec_full_regs(struct rec_thread *t, struct dj_regs *out)
 		t->lost = true;
 }
 
+/* The program's address with this lower half, by its mappings: false if there is none, or if there
+ * are several, a multiple of 4 GiB apart. */
+static bool place_mapped(const struct rec_thread *t, uint32_t low, uint64_t *addr)
+{
+	const struct dj_mapping *m;
+	/* a stack grows without a word: what lies above rsp belongs to it */
+	uint64_t rsp = t->regs.rsp, stack = (rsp & ~0xffffffffULL) | low;
+	const struct dj_mapping *above = dj_mappings_after(&t->proc->maps, rsp, 0);
+	bool found = above && stack >= rsp && stack < above->end;
+	if (found)
+		*addr = stack;
+	for (uint64_t at = 0; (m = dj_mappings_after(&t->proc->maps, at, 0)); at = m->end) {
+		uint64_t there = m->start + (uint32_t)(low - (uint32_t)m->start);
+		if (there < m->start || there >= m->end)
+			continue;
+		if ((found && there != *addr) || m->end - there > 1ULL << 32)
+			return false;
+		*addr = there;
+		found = true;
+	}
+	return found;
+}
+
 void rec_x87_place(struct rec_thread *t)
 {
 	struct rec_tracer *tracer = t->rec->tracer;
@@ -90,8 +113,8 @@ void rec_x87_place(struct rec_thread *t)
 		rec_from_user(&t->regs, &regs);
 		uint64_t addr =
 			insn_address(&in, regs.gpr, *rec_tcb(t, T_FSBASE), *rec_tcb(t, T_GSBASE));
-		/* the shadow's place is the address's lower half, unless a register has changed */
-		if ((uint32_t)addr == (uint32_t)f.rdp)
+		/* the shadow's place is the address's lower half; a register may have changed */
+		if ((uint32_t)addr == (uint32_t)f.rdp || place_mapped(t, (uint32_t)f.rdp, &addr))
 			f.rdp = addr;
 	}
 	tracer->set_fpregs(tracer, t->tid, &f);

@@ -27,6 +27,10 @@
 #define AHEAD	(1u << 16)
 #define AT_HEAD UINT64_MAX
 
+/* When the program had to wait for a half to be written, so many are packed quickly rather than
+ * well. */
+#define HURRIED 16
+
 /* So many lines are remembered of those that were imported. */
 #define SEEN 64
 
@@ -46,6 +50,7 @@ struct half {
 	uint64_t known; /* so much has been written to, when last looked at */
 	/* the job: */
 	bool busy; /* it is waiting or being written */
+	bool hurry;
 	uint64_t used, steps, seq;
 	uint64_t number; /* the highest that was given out then */
 	bool lost;	 /* what came since may be missing: the thread's place says nothing */
@@ -66,6 +71,8 @@ struct rec_ring {
 	bool broken;	/* T_HEAD makes no sense: what was recorded since is lost */
 	uint64_t last;	/* position of the last record written */
 	uint64_t reached; /* the latest position the records written imply */
+	uint64_t raw;	  /* bytes handed over */
+	unsigned hurried; /* so many halves more are packed quickly */
 	uint64_t number;  /* of the last event with a SEQ record */
 	/* lines, one replacing another by turns; the writing thread's to write, anybody's to read
 	 */
@@ -100,8 +107,10 @@ static int write_record(struct rec_ring *g, const struct dj_record *r)
 {
 	bool step = r->kind == DJ_REC_SYSCALL || r->kind == DJ_REC_EFFECTS;
 	advanced(g, r->steps, r->steps + step);
-	if (r->kind == DJ_REC_SEQ)
+	if (r->kind == DJ_REC_SEQ || r->kind == DJ_REC_ORDER)
 		g->number = r->seq;
+	if (r->kind == DJ_REC_SYSCALL)
+		rec_times_called(g->t->times, r->steps);
 	return dj_stream_record(g->t->stream, r, &g->err);
 }
 
@@ -133,6 +142,23 @@ static int write_tsc(struct rec_ring *g, const uint64_t w[6], unsigned len)
 	return write_record(g, &r);
 }
 
+static int write_cpuid(struct rec_ring *g, const uint64_t w[4])
+{
+	struct dj_record r = { .kind = DJ_REC_EFFECTS,
+			       .steps = w[0] & 0xffffffffffffULL,
+			       .why = DJ_WHY_CPUID };
+	r.mask = DJ_REG_GPR(DJ_RAX) | DJ_REG_GPR(DJ_RBX) | DJ_REG_GPR(DJ_RCX) | DJ_REG_GPR(DJ_RDX) |
+		 DJ_REG_RIP;
+	r.regs.gpr[DJ_RAX] = (uint32_t)w[1];
+	r.regs.gpr[DJ_RBX] = w[1] >> 32;
+	r.regs.gpr[DJ_RCX] = (uint32_t)w[2];
+	r.regs.gpr[DJ_RDX] = w[2] >> 32;
+	r.regs.rip = w[3];
+	memcpy(r.insn, "\x0f\xa2", 2);
+	r.insn_len = 2;
+	return write_record(g, &r);
+}
+
 /* Write the record at `at`; returns its size, or 0 if it is none or could not be written. */
 static unsigned write_from_ring(struct rec_ring *g, const struct half *h, uint64_t at)
 {
@@ -147,6 +173,7 @@ static unsigned write_from_ring(struct rec_ring *g, const struct half *h, uint64
 		size = RING_IMPORT_SIZE;
 		break;
 	case RING_SYSCALL:
+	case RING_CPUID:
 		size = RING_SMALL_SIZE;
 		break;
 	case RING_TSC:
@@ -155,13 +182,16 @@ static unsigned write_from_ring(struct rec_ring *g, const struct half *h, uint64
 	case RING_SEQ:
 		size = RING_SEQ_SIZE;
 		break;
+	case RING_ORDER:
+		size = RING_ORDER_SIZE;
+		break;
 	case RING_DATA:
 		size = w[2] <= RING_DATA_MAX ? RING_DATA_HEAD + ((unsigned)w[2] + 7) / 8 * 8 : 0;
 		break;
 	}
 	if (!size || size > left || steps < g->last || steps > h->steps + AHEAD ||
 	    (type == RING_IMPORT && w[1] % DJ_LINE != 0) ||
-	    (type == RING_SEQ && (w[1] <= g->number || w[1] > h->number))) {
+	    ((type == RING_SEQ || type == RING_ORDER) && (w[1] <= g->number || w[1] > h->number))) {
 		garbage(g, h->va + at);
 		return 0;
 	}
@@ -174,9 +204,14 @@ static unsigned write_from_ring(struct rec_ring *g, const struct half *h, uint64
 			.kind = DJ_REC_SYSCALL, .steps = steps, .result = w[1], .r11 = w[2]
 		};
 		rc = write_record(g, &r);
-	} else if (type == RING_SEQ) {
-		struct dj_record r = { .kind = DJ_REC_SEQ, .steps = steps, .seq = w[1] };
+	} else if (type == RING_SEQ || type == RING_ORDER) {
+		struct dj_record r = { .kind = type == RING_SEQ ? DJ_REC_SEQ : DJ_REC_ORDER,
+				       .steps = steps,
+				       .rep = type == RING_SEQ ? 0 : w[2],
+				       .seq = w[1] };
 		rc = write_record(g, &r);
+	} else if (type == RING_CPUID) {
+		rc = write_cpuid(g, w);
 	} else if (type == RING_DATA) {
 		struct dj_record r = { .kind = DJ_REC_SYSDATA,
 				       .steps = steps,
@@ -196,6 +231,8 @@ static int write_half(struct rec_ring *g, struct half *h, bool skip)
 {
 	uint64_t at = 0;
 	bool good = !skip;
+	dj_stream_hurry(g->t->stream, h->hurry);
+	rec_times_take(g->t->times);
 	while (h->own || (good && at < h->used)) {
 		struct own *o = h->own;
 		if (o && (!good || o->at <= at)) {
@@ -216,7 +253,8 @@ static int write_half(struct rec_ring *g, struct half *h, bool skip)
 	h->own_end = &h->own;
 	h->n_own = 0;
 	if (good && !h->lost && h->steps >= g->last)
-		good = dj_stream_flush(g->t->stream, h->steps, h->seq, &g->err) == 0;
+		good = !dj_stream_flush(g->t->stream, h->steps, h->seq, &g->err) &&
+		       !rec_times_write(g->t->times, g->t->stream, h->steps, false, &g->err);
 	return good ? 0 : -1;
 }
 
@@ -308,6 +346,7 @@ bool rec_ring_start(struct rec_thread *t)
 	}
 	use_half(g, g->current);
 	rec_log_start(t);
+	rec_times_start(t);
 	return true;
 }
 
@@ -329,11 +368,12 @@ static uint64_t used(struct rec_thread *t)
 void rec_ring_moved(struct rec_thread *t)
 {
 	struct rec_ring *g = t->ring;
-	uint64_t n = used(t), limit = *rec_tcb(t, T_LIMIT) - g->half[g->current].va;
+	uint64_t n = used(t), was = g->half[g->current].va, limit = *rec_tcb(t, T_LIMIT);
 	for (unsigned i = 0; i < 2; i++)
 		g->half[i].va = t->s + (uint64_t)(int64_t)T_RING + i * (uint64_t)AREA_HALF;
 	*rec_tcb(t, T_HEAD) = g->half[g->current].va + n;
-	*rec_tcb(t, T_LIMIT) = g->half[g->current].va + limit;
+	if (limit) /* else the clock wants it to stop (clock.c) */
+		*rec_tcb(t, T_LIMIT) = g->half[g->current].va + (limit - was);
 	rec_log_start(t); /* it is empty: the thread is in hand */
 }
 
@@ -376,6 +416,7 @@ void rec_ring_hand_over(struct rec_thread *t)
 	struct rec_ring *g = t->ring;
 	struct half *h = &g->half[g->current], *other = &g->half[g->current ^ 1];
 	h->used = used(t);
+	g->raw += h->used;
 	h->lost = g->broken || t->overwritten || t->lost;
 	h->steps = h->lost ? t->steps : rec_steps(t);
 
@@ -383,6 +424,10 @@ void rec_ring_hand_over(struct rec_thread *t)
 	h->seq = t->in_hand ? t->seq : t->state == REC_GONE ? last_number(t) : DJ_SEQ_UNKNOWN;
 	h->number = rec_order_now(t);
 	pthread_mutex_lock(&g->lock);
+	if (other->busy)
+		g->hurried = HURRIED;
+	h->hurry = g->hurried > 0;
+	g->hurried -= h->hurry;
 	h->busy = true;
 	pthread_cond_broadcast(&g->work);
 	while (other->busy)
@@ -499,6 +544,11 @@ uint64_t rec_ring_reached(struct rec_thread *t, bool *whole)
 	return t->ring->reached;
 }
 
+uint64_t rec_ring_raw(struct rec_thread *t)
+{
+	return t->ring->raw + used(t);
+}
+
 bool rec_ring_failed(struct rec_thread *t)
 {
 	struct rec_ring *g = t->ring;
@@ -517,15 +567,19 @@ int rec_ring_stop(struct rec_thread *t, struct dj_error *err)
 	struct rec_ring *g = t->ring;
 	if (!g)
 		return 0;
+	rec_times_end(t);
 	rec_ring_hand_over(t);
 	pthread_mutex_lock(&g->lock);
 	g->quit = true;
 	pthread_cond_broadcast(&g->work);
 	pthread_mutex_unlock(&g->lock);
 	pthread_join(g->thread, NULL);
+	if (!g->failed && rec_times_write(t->times, t->stream, g->reached, true, &g->err))
+		g->failed = true;
 	int rc = g->failed ? -1 : 0;
 	if (rc)
 		*err = g->err;
+	rec_times_free(t);
 	pthread_mutex_destroy(&g->lock);
 	pthread_cond_destroy(&g->work);
 	pthread_cond_destroy(&g->done);

@@ -28,11 +28,30 @@ void rec_ring_facts(struct rec_thread *t);
 uint64_t rec_ring_reached(struct rec_thread *t, bool *whole);
 /* Write everything; -1 if writing failed at any time. */
 int rec_ring_stop(struct rec_thread *t, struct dj_error *err);
+/* Bytes of records that the thread has written so far; but for its ring. */
+uint64_t rec_ring_raw(struct rec_thread *t);
 bool rec_ring_failed(struct rec_thread *t);
 /* Lines that were imported lately, some of them; returns how many. */
 unsigned rec_ring_imported(struct rec_thread *t, uint64_t *addr, unsigned max);
 /* Cut the recording if the program has overwritten where the next record goes. */
 void rec_ring_check(struct rec_thread *t);
+
+/* ---- times.c ---- */
+/* The recording begins: a clock that goes from 0. */
+void rec_keeper_start(struct rec_recording *rec);
+void rec_keeper_stop(struct rec_recording *rec);
+/* The thread's shared memory is there: look at it now and then; is going away, but the thread goes
+ * on; goes away with the thread, which is to be noted once more. */
+void rec_times_start(struct rec_thread *t);
+void rec_times_hide(struct rec_thread *t);
+void rec_times_end(struct rec_thread *t);
+void rec_times_free(struct rec_thread *t);
+/* For who writes the thread's records: what has been noted by now is to be written; a record has
+ * been written of a system call at `steps`; write what was noted up to there, or (`all`) all. */
+void rec_times_take(struct rec_times *x);
+void rec_times_called(struct rec_times *x, uint64_t steps);
+int rec_times_write(struct rec_times *x, struct dj_stream *stream, uint64_t steps, bool all,
+		    struct dj_error *err);
 
 /* ---- order.c ---- */
 /* The process has new tables, `tables`, instead of those it had. */
@@ -58,10 +77,17 @@ void rec_event(struct rec_thread *t, const struct dj_record *r);
 void rec_order_hold(struct rec_thread *t, const struct insn *in);
 /* The thread holds no locks of places any more. */
 void rec_order_release(struct rec_thread *t);
-/* It has been waiting for the lock at T_ORDER_LOCKS + `lock`. Should the lock's owner be in the
- * supervisor's hands, it does not go on as long as rec_order_waits(). */
+/* It has been waiting for the lock at T_ORDER_LOCKS + `lock`, and if somebody still has that, does
+ * not go on as long as rec_order_waits(): the owner may be in the supervisor's hands, or among
+ * those that have stopped and wait to be looked at. */
 void rec_order_wait(struct rec_thread *t, uint64_t lock);
 bool rec_order_waits(struct rec_thread *t);
+/* If the owner has it still, give it time. True if so. */
+bool rec_order_pause(const struct rec_thread *t);
+/* Stopped at a trap for the lock of a place, which it need not wait for any more (cache.c). */
+enum rec_state rec_order_on(struct rec_thread *t);
+/* Whether others have stopped, too, and wait to be looked at (loop.c). */
+bool rec_others_wait(const struct rec_recording *rec);
 
 /* ---- written.c ---- */
 /* In hand: put into the trace what the kernel wrote to the stack; if not `now`, then if it is time.
@@ -78,8 +104,13 @@ void rec_call_data(struct rec_thread *t, uint64_t nr, const struct user_regs_str
  * thread can go on. */
 bool rec_call_data_faulted(struct rec_thread *t, struct user_regs_struct *r);
 
+/* In hand behind an instruction that was executed natively: the same. */
+void rec_native_data(struct rec_thread *t, const struct insn *in, const struct dj_regs *before);
+
 /* ---- check.c ---- */
 /* A new image: digests begin afresh. */
+/* Whether all arithmetic flags are the program's, wherever it may have come from. */
+bool rec_flags_known(struct rec_thread *t);
 void rec_digest_start(struct rec_thread *t);
 bool rec_digest_is_due(const struct rec_thread *t, uint64_t steps);
 /* In hand: what a replay is to be compared with; of memory the stack only, unless `whole`. */
@@ -89,5 +120,7 @@ void rec_check_record(struct rec_thread *t, const struct dj_check *c);
  * the rest when the call turns out to have this result. */
 void rec_digest_in_call(struct rec_thread *t);
 void rec_digest_after_call(struct rec_thread *t, uint64_t result);
+/* At a system call: the flags alone, if that is worth while. */
+void rec_check_call(struct rec_thread *t);
 
 #endif

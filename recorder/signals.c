@@ -153,6 +153,8 @@ void rec_put_aside(struct rec_thread *t, const siginfo_t *info)
 {
 	if (!t->held)
 		rec_hold(t, false);
+	if (!t->n_pending)
+		t->beyond = 0;
 	if (t->n_pending == t->cap_pending) {
 		t->cap_pending = t->cap_pending ? 2 * t->cap_pending : 16;
 		t->pending = realloc(t->pending, t->cap_pending * sizeof(*t->pending));
@@ -172,6 +174,9 @@ bool rec_takeable(struct rec_thread *t, const struct user_regs_struct *r, struct
 {
 	if (!tr_locate(t->proc->tr, r->rip, *rec_tcb(t, T_RT_RET), w))
 		return false;
+	/* Not a step on from where it entered: it is no matter what flags others come with. */
+	if (r->rip == t->made_at && *rec_tcb(t, T_STEPS) == t->made_steps)
+		w->flags_lost = false;
 	return w->boundary || w->string_head || w->before_syscall;
 }
 
@@ -248,11 +253,16 @@ static enum rec_state fault(struct rec_thread *t, const struct rec_stop *stop,
 	return rec_deliver(t, &info, 0);
 }
 
-/* No instruction of the program's is there. */
+/* No instruction of the program's is there. A routine of ours faults where it copies a line that
+ * the program has just read, which somebody else has taken away; or it has been led astray. */
 static enum rec_state nowhere(struct rec_thread *t, const struct rec_stop *stop,
 			      const struct user_regs_struct *r)
 {
+	uint64_t line = *rec_tcb(t, T_IMP_ADDR) & -(uint64_t)DJ_LINE,
+		 at = (uint64_t)(uintptr_t)stop->info.si_addr;
 	rec_ring_check(t); /* a better reason, if it is that */
+	if (!rec_over(t->rec) && (stop->info.si_code == SI_KERNEL || at - line >= 2 * DJ_LINE))
+		rec_overwritten(t, T_BASE);
 	if (!rec_over(t->rec))
 		rec_fatal(t->rec,
 			  "signal %d at %#llx in the cache, where no instruction of the program is "

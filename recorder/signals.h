@@ -21,6 +21,9 @@ void rec_hold(struct rec_thread *t, bool all);
 void rec_release(struct rec_thread *t);
 /* Whether the thread, being where `r` says, can be taken in hand there. */
 bool rec_takeable(struct rec_thread *t, const struct user_regs_struct *r, struct tr_where *w);
+/* Whether the thread, in hand or at a place where it could be, rather goes on to the next one,
+ * where arithmetic flags are the program's (cache.c). */
+bool rec_goes_beyond(struct rec_thread *t);
 
 /* ---- deliver.c ---- */
 /* In hand at a signal-delivery stop. `after` is the address behind the system call that was
@@ -55,10 +58,20 @@ bool rec_trap_lost(const struct rec_thread *t);
 /* Before the thread goes on: whether the kernel must first get back what it has lost. */
 bool rec_trap_to_restore(const struct rec_thread *t);
 enum rec_state rec_trap_restore(struct rec_thread *t);
+/* ... because other threads may want it, even if this one blocks SIGTRAP. */
+bool rec_trap_urgent(const struct rec_thread *t);
+/* A SIGTRAP that is caught is to be delivered: whether no trap of ours in another thread can come
+ * between; until that is built nobody begins what could. If not, what is in t->signal waits. */
+bool rec_trap_mine(struct rec_thread *t);
+enum rec_state rec_trap_wait(struct rec_thread *t);
+/* Whether the thread has to stand still for that. */
+bool rec_trap_held(const struct rec_thread *t);
+/* The one that waited goes on, or has ended. */
+void rec_trap_over(struct rec_thread *t);
 
 /* ---- forward.c ---- */
 /* Deja's own signals, while it records and afterwards. */
-void rec_signals_take(void);
+void rec_signals_take(bool passed_on);
 void rec_signals_give_back(void);
 /* The program is stopped for this one. */
 void rec_signals_seen(const siginfo_t *info);

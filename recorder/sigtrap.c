@@ -22,6 +22,20 @@
  *  - before a system call that exchanges the mask while it waits, which could let a SIGTRAP in;
  *  - to rt_sigaction we give our own copy.
  *
+ * Where there are several threads, one can wait for SIGTRAP (sigsuspend, pause...) while another
+ * blocks it, and each trap of ours in the second takes the first one's handler away. So there:
+ *
+ *  - The handler is put back whenever a thread goes on, also one that blocks SIGTRAP, and before
+ *    each call that the supervisor makes for the program, which may sleep. A thread that
+ *    stops in the midst of a fragment goes to the next boundary for it.
+ *  - Between a trap of ours and that, the kernel may find a SIGTRAP for another thread. But it asks
+ *    us first, and there we let that thread wait (REC_TRAP_WAIT) until nobody who blocks SIGTRAP
+ *    can run into a trap of ours: such threads are brought out of the cache, as for gather.c, and
+ *    do not go on, nor does a new one begin, whose mask is that of the call that made it: libc
+ *    blocks all signals in there. When the frame is built and its thread goes on, so do they. That
+ *    holds, too, if nobody had to be waited for: until the thread that gets the signal runs others
+ *    may come to block SIGTRAP.
+ *
  * If it is ignored nothing needs to be put back: a SIGTRAP that comes is thrown away by us. It must
  * not be, either, because ignoring a signal discards it where it is pending. An exec does not
  * change that it is ignored.
@@ -211,13 +225,30 @@ enum rec_disposition rec_trap_disposition(const struct rec_thread *t)
 	return handler == DEFAULT ? REC_FATAL : handler == IGNORE ? REC_IGNORED : REC_CAUGHT;
 }
 
+/* A handler of a fault finds flags in its frame that the program would have overwritten, had it not
+ * faulted. Nobody else does, so translated code does not keep them until there is such a handler.
+ * One that has not asked for the context (SA_SIGINFO) is none: it is told a number, and where the
+ * frame is it could only guess. Those print a message and end the program, and C programs with a
+ * handler like that are many.
+ */
+static bool handler_sees_flags(int sig, const struct rec_action *a)
+{
+	return (sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL) &&
+	       a->handler != DEFAULT && a->handler != IGNORE && a->flags & SA_SIGINFO;
+}
+
 void rec_after_sigaction(struct rec_thread *t, const struct user_regs_struct *in, uint64_t result)
 {
 	struct rec_process *proc = t->proc;
 	uint64_t old = proc->trap.action.handler;
 	(void)result;
-	if ((int)in->rdi != SIGTRAP)
+	if ((int)in->rdi != SIGTRAP) {
+		if (in->rsi && handler_sees_flags((int)in->rdi, &t->trap.action)) {
+			proc->trap.faults = true;
+			tr_keep_fault_flags(proc->tr);
+		}
 		return;
+	}
 	if (in->rdx) /* the rest of it is still the kernel's */
 		rec_write(proc, in->rdx, &old, sizeof(old));
 	if (in->rsi) {
@@ -259,9 +290,19 @@ bool rec_trap_inherited(struct rec_thread *t)
 
 /* ---- putting it back --------------------------------------------------------------------- */
 
+/* Another thread may be waiting for it. */
+bool rec_trap_urgent(const struct rec_thread *t)
+{
+	return rec_trap_lost(t) && t->proc->n_threads > 1;
+}
+
 bool rec_trap_to_restore(const struct rec_thread *t)
 {
-	return !t->trap.blocked && (rec_trap_lost(t) || t->trap.again);
+	if (!t->trap.blocked)
+		return rec_trap_lost(t) || t->trap.again;
+	/* not between a trap that was made for a signal and that */
+	bool now = t->n_pending && t->can_inject && !t->proc->gather.by && !t->proc->trap.due;
+	return rec_trap_urgent(t) && !now;
 }
 
 static enum rec_state restored(struct rec_thread *t, int64_t result)
@@ -275,7 +316,10 @@ static enum rec_state restored(struct rec_thread *t, int64_t result)
 	else
 		rec_release(t);
 	rec_trap_classes(t);
-	return REC_IN_HAND;
+	if (!t->trap.then_call)
+		return REC_IN_HAND;
+	t->trap.then_call = false;
+	return rec_syscall(t);
 }
 
 enum rec_state rec_trap_restore(struct rec_thread *t)
@@ -289,4 +333,70 @@ enum rec_state rec_trap_restore(struct rec_thread *t)
 	t->quiet = true;
 	return rec_call(t, restored, SYS_rt_sigaction, SIGTRAP, t->s + (uint64_t)T_ARGS, 0,
 			sizeof(uint64_t), 0, 0);
+}
+
+/* ---- a SIGTRAP for a thread, while others block it ------------------------------------------- */
+
+/* Whether a trap of ours may come in the thread, and reset the handler. */
+static bool may_trap(const struct rec_thread *o)
+{
+	switch (o->state) {
+	case REC_IN_HAND:
+	case REC_NEW_THREAD:
+	case REC_WAIT:
+	case REC_TRAP_WAIT:
+	case REC_KILLED:
+	case REC_GONE:
+		return false;
+	default:
+		return o->trap.blocked && !o->stopped;
+	}
+}
+
+/* No trap of ours in another thread can come before a SIGTRAP is delivered in this one. */
+static bool calm(const struct rec_thread *t)
+{
+	if (rec_trap_urgent(t))
+		return false;
+	for (const struct rec_thread *o = t->rec->threads; o; o = o->next)
+		if (o->proc == t->proc && o != t && may_trap(o))
+			return false;
+	return true;
+}
+
+bool rec_trap_mine(struct rec_thread *t)
+{
+	struct rec_process *proc = t->proc;
+	if ((proc->trap.due && proc->trap.due != t) || !calm(t))
+		return false;
+	proc->trap.due = t;
+	return true;
+}
+
+enum rec_state rec_trap_wait(struct rec_thread *t)
+{
+	struct rec_tracer *tracer = t->rec->tracer;
+	struct rec_process *proc = t->proc;
+	if (proc->trap.due == t && calm(t)) {
+		siginfo_t info = t->signal.info;
+		return rec_deliver(t, &info, t->signal.after);
+	}
+	if (proc->trap.due)
+		return REC_TRAP_WAIT;
+	proc->trap.due = t;
+	for (const struct rec_thread *o = t->rec->threads; o; o = o->next)
+		if (o->proc == proc && o != t && o->state == REC_CACHE && may_trap(o))
+			tracer->interrupt(tracer, o->tid);
+	return REC_TRAP_WAIT;
+}
+
+bool rec_trap_held(const struct rec_thread *t)
+{
+	return t->proc->trap.due && t->proc->trap.due != t && t->trap.blocked;
+}
+
+void rec_trap_over(struct rec_thread *t)
+{
+	if (t->proc->trap.due == t)
+		t->proc->trap.due = NULL;
 }

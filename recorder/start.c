@@ -1,10 +1,11 @@
 /*
  * Starting a recording: the program's first process, and after the loop what came of it.
  */
-#include "recorder/recorder.h"
+#include "recorder/ahead.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,6 +126,17 @@ static int not_started(struct rec_recording *rec, int report)
 	return dj_fail(rec->err, 1, "%s ended before it began", rec->argv[0]);
 }
 
+/* What translations are kept for later images and children may take. */
+#define KEPT_ROOM (512ULL << 20)
+
+/* Memory that a process's fragments took is wanted again by the next one. To give it back and to
+ * fault it in anew took a fiftieth of the time that a build is recorded in. */
+static void hold_memory(void)
+{
+	mallopt(M_TRIM_THRESHOLD, 256 << 20);
+	mallopt(M_TOP_PAD, 1 << 20);
+}
+
 /* ---- the whole ------------------------------------------------------------------------------ */
 
 static void print_statistics(const struct rec_recording *rec)
@@ -148,6 +160,7 @@ struct rec_recording *rec_new(const struct rec_options *opt, struct rec_tracer *
 	rec->opt = *opt;
 	if (!rec->opt.digest_interval)
 		rec->opt.digest_interval = REC_DIGEST_INTERVAL;
+	rec->kept_room = KEPT_ROOM;
 	rec->tracer = tracer;
 	rec->err = err;
 	rec->argv = argv;
@@ -161,7 +174,8 @@ int rec_program(const char *file, char *const argv[], char *const envp[],
 	memset(result, 0, sizeof(*result));
 	struct rec_recording *rec = rec_new(opt, &rec_tracer_ptrace, argv, envp, err);
 	int report = -1;
-	rec_signals_take();
+	hold_memory();
+	rec_signals_take(opt->first_ended != NULL);
 	raise_limits();
 	int rc = start(rec, file, &report);
 	if (!rc) {
@@ -172,6 +186,7 @@ int rec_program(const char *file, char *const argv[], char *const envp[],
 	}
 	if (rec->first) {
 		rec_finish_trace(rec);
+		rec_store_write(rec);
 		if (opt->verbose && rec->began)
 			print_statistics(rec);
 		result->status = rec->first->status;

@@ -30,6 +30,7 @@ void rec_complete_call(struct rec_thread *t, uint64_t result)
 	t->regs.rax = result;
 	t->regs.rcx = t->regs.rip;
 	t->regs.r11 = r11;
+	t->flags_made = true;
 }
 
 bool rec_call_allowed(struct rec_thread *t)
@@ -213,6 +214,8 @@ enum rec_state rec_on_sigreturn(struct rec_thread *t, const struct rec_stop *sto
 	t->regs = r;
 	t->regs.eflags &= ~TRAP_FLAG;
 	t->trap_flag = t->sys.trap_flag;
+	t->flags_lost = false;
+	t->flags_made = true;
 	rec_trap_masked(t, t->sys.traps_blocked);
 	struct dj_record rec = { .kind = DJ_REC_REGS, .steps = t->steps, .mask = DJ_REG_ALL };
 	rec_full_regs(t, &rec.regs);
@@ -259,8 +262,8 @@ static const struct row {
 	ROW(getrlimit,        "memory",    rec_begin_getrlimit, NULL, false),
 	ROW(setrlimit,        "memory",    rec_begin_setrlimit, NULL, false),
 	ROW(prlimit64,        "memory",    rec_begin_prlimit, NULL, false),
-	ROW(clone,            "process",   rec_make_call, NULL, false),
-	ROW(clone3,           "process",   rec_make_call, NULL, false),
+	ROW(clone,            "process",   rec_begin_clone, NULL, false),
+	ROW(clone3,           "process",   rec_begin_clone, NULL, false),
 	ROW(fork,             "process",   rec_make_call, NULL, false),
 	ROW(vfork,            "process",   rec_make_call, NULL, false),
 	ROW(ptrace,           "process",   rec_begin_ptrace, NULL, false),
@@ -307,19 +310,36 @@ void rec_syscalls_init(struct rec_thread *t)
 	rec_call_data_init(t);
 }
 
-/* The kernel makes mapping calls of several threads in an order of its own: so they are made one
- * after the other, by us. */
-void rec_syscalls_shared(struct rec_thread *t)
+static void mapping_calls_are(struct rec_thread *t, uint8_t what)
 {
 	uint8_t *class = (uint8_t *)rec_tcb(t, T_SYSCLASS);
 	for (size_t i = 0; i < ROWS; i++)
 		if (table[i].checked && table[i].begin == rec_begin_memory)
-			class[table[i].nr] = SYS_SUPERVISED;
+			class[table[i].nr] = what;
+}
+
+/* The kernel makes mapping calls of several threads in an order of its own: so they are made one
+ * after the other, by us. */
+void rec_syscalls_shared(struct rec_thread *t)
+{
+	mapping_calls_are(t, SYS_SUPERVISED);
+}
+
+/* The thread may be in the cache; the call that it makes just now is made by whom it was to be. */
+void rec_syscalls_alone(struct rec_process *proc)
+{
+	for (struct rec_thread *t = proc->rec->threads; t; t = t->next)
+		if (t->proc == proc && t->state != REC_GONE && t->own && t->ring)
+			mapping_calls_are(t, SYS_CHECKED);
 }
 
 enum rec_state rec_syscall(struct rec_thread *t)
 {
 	const struct row *row = row_of(t->regs.rax);
+	if (rec_trap_urgent(t)) {
+		t->trap.then_call = !row || row->begin != back_to_cache;
+		return rec_trap_restore(t);
+	}
 	return row ? row->begin(t) : rec_make_call(t); /* the map may have been overwritten */
 }
 

@@ -20,6 +20,8 @@
 #include "recorder/area.h"
 
 #include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
@@ -35,6 +37,26 @@ void rec_child_regs(const struct rec_thread *t, struct rec_thread *c)
 	c->regs.eflags = (t->regs.eflags & ~TRAP_FLAG) | (t->trap_flag ? TRAP_FLAG : 0);
 	c->regs.gs_base = *rec_tcb(t, T_GSBASE);
 	c->regs.orig_rax = (unsigned long long)-1;
+}
+
+/* Several calls that make one may be under way. */
+#define THREADS (REC_OWN_PARTS - 64)
+
+/* So many threads beside the first, at most. */
+static unsigned most_threads(void)
+{
+	const char *wanted = getenv("DEJA_THREADS");
+	long n = wanted ? strtol(wanted, NULL, 10) : 0;
+	return n > 0 && n < THREADS ? (unsigned)n : THREADS;
+}
+
+/* One more than there is room for is not made, as where RLIMIT_NPROC has been reached (clone(2)).
+ */
+enum rec_state rec_begin_clone(struct rec_thread *t)
+{
+	if (t->proc->n_threads > most_threads() && (rec_clone_flags(t, &t->regs) & CLONE_THREAD))
+		return rec_answer(t, -EAGAIN);
+	return rec_make_call(t);
 }
 
 enum rec_state rec_thread_event(struct rec_thread *t, pid_t tid)
@@ -122,7 +144,13 @@ enum rec_state rec_on_new_thread(struct rec_thread *t, const struct rec_stop *st
 	t->regs.rsp = now.rsp;
 	t->regs.fs_base = now.fs_base;
 	t->in_hand = true;
-	return rec_area_thread_begin(t, ready);
+	return rec_thread_begin(t);
+}
+
+enum rec_state rec_thread_begin(struct rec_thread *t)
+{
+	/* its mask is that of the call that made it, in which libc blocks all signals */
+	return rec_trap_held(t) ? REC_WAIT : rec_area_thread_begin(t, ready);
 }
 
 /* ---- the end ------------------------------------------------------------------------------- */
@@ -146,6 +174,7 @@ enum rec_state rec_thread_exit(struct rec_thread *t)
 		return rec_make_last_call(t);
 	rec_digest(t, true);
 	rec_hold(t, false);
+	t->quiet = rec_trap_matters(t); /* it will not go on, and put back what a trap resets */
 	t->regs.gs_base = *rec_tcb(t, T_GSBASE);
 	if (rec_area_thread_keep(t))
 		return rec_call(t, shadow_gone, SYS_madvise, t->s + AREA_PAGE,

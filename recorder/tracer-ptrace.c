@@ -10,10 +10,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static pid_t pt_wait(struct rec_tracer *tr, int *status)
+static pid_t pt_wait(struct rec_tracer *tr, pid_t tid, bool block, int *status)
 {
 	(void)tr;
-	return waitpid(-1, status, __WALL);
+	return waitpid(tid, status, __WALL | (block ? 0 : WNOHANG));
 }
 
 static int pt_resume(struct rec_tracer *tr, pid_t tid, enum rec_resume how, int sig)

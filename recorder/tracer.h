@@ -11,6 +11,7 @@
 #define DEJA_RECORDER_TRACER_H
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -28,8 +29,9 @@ enum rec_resume {
 };
 
 struct rec_tracer {
-	/* The next stop or end of any traced thread. Blocks. */
-	pid_t (*wait)(struct rec_tracer *tr, int *status);
+	/* The next stop or end of this thread, or with -1 of any. Blocks, or returns 0 if there is
+	 * none yet. */
+	pid_t (*wait)(struct rec_tracer *tr, pid_t tid, bool block, int *status);
 	/* `sig`: the signal to deliver, from a signal-delivery stop; else 0. */
 	int (*resume)(struct rec_tracer *tr, pid_t tid, enum rec_resume how, int sig);
 	/* Make a running thread stop with an event. */

@@ -1,12 +1,19 @@
 /*
- * Checkpoints of one thread: positions that it can be put back to at once, because what
- * changed since is in undo logs (undo.h).
+ * Checkpoints of one thread: positions that it can be put to at once, from wherever it is.
  *
- * Checkpoint i's log spans from it to checkpoint i+1, the newest's to the current position.
- * Going back to one applies the logs from the newest down to its own and drops the
- * checkpoints after it. The beginning of history needs no log: there everything is fresh.
- * When there are too many, or they hold too much, neighbours merge, those first that
- * are close together for their distance from here: so the newest part stays densest.
+ * History does not change, so a checkpoint is good for ever: going back leaves those that come
+ * later. A checkpoint holds registers and the like, and what memory has changed since the one
+ * before it (versions.h), the first since the beginning of history, where everything is fresh. The
+ * thread has come from one of them, its base: going to another is going over the changes between
+ * the two.
+ *
+ * When there are too many some go, and when they hold too much some become light: those first that
+ * are close together. How close they may be grows with the distance from here, up to what makes
+ * them even over the rest of what has been replayed: so the part around the user is densest, and
+ * nothing is far from one.
+ *
+ * A light one has all but the memory. It says where something may have happened and where not, and
+ * who wants to stand there replays from the last full one (land.h).
  */
 #ifndef DEJA_REPLAYER_CHECKPOINT_H
 #define DEJA_REPLAYER_CHECKPOINT_H
@@ -23,9 +30,13 @@ struct rp_checkpoint {
 	uint64_t events, event_steps, signals_total, forks, last_sysno, last_result;
 	uint64_t seq; /* number of the last ordered event */
 	struct rp_numbers numbers;
+	uint64_t order;
 	struct dj_mark mark;
 	struct rp_space *space;
-	struct rp_undo log;
+	bool light;		   /* without memory: nothing is in `changes` */
+	uint64_t lander;	   /* the last process that knows it (land.h), by number */
+	struct rp_changes changes; /* since the last full checkpoint before */
+	struct rp_lines lines;	   /* since the checkpoint before, of either kind */
 };
 
 struct rp_checkpoints {
@@ -33,22 +44,51 @@ struct rp_checkpoints {
 	struct rp_memview *mem;
 	struct rp_checkpoint **list; /* by position */
 	size_t n, cap;
-	size_t max;    /* how many to keep */
-	size_t budget; /* bytes of logs to keep, about */
-	size_t pinned; /* the first so many never merge or go (a throw-away copy's origin) */
+	size_t base;   /* the thread has come from list[base - 1], a full one; 0: the beginning */
+	bool anchored; /* the user is not where the thread is, but at a checkpoint `anchor` */
+	struct rp_thread_pos anchor;
+	/* the checkpoint at `hold` is kept, with all that was met up to it, and the one at
+	 * `hold_full` stays full */
+	bool held;
+	struct rp_thread_pos hold, hold_full;
+	bool whole;    /* they reach to where the thread's history ends */
+	bool indexed;  /* some come from what was kept (keep.h) */
+	bool filled;   /* as many of them are full as there is room for */
+	size_t max;    /* how many to keep; SIZE_MAX: none goes, but some become light */
+	size_t budget; /* bytes that all checkpoints of the process may take, about */
 };
 
-void rp_checkpoints_init(struct rp_checkpoints *cs, struct rp_thread *th, struct rp_memview *mem);
+void rp_checkpoints_init(struct rp_checkpoints *cs, struct rp_thread *th, struct rp_memview *mem,
+			 size_t budget);
 void rp_checkpoints_free(struct rp_checkpoints *cs);
-/* One here, unless there is. Without memory there is none, which only costs time later. */
+/* A full one here, unless there is. Without memory there is none, which only costs time later. */
 void rp_checkpoint_take(struct rp_checkpoints *cs);
-/* Put the thread back to the last checkpoint (or the beginning) not after `pos`, which must not
- * be after the current position. */
-int rp_checkpoint_back(struct rp_checkpoints *cs, const struct rp_thread_pos *pos,
-		       struct dj_error *err);
-/* Forget them all (the thread went back to its beginning or is given up). */
-void rp_checkpoints_clear(struct rp_checkpoints *cs);
-/* The newest checkpoint, NULL if there is only the beginning. */
-struct rp_checkpoint *rp_checkpoint_newest(const struct rp_checkpoints *cs);
+/* A light one here, behind all others. */
+void rp_checkpoint_note(struct rp_checkpoints *cs);
+/* One that comes from elsewhere: its changes are those since the full checkpoint at `since`, which
+ * is there. It is given up if there is one already, unless that is light and it is not. False
+ * without memory. */
+bool rp_checkpoint_add(struct rp_checkpoints *cs, struct rp_checkpoint *c,
+		       const struct rp_thread_pos *since);
+void rp_checkpoint_free(struct rp_checkpoint *c);
+/* Nobody will go back before list[n], so that the checkpoints up to there are not needed. */
+void rp_checkpoints_shed(struct rp_checkpoints *cs, size_t n);
+/* Nor forward from there, to those that were taken behind it. */
+void rp_checkpoints_cut(struct rp_checkpoints *cs);
+/* How many checkpoints there are up to and including `pos`: list[n - 1] is the last of them. */
+size_t rp_checkpoint_count(const struct rp_checkpoints *cs, const struct rp_thread_pos *pos);
+/* How many of the first n there are up to and including the last full one of them. */
+size_t rp_checkpoint_full(const struct rp_checkpoints *cs, size_t n);
+/* The last full one up to here, and the first of either kind after here; NULL if there is none. */
+struct rp_checkpoint *rp_checkpoint_last(const struct rp_checkpoints *cs);
+struct rp_checkpoint *rp_checkpoint_next(const struct rp_checkpoints *cs);
+/* Whether there is a full one at this very position. */
+bool rp_checkpoint_here(const struct rp_checkpoints *cs);
+/* Whether nothing happened to a page, by its number, from the full checkpoint list[i] to the next
+ * but that it was read. */
+bool rp_checkpoint_untouched(const struct rp_checkpoints *cs, size_t i, uint64_t page);
+/* Put the thread to the last full checkpoint (or the beginning) not after `pos`. */
+int rp_checkpoint_go(struct rp_checkpoints *cs, const struct rp_thread_pos *pos,
+		     struct dj_error *err);
 
 #endif

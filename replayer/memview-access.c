@@ -48,6 +48,28 @@ static void mark_known(struct rp_memview *mv, struct rp_memview_page *p, const s
 		p->stale[pc->line] &= ~pc->mask;
 }
 
+static void note_lines(struct rp_memview *mv, struct rp_memview_page *p, const struct piece *pc,
+		       bool wrote)
+{
+	uint8_t *lines = wrote ? p->wrote : p->read, words = rp_memview_words(pc->addr, pc->size);
+
+	if (p->line_epoch != mv->line_epoch) {
+		memset(p->wrote, 0, sizeof(p->wrote));
+		memset(p->read, 0, sizeof(p->read));
+	}
+	p->line_epoch = mv->line_epoch;
+	if ((lines[pc->line] & words) == words)
+		return;
+	lines[pc->line] |= words;
+	rp_line_log_note(&mv->lines, wrote ? LINE_WROTE : LINE_READ, pc->addr,
+			 pc->addr + pc->size - 1);
+}
+
+void rp_memview_ran(struct rp_memview *mv, uint64_t lo, uint64_t hi)
+{
+	rp_line_log_note(&mv->lines, LINE_RAN, lo, hi - 1);
+}
+
 void rp_memview_load_slow(struct rp_memview *mv, uint64_t addr, unsigned size)
 {
 	struct piece pc;
@@ -55,13 +77,14 @@ void rp_memview_load_slow(struct rp_memview *mv, uint64_t addr, unsigned size)
 	for (unsigned done = 0; next_piece(&pc, addr, size, &done);) {
 		struct rp_memview_page *p = rp_page_get(mv, pc.addr >> 12);
 		const uint8_t *now = mv->th->e->shadow + pc.index;
+		note_lines(mv, p, &pc, false);
 		if ((p->known[pc.line] & pc.mask) != pc.mask) {
 			rp_page_note(mv, p);
 			mark_known(mv, p, &pc, true);
 		}
-		if (p->own && memcmp(p->own + pc.addr % UNDO_PAGE, now, pc.size)) {
+		if (p->own && memcmp(p->own + pc.addr % RP_PAGE, now, pc.size)) {
 			rp_page_note(mv, p);
-			memcpy(p->own + pc.addr % UNDO_PAGE, now, pc.size);
+			memcpy(p->own + pc.addr % RP_PAGE, now, pc.size);
 		}
 	}
 	rp_note(mv, addr, size, true);
@@ -79,12 +102,13 @@ void rp_memview_before_store_slow(struct rp_memview *mv, uint64_t addr, unsigned
 		mv->slow_store = rp_watch_before(mv, addr, size);
 	for (unsigned done = 0; next_piece(&pc, addr, size, &done);) {
 		struct rp_memview_page *p = rp_page_get(mv, pc.addr >> 12);
+		note_lines(mv, p, &pc, true);
 		if (p->own || (p->known[pc.line] & pc.mask) != pc.mask) {
 			rp_page_note(mv, p);
 			mark_known(mv, p, &pc, false);
 		}
 		if (!mv->all_own)
-			rp_page_note_shadow(mv, pc.index / UNDO_PAGE);
+			rp_page_note_shadow(mv, pc.index / RP_PAGE);
 		if (p->own) {
 			mv->slow_store = true;
 		} else {
@@ -102,7 +126,7 @@ static void write_own(struct rp_memview *mv, uint64_t addr, unsigned size, const
 	for (unsigned done = 0; next_piece(&pc, addr, size, &done);) {
 		struct rp_memview_page *p = rp_page_get(mv, pc.addr >> 12);
 		if (p->own)
-			memcpy(p->own + pc.addr % UNDO_PAGE, bytes + (pc.addr - addr), pc.size);
+			memcpy(p->own + pc.addr % RP_PAGE, bytes + (pc.addr - addr), pc.size);
 	}
 }
 
@@ -123,12 +147,13 @@ static void put(struct rp_memview *mv, uint64_t addr, const uint8_t *bytes, unsi
 	rp_note(mv, addr, size, false);
 	for (unsigned done = 0; next_piece(&pc, addr, size, &done);) {
 		struct rp_memview_page *p = rp_page_get(mv, pc.addr >> 12);
+		note_lines(mv, p, &pc, true);
 		rp_page_note(mv, p);
-		rp_page_note_shadow(mv, pc.index / UNDO_PAGE);
+		rp_page_note_shadow(mv, pc.index / RP_PAGE);
 		memcpy(mv->th->e->shadow + pc.index, bytes + (pc.addr - addr), pc.size);
 		mark_known(mv, p, &pc, true);
 		if (p->own)
-			memcpy(p->own + pc.addr % UNDO_PAGE, bytes + (pc.addr - addr), pc.size);
+			memcpy(p->own + pc.addr % RP_PAGE, bytes + (pc.addr - addr), pc.size);
 	}
 }
 
@@ -171,26 +196,55 @@ static void each_page(struct rp_memview *mv, uint64_t first, uint64_t last,
 	}
 }
 
-static struct rp_told_pos told_pos(const struct rp_memview *mv)
+/* From where on what happens now has happened. */
+static struct rp_thread_pos done_pos(const struct rp_memview *mv)
 {
-	return (struct rp_told_pos){ mv->th->e->steps, mv->th->signals };
+	const struct rp_thread *th = mv->th;
+	struct emu_now now;
+
+	emu_now(th->e, &now);
+	if (mv->in_step)
+		return (struct rp_thread_pos){ .steps = now.steps + 1 };
+	return (struct rp_thread_pos){ .steps = th->e->steps, .signals = th->signals };
 }
 
 void rp_memview_forget(struct rp_memview *mv, uint64_t addr, uint64_t length)
 {
-	if (length)
-		rp_told_spoil_pages(&mv->told, told_pos(mv), addr >> 12, (addr + length - 1) >> 12);
+	if (length && mv->look)
+		rp_lookahead_spoil(mv->look, done_pos(mv), addr, addr + length - 1);
+	rp_memview_settle(mv, addr, length);
 	if (length && mv->npages)
 		each_page(mv, addr >> 12, (addr + length - 1) >> 12, forget_page);
 }
 
 void rp_memview_forget_all(struct rp_memview *mv)
 {
-	rp_told_spoil_pages(&mv->told, told_pos(mv), 0, UINT64_MAX);
+	if (mv->trail)
+		rp_trail_gather(mv);
 	each_page(mv, 0, UINT64_MAX, forget_page);
 	for (uint64_t i = 0; i < SHADOW_PAGES; i++)
 		if (mv->shadow_epoch[i])
 			rp_page_note_shadow(mv, i);
+}
+
+/* What is in the shadow becomes the page's own. */
+static void keep_page(struct rp_memview *mv, struct rp_memview_page *p)
+{
+	if (p->own)
+		return;
+	rp_page_note(mv, p);
+	rp_page_make_own(mv, p);
+}
+
+void rp_memview_empty(struct rp_memview *mv)
+{
+	if (mv->trail)
+		rp_trail_gather(mv);
+	each_page(mv, 0, UINT64_MAX, keep_page);
+	for (uint64_t i = 0; i < SHADOW_PAGES; i++)
+		if (mv->shadow_epoch[i])
+			rp_page_note_shadow(mv, i);
+	emu_empty_shadow(mv->th->e);
 }
 
 void rp_memview_stale(struct rp_memview *mv, uint64_t addr, uint64_t length)
@@ -200,46 +254,91 @@ void rp_memview_stale(struct rp_memview *mv, uint64_t addr, uint64_t length)
 	if (length > mv->stale_left)
 		length = mv->stale_left;
 	mv->stale_left -= length;
+	rp_memview_settle(mv, addr, length);
 	rp_note(mv, addr, length, false);
-	if (mv->look)
+	if (mv->look && length) {
 		rp_patience_charge(mv->th->patience, length / 8);
+		rp_lookahead_spoil(mv->look, done_pos(mv), addr, addr + length - 1);
+	}
 	for (unsigned done = 0; next_piece(&pc, addr, (unsigned)length, &done);) {
 		struct rp_memview_page *p = rp_page_get(mv, pc.addr >> 12);
 		rp_page_note(mv, p);
 		if (!p->stale) {
-			p->stale = calloc(UNDO_WORDS, sizeof(*p->stale));
+			p->stale = calloc(RP_WORDS, sizeof(*p->stale));
 			if (!p->stale) {
 				rp_page_no_memory(mv);
 				return;
 			}
 		}
-		if (mv->look)
-			rp_lookahead_meet(mv->look, pc.addr & ~63ULL, pc.mask, NULL);
 		p->known[pc.line] &= ~pc.mask;
 		p->stale[pc.line] |= pc.mask;
-		rp_told_spoil(&mv->told, told_pos(mv), pc.addr & ~63ULL, pc.mask, false);
+		note_lines(mv, p, &pc, true);
+		if (p->told)
+			p->told->bits[pc.line] &= ~pc.mask;
+	}
+	if (mv->nwatches)
+		rp_watch_kernel(mv, addr, length, NULL);
+}
+
+/* Whether some of the page was told at this very position. */
+static bool told_now(const struct rp_memview *mv, const struct rp_memview_page *p)
+{
+	return p->told && p->told->steps == mv->th->e->steps && p->told->signals == mv->th->signals;
+}
+
+/* Here the bytes of `mask` in the line, of which the view knows no better, are these. */
+static void told(struct rp_memview *mv, uint64_t line, uint64_t mask, const uint8_t *bytes)
+{
+	struct rp_memview_page *p = rp_page_get(mv, line >> 12);
+	unsigned w = line >> 6 & 63;
+
+	rp_page_note(mv, p);
+	if (!rp_told_room(mv, p))
+		return;
+	if (!told_now(mv, p)) {
+		memset(p->told->now, 0, sizeof(p->told->now));
+		p->told->steps = mv->th->e->steps;
+		p->told->signals = mv->th->signals;
+	}
+	p->told->bits[w] |= mask;
+	p->told->now[w] |= mask;
+	note_lines(mv, p, &(struct piece){ .addr = line, .size = 64, .line = w }, true);
+	for (unsigned i = 0; i < 64; i++) {
+		if (!(mask >> i & 1))
+			continue;
+		p->told->data[w * 64 + i] = bytes[i];
+		rp_note(mv, line + i, 1, false);
+		if (mv->nwatches)
+			rp_watch_kernel(mv, line + i, 1, &bytes[i]);
 	}
 }
 
 void rp_memview_tell(struct rp_memview *mv, uint64_t addr, const uint8_t *bytes, uint64_t length)
 {
 	struct piece pc;
+	/* what a system call wrote of which the view does not know that. (Anywhere else what the
+	 * thread knows holds: that there is something else is another thread's doing, which the
+	 * order of events may well put behind this.) */
+	bool call = mv->th->e->steps == mv->th->event_steps;
 
+	rp_memview_settle(mv, addr, length);
 	for (unsigned done = 0; next_piece(&pc, addr, (unsigned)length, &done);) {
 		struct rp_memview_page *p = rp_memview_page(mv, pc.addr >> 12);
 		uint8_t line[64] = { 0 };
-		unsigned off = pc.addr % UNDO_PAGE;
+		unsigned off = pc.addr % RP_PAGE;
 		memcpy(line + (pc.addr & 63), bytes + (pc.addr - addr), pc.size);
-		/* what a system call wrote of which the view does not know that */
-		for (unsigned i = 0; p && i < pc.size; i++)
+		for (unsigned i = 0; call && p && i < pc.size; i++)
 			if (rp_memview_state(p, off + i) == VIEW_KNOWN &&
-			    rp_memview_data(mv, p)[off + i] != line[(off + i) & 63])
+			    rp_memview_data(mv, p)[off + i] != line[(off + i) & 63]) {
+				mv->stale_left = 1;
 				rp_memview_stale(mv, pc.addr + i, 1);
-		uint64_t known = p ? p->known[pc.line] : 0;
-		rp_note(mv, pc.addr, pc.size, false);
+			}
+		uint64_t mask = pc.mask & ~(p ? p->known[pc.line] : 0);
+		if (!mask)
+			continue;
 		if (mv->look)
-			rp_lookahead_meet(mv->look, pc.addr & ~63ULL, pc.mask & ~known, line);
-		rp_told_add(&mv->told, told_pos(mv), pc.addr & ~63ULL, pc.mask, line);
+			rp_lookahead_meet(mv->look, pc.addr & ~63ULL, mask, line);
+		told(mv, pc.addr & ~63ULL, mask, line);
 	}
 }
 
@@ -247,30 +346,27 @@ void rp_memview_tell_same(struct rp_memview *mv, uint64_t addr, uint64_t length)
 {
 	struct piece pc;
 
+	rp_memview_settle(mv, addr, length);
 	for (unsigned done = 0; next_piece(&pc, addr, (unsigned)length, &done);) {
 		const struct rp_memview_page *p = rp_memview_page(mv, pc.addr >> 12);
 		const uint8_t *now = mv->th->e->shadow + (pc.index & ~63U);
 		uint64_t mask =
 			p && p->stale ? p->stale[pc.line] & ~p->known[pc.line] & pc.mask : 0;
-		mask &= ~rp_told_at(&mv->told, told_pos(mv), pc.addr & ~63ULL);
+		if (p && told_now(mv, p))
+			mask &= ~p->told->now[pc.line];
 		if (!mask)
 			continue;
-		rp_note(mv, pc.addr, pc.size, false);
 		if (mv->look)
 			rp_lookahead_meet(mv->look, pc.addr & ~63ULL, mask, now);
-		rp_told_add(&mv->told, told_pos(mv), pc.addr & ~63ULL, mask, now);
+		told(mv, pc.addr & ~63ULL, mask, now);
 	}
-}
-
-void rp_memview_back(struct rp_memview *mv)
-{
-	rp_told_back(&mv->told, told_pos(mv));
 }
 
 void rp_memview_learn(struct rp_memview *mv, uint64_t addr, const uint8_t *bytes, uint64_t length)
 {
 	struct piece pc;
 
+	rp_memview_settle(mv, addr, length);
 	if (mv->notes) {
 		mv->notes->event = true; /* a signal */
 		rp_note_met(mv, addr, length, false);
@@ -283,9 +379,12 @@ void rp_memview_learn(struct rp_memview *mv, uint64_t addr, const uint8_t *bytes
 		if (!p->own && memcmp(mv->th->e->shadow + pc.index, from, pc.size))
 			rp_page_make_own(mv, p);
 		mark_known(mv, p, &pc, false);
+		note_lines(mv, p, &pc, true);
 		if (p->own)
-			memcpy(p->own + pc.addr % UNDO_PAGE, from, pc.size);
+			memcpy(p->own + pc.addr % RP_PAGE, from, pc.size);
 	}
+	if (mv->nwatches)
+		rp_watch_kernel(mv, addr, length, bytes);
 }
 
 /* Page `num` becomes as page `from` is, if that is there. */
@@ -296,11 +395,11 @@ static void move_page(struct rp_memview *mv, uint64_t from, uint64_t num)
 	if (!old)
 		return;
 	p = rp_page_get(mv, num);
-	rp_note(mv, num << 12, UNDO_PAGE, false);
+	rp_note(mv, num << 12, RP_PAGE, false);
 	rp_page_note(mv, p);
 	if (!p->own && !rp_page_make_own(mv, p))
 		return;
-	memcpy(p->own, rp_memview_data(mv, old), UNDO_PAGE);
+	memcpy(p->own, rp_memview_data(mv, old), RP_PAGE);
 	memcpy(p->known, old->known, sizeof(p->known));
 }
 
@@ -320,6 +419,7 @@ void rp_memview_move(struct rp_memview *mv, uint64_t from, uint64_t to, uint64_t
 {
 	uint64_t n = length >> 12, *list;
 
+	rp_memview_settle(mv, from, length);
 	rp_memview_forget(mv, to, length);
 	if (n <= mv->npages) {
 		for (uint64_t i = 0; i < n; i++)
@@ -351,7 +451,7 @@ void rp_memview_fill(struct rp_memview *mv, uint64_t addr, unsigned size)
 		if (rp_memview_read(mv, pc.addr, bytes, pc.size) != pc.size)
 			emu_raise(mv->th->e, EMU_STOP_FAULT, "memory at 0x%llx is not in the trace",
 				  (unsigned long long)pc.addr);
-		rp_page_note_shadow(mv, pc.index / UNDO_PAGE);
+		rp_page_note_shadow(mv, pc.index / RP_PAGE);
 		memcpy(mv->th->e->shadow + pc.index, bytes, pc.size);
 	}
 }

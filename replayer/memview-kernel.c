@@ -1,7 +1,7 @@
 /*
- * What wrote to memory without being mirrored to the shadow: system calls and natively
- * executed instructions. The bytes are not in the trace unless the thread reads them later,
- * so what was known of them is stale.
+ * What wrote to memory without being mirrored to the shadow: system calls, and instructions of
+ * which the emulator does not make the stores. The bytes are not in the trace unless the thread
+ * reads them later, so what was known of them is stale.
  *
  * This is about honesty towards a person who looks at memory, not about replaying: what the
  * thread itself reads is imported where it differs. Where a call says in memory how much it may
@@ -70,6 +70,7 @@ void rp_memview_syscall(struct rp_memview *mv, const uint64_t *gpr, uint64_t res
 	if (dj_call_failed(result))
 		return;
 	mv->stale_left = STALE_MAX;
+	mv->in_step = true;
 	if (mv->notes)
 		mv->notes->event = true;
 	if (gpr[DJ_RAX] == MREMAP && result != gpr[DJ_RDI])
@@ -78,30 +79,15 @@ void rp_memview_syscall(struct rp_memview *mv, const uint64_t *gpr, uint64_t res
 	if (gpr[DJ_RAX] == MADVISE && gpr[DJ_RDX] == DONTNEED)
 		discard(mv, gpr[DJ_RDI], gpr[DJ_RSI]);
 	dj_call_writes(&call, &reader);
+	mv->in_step = false;
 	if (mv->notes)
 		mv->notes->event = false;
 }
 
-void rp_memview_effects(struct rp_memview *mv, const struct dj_record *r)
+void rp_memview_unseen(struct rp_memview *mv, uint64_t addr, unsigned size)
 {
-	struct emu *e = mv->th->e;
-	struct insn in;
-
-	mv->stale_left = STALE_MAX;
-	if (!r->insn_len || r->insn_len > sizeof(r->insn) ||
-	    insn_decode_as(e->kind, &in, r->insn, r->insn_len, e->cpu.rip) <= 0)
-		return;
-	/* XSAVE and its kin write what is in use: here up to AVX, since the recorded program
-	 * is shown no more (SDM vol. 1, 13.4: legacy area, header, upper halves of ymm) */
-	uint64_t size = in.attr & INSN_A_XSTATE ? 512 + 64 + 256 : in.mem_size;
-	if (in.attr & INSN_A_STACK && !in.has_mem)
-		rp_memview_stale(mv, e->cpu.gpr[DJ_RSP] - 8, 8);
-	if (in.attr & INSN_A_STRING)
-		rp_memview_stale(mv, e->cpu.gpr[DJ_RDI], 64);
-	if (in.id == INSN_CLZERO)
-		rp_memview_stale(mv, e->cpu.gpr[DJ_RAX] & ~63ULL, 64);
-	if (!in.has_mem || (!(in.mem_access & INSN_W) && !(in.attr & INSN_A_XSTATE)))
-		return;
-	rp_memview_stale(mv, insn_address(&in, e->cpu.gpr, e->cpu.segbase[1], e->cpu.segbase[2]),
-			 size);
+	mv->stale_left = size;
+	mv->in_step = true;
+	rp_memview_stale(mv, addr, size);
+	mv->in_step = false;
 }

@@ -42,6 +42,8 @@ static uint64_t arrival(struct rp_memview *mv)
 	uint64_t seq, within;
 	struct insn in;
 
+	if (th->order)
+		return th->order;
 	if (th->ordered_fences && !n->event && (!n->peeked || n->rip != th->e->cpu.rip)) {
 		n->rip = th->e->cpu.rip;
 		n->ordered = emu_peek(th->e, &in) && insn_is_ordered(&in);
@@ -101,25 +103,26 @@ void rp_watch_free(struct rp_memview *mv)
 	free(mv->watches);
 }
 
-bool rp_memview_watches_quiet(struct rp_memview *mv, struct rp_undo *log)
+bool rp_memview_watches_quiet(const struct rp_memview *mv, const struct rp_lines *lines)
 {
-	/* where stores leave the shadow alone the log does not tell them */
-	if (mv->all_own)
-		return !mv->nwatches;
 	for (size_t i = 0; i < mv->nwatches; i++) {
 		const struct rp_memview_watch *w = &mv->watches[i];
-		uint64_t first = w->addr >> 12, last = watch_last(w) >> 12;
-		if ((w->kind & REPLAY_WATCH_READ) || last - first > 64)
-			return false;
-		for (uint64_t n = first; n <= last; n++)
-			if (rp_undo_has_shadow(log, n & 0xfffff))
+		static const struct {
+			unsigned watch;
+			enum rp_line_kind kind;
+		} ways[] = { { REPLAY_WATCH_WRITE, LINE_WROTE }, { REPLAY_WATCH_READ, LINE_READ } };
+		for (unsigned k = 0; k < 2; k++)
+			if ((w->kind & ways[k].watch) &&
+			    (lines ? rp_lines_met(lines, ways[k].kind, w->addr, watch_last(w))
+				   : rp_line_log_met(&mv->lines, ways[k].kind, w->addr,
+						     watch_last(w))))
 				return false;
 	}
 	return true;
 }
 
 /* The part [*lo, *hi] of an access that a watch covers. */
-static bool overlap(const struct rp_memview_watch *w, uint64_t addr, unsigned size, uint64_t *lo,
+static bool overlap(const struct rp_memview_watch *w, uint64_t addr, uint64_t size, uint64_t *lo,
 		    uint64_t *hi)
 {
 	uint64_t last = addr + size - 1, wlast = watch_last(w);
@@ -133,13 +136,29 @@ static bool overlap(const struct rp_memview_watch *w, uint64_t addr, unsigned si
 
 static void hit(struct rp_memview *mv, const struct rp_memview_watch *w, uint64_t addr)
 {
-	if (!mv->watching || mv->hit.hit)
+	if (!mv->watching || (mv->hit.hit && !mv->hit.unsure.n))
 		return;
 	struct insn in;
 	mv->hit = (struct rp_memview_hit){ .hit = true, .id = w->id, .addr = addr };
 	rp_thread_pos(mv->th, &mv->hit.before);
 	mv->hit.in_rep = emu_peek(mv->th->e, &in) && (in.attr & INSN_A_REP);
 	mv->th->e->stop_requested = true;
+}
+
+/* It is one if somebody finds out that there were other bytes. */
+static void hit_perhaps(struct rp_memview *mv, const struct rp_memview_watch *w,
+			const struct rp_memview_touch *touch)
+{
+	struct rp_memview_touches *unsure = &mv->hit.unsure;
+
+	if (!mv->watching || (mv->hit.hit && !unsure->n))
+		return;
+	if (!mv->hit.hit)
+		hit(mv, w, touch->addr); /* of which `unsure` has nothing yet */
+	if (unsure->n < RP_TOUCHES)
+		unsure->list[unsure->n++] = *touch;
+	else
+		unsure->n = 0; /* too many to be asked about: it counts */
 }
 
 void rp_watch_read(struct rp_memview *mv, uint64_t addr, unsigned size)
@@ -165,7 +184,7 @@ bool rp_watch_before(struct rp_memview *mv, uint64_t addr, unsigned size)
 	mv->old_size = size < sizeof(mv->old) ? size : sizeof(mv->old);
 	for (unsigned i = 0; i < mv->old_size; i++) {
 		const struct rp_memview_page *p = rp_memview_page(mv, (addr + i) >> 12);
-		unsigned off = (addr + i) % UNDO_PAGE;
+		unsigned off = (addr + i) % RP_PAGE;
 		mv->old_state[i] = (uint8_t)rp_memview_state(p, off);
 		mv->old[i] = p ? rp_memview_data(mv, p)[off] : 0;
 		if (mv->old_state[i] == VIEW_UNTOUCHED &&
@@ -175,26 +194,69 @@ bool rp_watch_before(struct rp_memview *mv, uint64_t addr, unsigned size)
 	return true;
 }
 
-/* The watched bytes [lo, hi] were stored or imported: ask whether that is a change. */
-static void ask_changed(struct rp_memview *mv, const struct rp_memview_watch *w, uint64_t lo,
-			uint64_t hi, bool import)
+/* What is there now, of up to as many bytes as a touch has, from touch->addr to `hi`. */
+static void now_there(struct rp_memview *mv, struct rp_memview_touch *touch, uint64_t hi)
 {
-	struct rp_memview_touch touch = { .id = w->id, .import = import };
+	touch->had = touch->news = 0;
+	for (touch->n = 0; touch->n < sizeof(touch->bytes) && touch->addr + touch->n <= hi;
+	     touch->n++) {
+		uint64_t at = touch->addr + touch->n;
+		const struct rp_memview_page *p = rp_memview_page(mv, at >> 12);
+		if (!p)
+			return;
+		touch->bytes[touch->n] = rp_memview_data(mv, p)[at % RP_PAGE];
+	}
+}
+
+/* What was there before the access at `addr`. */
+static void was_there(const struct rp_memview *mv, struct rp_memview_touch *touch, uint64_t addr)
+{
+	for (unsigned i = 0; i < touch->n; i++) {
+		uint64_t k = touch->addr + i - addr;
+		if (k >= mv->old_size || mv->old_state[k] == VIEW_UNTOUCHED)
+			continue;
+		touch->was[i] = mv->old[k];
+		touch->had |= (uint64_t)(mv->old_state[k] == VIEW_KNOWN) << i;
+		touch->news |= (uint64_t)(mv->old[k] != touch->bytes[i]) << i;
+	}
+}
+
+/* The watched bytes [lo, hi] were stored or imported by the access at `addr`: ask whether that is a
+ * change. */
+static void ask_changed(struct rp_memview *mv, const struct rp_memview_watch *w, uint64_t addr,
+			uint64_t lo, uint64_t hi, bool import)
+{
+	struct rp_memview_touch touch = { .id = w->id, .how = import ? TOUCH_IMPORT : TOUCH_STORE };
 
 	for (; lo <= hi && mv->watching; lo += touch.n) {
 		touch.addr = lo;
-		for (touch.n = 0; touch.n < sizeof(touch.bytes) && lo + touch.n <= hi; touch.n++) {
-			const struct rp_memview_page *p = rp_memview_page(mv, (lo + touch.n) >> 12);
-			if (!p)
-				return;
-			touch.bytes[touch.n] = rp_memview_data(mv, p)[(lo + touch.n) % UNDO_PAGE];
-		}
-		bool was = mv->hit.hit;
-		if (!mv->changed(mv->changed_ctx, &touch))
+		now_there(mv, &touch, hi);
+		if (!touch.n)
+			return;
+		was_there(mv, &touch, addr);
+		if (mv->changed(mv->changed_ctx, &touch))
+			hit_perhaps(mv, w, &touch);
+	}
+}
+
+void rp_watch_kernel(struct rp_memview *mv, uint64_t addr, uint64_t length, const uint8_t *bytes)
+{
+	struct rp_memview_touch touch = { .how = bytes ? TOUCH_TOLD : TOUCH_LOST };
+	uint64_t lo, hi;
+
+	for (size_t i = 0; mv->watching && mv->changed && length && i < mv->nwatches; i++) {
+		const struct rp_memview_watch *w = &mv->watches[i];
+		if (!(w->kind & REPLAY_WATCH_WRITE) || !overlap(w, addr, length, &lo, &hi))
 			continue;
-		hit(mv, w, lo);
-		if (!was)
-			mv->hit.touch = touch;
+		touch.id = w->id;
+		for (; lo <= hi; lo += touch.n) {
+			touch.addr = lo;
+			touch.n = hi - lo < sizeof(touch.bytes) ? (unsigned)(hi - lo) + 1
+								: sizeof(touch.bytes);
+			if (bytes)
+				memcpy(touch.bytes, bytes + (lo - addr), touch.n);
+			mv->changed(mv->changed_ctx, &touch);
+		}
 	}
 }
 
@@ -207,14 +269,14 @@ void rp_watch_after(struct rp_memview *mv, uint64_t addr, unsigned size, bool im
 		if (!(w->kind & REPLAY_WATCH_WRITE) || !overlap(w, addr, size, &lo, &hi))
 			continue;
 		if (mv->changed)
-			ask_changed(mv, w, lo, hi, import);
+			ask_changed(mv, w, addr, lo, hi, import);
 		for (uint64_t a = lo; a <= hi && !mv->changed; a++) {
 			uint64_t k = a - addr;
 			const struct rp_memview_page *p = rp_memview_page(mv, a >> 12);
 			if (k >= mv->old_size || !p)
 				break;
 			bool fresh = mv->old_state[k] == VIEW_UNTOUCHED;
-			if (fresh ? !import : rp_memview_data(mv, p)[a % UNDO_PAGE] != mv->old[k]) {
+			if (fresh ? !import : rp_memview_data(mv, p)[a % RP_PAGE] != mv->old[k]) {
 				hit(mv, w, a);
 				break;
 			}

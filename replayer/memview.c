@@ -1,11 +1,14 @@
 /*
- * Memory as a debugger sees it: see memview.h. Here are its pages, undoing, and reading.
+ * Memory as a debugger sees it: see memview.h. Here are its pages, and reading.
  */
 #include "replayer/memview-page.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+
+/* Pages with told bytes: a trace can hold any number of them in little room. */
+#define TOLD_PAGES 8192u
 
 #define STACK_ROOM (8u << 20) /* how far a stack grows, by the usual limit */
 
@@ -41,13 +44,15 @@ struct rp_memview *rp_memview_new(struct rp_thread *th)
 	if (!mv)
 		return NULL;
 	mv->th = th;
-	mv->epoch = 1;
+	mv->epoch = mv->line_epoch = 1;
 	mv->all_own = !th->e->mirror_stores;
+	th->e->mark = 1;
 	mv->hash_size = 1024;
 	mv->hash = calloc(mv->hash_size, sizeof(*mv->hash));
 	mv->shadow_epoch = table_new(sizeof(*mv->shadow_epoch));
 	mv->owner = table_new(sizeof(*mv->owner));
-	if (!mv->hash || !mv->shadow_epoch || !mv->owner) {
+	mv->shadow_base = table_new(sizeof(*mv->shadow_base));
+	if (!mv->hash || !mv->shadow_epoch || !mv->owner || !mv->shadow_base) {
 		rp_memview_free(mv);
 		return NULL;
 	}
@@ -58,6 +63,7 @@ static void page_free(struct rp_memview_page *p)
 {
 	free(p->own);
 	free(p->stale);
+	free(p->told);
 	free(p);
 }
 
@@ -80,31 +86,34 @@ void rp_memview_free(struct rp_memview *mv)
 	if (mv->hash)
 		free_pages(mv);
 	rp_watch_free(mv);
-	rp_told_free(&mv->told);
+	if (mv->shadow_base)
+		rp_bases_free(mv);
+	free(mv->noted);
+	rp_line_log_free(&mv->lines);
 	free(mv->spare.stale);
+	free(mv->spare.told);
 	free(mv->hash);
 	table_free(mv->shadow_epoch, sizeof(*mv->shadow_epoch));
 	table_free(mv->owner, sizeof(*mv->owner));
+	table_free(mv->shadow_base, sizeof(*mv->shadow_base));
 	free(mv);
 }
 
 void rp_memview_reset(struct rp_memview *mv)
 {
+	bool based = mv->shadow_based;
+
 	free_pages(mv);
-	rp_told_free(&mv->told);
+	rp_bases_free(mv);
+	if (based)
+		table_zero(mv->shadow_base, sizeof(*mv->shadow_base));
+	mv->ntold = 0;
 	memset(mv->tlb, 0, sizeof(mv->tlb));
 	table_zero(mv->owner, sizeof(*mv->owner));
 	table_zero(mv->shadow_epoch, sizeof(*mv->shadow_epoch));
-	mv->log = NULL;
 	mv->epoch = 1;
 	mv->hit.hit = false;
 	mv->slow_store = false;
-}
-
-void rp_memview_set_log(struct rp_memview *mv, struct rp_undo *log)
-{
-	mv->log = log;
-	mv->epoch++;
 }
 
 /* ---- pages --------------------------------------------------------------------------- */
@@ -144,24 +153,6 @@ static void hash_grow(struct rp_memview *mv)
 	free(old);
 }
 
-void rp_page_note(struct rp_memview *mv, struct rp_memview_page *p)
-{
-	if (p->epoch == mv->epoch)
-		return;
-	if (mv->log)
-		rp_undo_note_view(mv->log, p->num, true, p->own, p->known, p->stale);
-	p->epoch = mv->epoch;
-}
-
-void rp_page_note_shadow(struct rp_memview *mv, uint64_t idx)
-{
-	if (mv->shadow_epoch[idx] == mv->epoch)
-		return;
-	if (mv->log)
-		rp_undo_note_shadow(mv->log, idx, mv->th->e->shadow + idx * UNDO_PAGE);
-	mv->shadow_epoch[idx] = mv->epoch;
-}
-
 void rp_page_no_memory(struct rp_memview *mv)
 {
 	dj_fail(&mv->th->err, 1, "out of memory for what the program has in memory");
@@ -173,19 +164,19 @@ bool rp_page_make_own(struct rp_memview *mv, struct rp_memview_page *p)
 {
 	uint64_t idx = p->num % SHADOW_PAGES;
 
-	p->own = p == &mv->spare ? NULL : malloc(UNDO_PAGE);
+	p->own = p == &mv->spare ? NULL : malloc(RP_PAGE);
 	if (!p->own) {
 		rp_page_no_memory(mv);
 		return false;
 	}
-	memcpy(p->own, mv->th->e->shadow + idx * UNDO_PAGE, UNDO_PAGE);
+	memcpy(p->own, mv->th->e->shadow + idx * RP_PAGE, RP_PAGE);
 	p->store_epoch = 0;
 	if (mv->owner[idx] == p)
 		mv->owner[idx] = &contested;
 	return true;
 }
 
-static struct rp_memview_page *insert_page(struct rp_memview *mv, uint64_t num)
+struct rp_memview_page *rp_page_insert(struct rp_memview *mv, uint64_t num)
 {
 	struct rp_memview_page *p = calloc(1, sizeof(*p));
 
@@ -210,12 +201,10 @@ struct rp_memview_page *rp_page_get(struct rp_memview *mv, uint64_t num)
 	struct rp_memview_page *p = rp_memview_page(mv, num);
 
 	if (!p) {
-		p = insert_page(mv, num);
+		p = rp_page_insert(mv, num);
 		if (p == &mv->spare)
 			return p;
-		if (mv->log)
-			rp_undo_note_view(mv->log, num, false, NULL, NULL, NULL);
-		p->epoch = mv->epoch;
+		rp_page_note(mv, p);
 		struct rp_memview_page *other = mv->owner[idx];
 		if (other && other != &contested) {
 			rp_page_note(mv, other);
@@ -244,60 +233,31 @@ void rp_page_remove(struct rp_memview *mv, struct rp_memview_page *p)
 	if (mv->tlb[p->num % VIEW_TLB] == p)
 		mv->tlb[p->num % VIEW_TLB] = NULL;
 	mv->npages--;
+	rp_told_drop(mv, p);
 	page_free(p);
 }
 
-void rp_memview_undo(struct rp_memview *mv, const struct rp_undo *log)
+void rp_page_contest(struct rp_memview *mv, uint64_t num)
 {
-	uint8_t *shadow = mv->th->e->shadow;
+	mv->owner[num % SHADOW_PAGES] = &contested;
+}
 
-	for (size_t i = 0; i < log->nshadow; i++) {
-		uint8_t *page = shadow + log->shadow[i].num * UNDO_PAGE;
-		if (log->shadow[i].data)
-			memcpy(page, log->shadow[i].data, UNDO_PAGE);
-		else
-			memset(page, 0, UNDO_PAGE);
-	}
-	/* first what was not there, so that a page's place in the shadow is free again */
-	for (size_t i = 0; i < log->nview; i++) {
-		struct rp_memview_page *p = rp_memview_page(mv, log->view[i].num);
-		if (p && !log->view[i].existed)
-			rp_page_remove(mv, p);
-	}
-	for (size_t i = 0; i < log->nview; i++) {
-		const struct rp_undo_view *v = &log->view[i];
-		if (!v->existed)
-			continue;
-		struct rp_memview_page *p = rp_memview_page(mv, v->num);
-		if (!p)
-			p = insert_page(mv, v->num);
-		if (p == &mv->spare)
-			continue;
-		if (v->known)
-			memcpy(p->known, v->known, sizeof(p->known));
-		else
-			memset(p->known, 0, sizeof(p->known));
-		free(p->stale);
-		p->stale = NULL;
-		if (v->stale) {
-			p->stale = malloc(sizeof(p->known));
-			if (p->stale)
-				memcpy(p->stale, v->stale, sizeof(p->known));
-			else
-				rp_page_no_memory(mv);
-		}
-		if (v->own) {
-			if (p->own || rp_page_make_own(mv, p))
-				memcpy(p->own, v->own, UNDO_PAGE);
-			if (mv->owner[p->num % SHADOW_PAGES] == NULL)
-				mv->owner[p->num % SHADOW_PAGES] = &contested;
-		} else {
-			free(p->own);
-			p->own = NULL;
-			mv->owner[p->num % SHADOW_PAGES] = p;
-		}
-		p->epoch = p->store_epoch = 0;
-	}
+bool rp_told_room(struct rp_memview *mv, struct rp_memview_page *p)
+{
+	if (p->told)
+		return true;
+	if (mv->ntold >= TOLD_PAGES || p == &mv->spare)
+		return false;
+	p->told = calloc(1, sizeof(*p->told));
+	mv->ntold += p->told != NULL;
+	return p->told != NULL;
+}
+
+void rp_told_drop(struct rp_memview *mv, struct rp_memview_page *p)
+{
+	mv->ntold -= p->told != NULL;
+	free(p->told);
+	p->told = NULL;
 }
 
 /* ---- reading ----------------------------------------------------------------------------- */
@@ -315,7 +275,7 @@ const uint8_t *rp_memview_data(const struct rp_memview *mv, const struct rp_memv
 {
 	if (p->own)
 		return p->own;
-	return mv->th->e->shadow + p->num % SHADOW_PAGES * UNDO_PAGE;
+	return mv->th->e->shadow + p->num % SHADOW_PAGES * RP_PAGE;
 }
 
 /* Whether the thread's stack pointer or an access of its is at or below addr, in its page or
@@ -324,10 +284,10 @@ static bool stack_reached(const struct rp_memview *mv, uint64_t addr, uint64_t l
 {
 	uint64_t rsp = mv->th->e->cpu.gpr[DJ_RSP] - 128;
 
-	if (rsp >= low && rsp / UNDO_PAGE <= addr / UNDO_PAGE)
+	if (rsp >= low && rsp / RP_PAGE <= addr / RP_PAGE)
 		return true;
 	/* upwards: there may be no page number below the first */
-	for (uint64_t n = low / UNDO_PAGE; n <= addr / UNDO_PAGE; n++)
+	for (uint64_t n = low / RP_PAGE; n <= addr / RP_PAGE; n++)
 		if (rp_memview_page(mv, n))
 			return true;
 	return false;
@@ -340,7 +300,8 @@ static size_t grown_stack(const struct rp_memview *mv, uint64_t addr, uint8_t *b
 	const struct rp_space *s = mv->th->space;
 	const struct dj_mapping *m = dj_mappings_after(&s->maps, addr, 0);
 
-	if (!m || m->start <= addr || strcmp(m->name, "[stack]") != 0 || m->start < STACK_ROOM)
+	if (!m || m->start <= addr || m->lost || strcmp(m->name, "[stack]") != 0 ||
+	    m->start < STACK_ROOM)
 		return 0;
 	const struct dj_mapping *below = dj_mappings_before(&s->maps, addr, 0);
 	uint64_t low = below ? below->end : 0;
@@ -354,22 +315,31 @@ static size_t grown_stack(const struct rp_memview *mv, uint64_t addr, uint8_t *b
 	return len;
 }
 
+/* The byte at `off` in its page, if it was told. */
+static bool told(const struct rp_memview_page *p, unsigned off, uint8_t *value)
+{
+	if (!p || !p->told || !(p->told->bits[off / 64] >> off % 64 & 1))
+		return false;
+	*value = p->told->data[off];
+	return true;
+}
+
 /* Part of one page. */
 static size_t read_page(struct rp_memview *mv, uint64_t addr, uint8_t *buf, size_t len)
 {
 	struct rp_memview_page *p = rp_memview_page(mv, addr >> 12);
-	uint8_t fall[UNDO_PAGE];
+	uint8_t fall[RP_PAGE];
 	size_t nfall = 0, i;
 	bool asked = false;
 
 	for (i = 0; i < len; i++) {
-		unsigned off = (addr + i) % UNDO_PAGE;
+		unsigned off = (addr + i) % RP_PAGE;
 		enum rp_memview_byte state = rp_memview_state(p, off);
 		if (state == VIEW_KNOWN) {
 			buf[i] = rp_memview_data(mv, p)[off];
 			continue;
 		}
-		if (rp_told_byte(&mv->told, addr + i, &buf[i]))
+		if (told(p, off, &buf[i]))
 			continue;
 		if (state == VIEW_STALE)
 			break;
@@ -393,15 +363,15 @@ bool rp_memview_bytes(struct rp_memview *mv, uint64_t num, uint8_t state[4096], 
 	const struct rp_memview_page *p = rp_memview_page(mv, num);
 	bool any = false;
 
-	if (!p && !mv->told.n)
+	if (!p)
 		return false;
-	for (unsigned i = 0; i < UNDO_PAGE; i++) {
+	for (unsigned i = 0; i < RP_PAGE; i++) {
 		enum rp_memview_byte is = rp_memview_state(p, i);
 		state[i] = is == VIEW_STALE ? RP_BYTE_STALE : RP_BYTE_NONE;
 		if (is == VIEW_KNOWN) {
 			state[i] = RP_BYTE_HAS;
 			value[i] = rp_memview_data(mv, p)[i];
-		} else if (rp_told_byte(&mv->told, (num << 12) + i, &value[i])) {
+		} else if (told(p, i, &value[i])) {
 			state[i] = RP_BYTE_HAS;
 		}
 		any |= state[i] != RP_BYTE_NONE;
@@ -413,8 +383,9 @@ size_t rp_memview_read(struct rp_memview *mv, uint64_t addr, void *buf, size_t l
 {
 	size_t done = 0;
 
+	rp_memview_settle(mv, addr, len);
 	while (done < len && addr + done >= addr) {
-		size_t n = UNDO_PAGE - (addr + done) % UNDO_PAGE;
+		size_t n = RP_PAGE - (addr + done) % RP_PAGE;
 		if (n > len - done)
 			n = len - done;
 		size_t got = read_page(mv, addr + done, (uint8_t *)buf + done, n);

@@ -2,9 +2,12 @@
  * What a replay may cost: see patience.h.
  *
  * Memory: a replay keeps the recorded program's memory as far as it was touched (the shadow), what
- * is known of it, and logs to go back (checkpoint.h). That is in proportion to what the program had
+ * is known of it. That is in proportion to what the program had
  * mapped; what a trace touches beyond its own mappings no program touched. And never more than
- * three quarters of what this host has, or than DEJA_MEMORY says.
+ * three quarters of what this host has, or than DEJA_MEMORY says. Checkpoints (checkpoint.h) come
+ * on top of that, with a budget of their own, unless DEJA_MEMORY says how much all may take. That
+ * budget, too, is in proportion to what the program had mapped: a trace that touches what is not
+ * there would otherwise have each of its pages kept in checkpoints besides.
  */
 #include "replayer/patience.h"
 
@@ -14,9 +17,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define INTERVAL   10		  /* milliseconds between two looks at all */
-#define FREE	   (480ULL << 20) /* bytes that any trace may take */
-#define FOR_MAPPED 5 / 2	  /* of each byte mapped: shadow, copy of its own, what is known */
+#define INTERVAL    10		   /* milliseconds between two looks at all */
+#define FREE	    (480ULL << 20) /* bytes that any trace may take */
+#define FREE_KEPT   (48ULL << 20)  /* bytes that any trace's checkpoints may take */
+#define KEPT_MAPPED 64		   /* of each byte mapped: in checkpoints */
+#define FOR_MAPPED  5 / 2	   /* of each byte mapped: shadow, copy of its own, what is known */
 
 static uint64_t now(void)
 {
@@ -93,9 +98,20 @@ uint64_t rp_patience_limit(const struct rp_patience *p, uint64_t claim)
 	return honest < p->machine ? honest : p->machine;
 }
 
+uint64_t rp_patience_kept(const struct rp_patience *p, uint64_t claim)
+{
+	uint64_t most = __atomic_load_n(p->most ? p->most : &p->own, __ATOMIC_RELAXED);
+
+	if (claim < most)
+		claim = most;
+	if (p->fixed || claim > p->machine / KEPT_MAPPED)
+		return UINT64_MAX;
+	return FREE_KEPT + claim * KEPT_MAPPED;
+}
+
 /* Bytes of memory that this process has for itself: not those of files, a trace's among them
  * (proc(5): resident pages, pages of files and shared memory). */
-static uint64_t taken(const struct rp_patience *p)
+uint64_t rp_patience_taken(const struct rp_patience *p)
 {
 	char text[128];
 	unsigned long long resident, shared;
@@ -106,7 +122,9 @@ static uint64_t taken(const struct rp_patience *p)
 	text[n] = 0;
 	if (sscanf(text, "%*u %llu %llu", &resident, &shared) != 2 || shared > resident)
 		return 0;
-	return (resident - shared) * (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t bytes = (resident - shared) * (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t kept = p->kept && !p->fixed ? p->kept() : 0;
+	return bytes > kept ? bytes - kept : 0;
 }
 
 enum rp_patience_end rp_patience_look(struct rp_patience *p, uint64_t work, uint64_t claim)
@@ -125,7 +143,8 @@ enum rp_patience_end rp_patience_look(struct rp_patience *p, uint64_t work, uint
 	uint64_t *most = p->most ? p->most : &p->own;
 	if (__atomic_load_n(most, __ATOMIC_RELAXED) < claim)
 		__atomic_store_n(most, claim, __ATOMIC_RELAXED);
-	if (taken(p) > rp_patience_limit(p, claim))
+	uint64_t taken = rp_patience_taken(p), limit = rp_patience_limit(p, claim);
+	if (taken > p->machine || (taken > p->before && taken - p->before > limit))
 		return PATIENCE_MEMORY;
 	return p->poll && p->poll(p->ctx) ? PATIENCE_INTERRUPTED : PATIENCE_LASTS;
 }

@@ -11,6 +11,7 @@
 #define DEJA_REPLAYER_PATIENCE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct rp_patience {
@@ -23,13 +24,17 @@ struct rp_patience {
 	unsigned users;	    /* threads that are replayed at the same time; 0 is 1 */
 	uint64_t *most;	    /* the largest claim of any of them, shared; NULL: `own` */
 	uint64_t own;
-	int statm; /* /proc/self/statm, or -1 */
+	uint64_t before;      /* bytes that the process had taken before, for something else */
+	size_t (*kept)(void); /* bytes that are kept within a budget of their own; NULL: none */
+	int statm;	      /* /proc/self/statm, or -1 */
 };
 
 enum rp_patience_end { PATIENCE_LASTS, PATIENCE_INTERRUPTED, PATIENCE_MEMORY };
 
 void rp_patience_init(struct rp_patience *p, bool (*poll)(void *ctx), void *ctx);
 void rp_patience_free(struct rp_patience *p);
+/* Bytes that the process has taken by now. */
+uint64_t rp_patience_taken(const struct rp_patience *p);
 
 /*
  * Look up, if it is time. `work`: what was done since the last call, 1 for some 10 nanoseconds or
@@ -43,6 +48,9 @@ static inline void rp_patience_charge(struct rp_patience *p, uint64_t work)
 	if (p && p->allowance != UINT64_MAX)
 		p->allowance = p->allowance > work ? p->allowance - work : 0;
 }
+
+/* The most that all checkpoints of this process should take; UINT64_MAX: as much as they like. */
+uint64_t rp_patience_kept(const struct rp_patience *p, uint64_t claim);
 
 /* The most that a replay may take, for a message. */
 uint64_t rp_patience_limit(const struct rp_patience *p, uint64_t claim);

@@ -182,7 +182,7 @@ static bool stop_there(struct replay *r, struct party *p, struct replay_stop *st
 		moment_before(r, l->seq);
 	replay_pos(r, &stop->pos);
 	r->untold = r->moment.thread != p->thread;
-	if (!good || !l->touch.n || rp_watch_differs(r, &l->touch))
+	if (!good || rp_watch_is_hit(r, &l->unsure, stop))
 		return true;
 	r->untold = true;
 	return false;
@@ -290,7 +290,7 @@ static void step_across(struct replay *r, struct replay_stop *stop)
 	replay_pos(r, &r->moment);
 	rp_here(r, &from);
 	rp_step_backward(r, stop);
-	struct rp_memview_touch touch = r->mv->hit.touch;
+	struct rp_memview_touches unsure = r->mv->hit.unsure;
 	r->threads[thread].placed = false;
 	if (stop->reason == REPLAY_FAILED || stop->reason == REPLAY_INTERRUPTED) {
 		r->moment.thread = thread;
@@ -308,7 +308,7 @@ static void step_across(struct replay *r, struct replay_stop *stop)
 		moment_before(r, from.seq);
 		replay_pos(r, &stop->pos);
 		r->untold = r->moment.thread != thread;
-		if (!touch.n || rp_watch_differs(r, &touch))
+		if (rp_watch_is_hit(r, &unsure, stop))
 			return;
 		r->untold = true;
 		rp_fill(r, stop, REPLAY_STEPPED);
@@ -330,8 +330,8 @@ void rp_step_all_backward(struct replay *r, struct replay_stop *stop)
 	} else {
 		rp_begin_move(r);
 		rp_step_backward(r, stop);
-		if (stop->reason == REPLAY_WATCH && !alone && r->mv->hit.touch.n &&
-		    !rp_watch_differs(r, &r->mv->hit.touch))
+		if (stop->reason == REPLAY_WATCH && !alone &&
+		    !rp_watch_is_hit(r, &r->mv->hit.unsure, stop))
 			stop->reason = REPLAY_STEPPED;
 	}
 	rp_watch_own(r);

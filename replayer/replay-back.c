@@ -3,9 +3,10 @@
  *
  * The interval from the newest checkpoint to here is run forward once, remembering the last place
  * where a condition held; if there is none, the interval before it is searched, and so on.
- * Intervals whose undo log shows that nothing watched can have changed are skipped.
+ * Intervals in which nothing watched can have changed are skipped, as what changed from one
+ * checkpoint to the next tells.
  */
-#include "replayer/replay-internal.h"
+#include "replayer/land.h"
 
 #include <string.h>
 
@@ -21,7 +22,7 @@ static void remember(struct replay *r, struct rp_hunt *h, const struct replay_st
 	if (stop->reason == REPLAY_WATCH) {
 		l.pos = r->mv->hit.before;
 		l.refine = r->mv->hit.in_rep;
-		l.touch = r->mv->hit.touch;
+		l.unsure = r->mv->hit.unsure;
 	} else if (stop->reason == REPLAY_EXECED) {
 		l.before = true;
 	} else if (rp_thread_pos_cmp(&l.pos, hi) >= 0 && !h->inclusive &&
@@ -83,7 +84,7 @@ static int refine_backward(struct replay *r, struct rp_last *l)
 		enum rp_thread_stop res = rp_thread_step(r->th);
 		if (r->mv->hit.hit) {
 			found = at;
-			l->touch = r->mv->hit.touch;
+			l->unsure = r->mv->hit.unsure;
 			rp_fill(r, &l->stop, REPLAY_WATCH);
 		}
 		rp_conditions(r, false);
@@ -109,17 +110,27 @@ void rp_stop_at_last(struct replay *r, struct rp_last *l, struct replay_stop *st
 	replay_pos(r, &stop->pos);
 }
 
-/* Whether nothing that is looked for can have happened from checkpoint c on. */
-static bool quiet(struct replay *r, struct rp_checkpoint *c, const struct rp_hunt *h)
+/* Whether nothing that is looked for can have happened from checkpoint list[i] on to the hunt's
+ * end. */
+static bool quiet(struct replay *r, size_t i, const struct rp_hunt *h)
 {
-	if (r->nbreaks || (r->signals && h->hi.signals != c->signals_total) ||
+	const struct rp_checkpoint *c = r->cs->list[i];
+	const struct rp_lines *lines = NULL;
+	struct rp_thread_pos now;
+
+	if ((r->signals && h->hi.signals != c->signals_total) ||
 	    (r->catching && h->hi.calls != c->events - c->signals_total) ||
 	    h->hi.forks != c->forks || h->hi.image != c->space->image_steps)
 		return false;
-	/* a call or a signal at the very end is not counted yet */
-	if (h->inclusive && (r->signals || r->catching))
+	/* a call or a signal at the very end is not counted yet, nor has the instruction run */
+	if (h->inclusive && (r->signals || r->catching || r->nbreaks))
 		return false;
-	return rp_memview_watches_quiet(r->mv, &c->log);
+	rp_thread_pos(r->th, &now);
+	if (i + 1 < r->cs->n)
+		lines = &r->cs->list[i + 1]->lines;
+	else if (r->cs->base > i + 1 || rp_thread_pos_cmp(&now, &h->hi.pos) < 0)
+		return false; /* it has not come from there, or from before */
+	return rp_lines_quiet(r, lines);
 }
 
 void rp_hunt_begin(struct replay *r, struct rp_hunt *h, bool inclusive)
@@ -142,7 +153,7 @@ enum rp_thread_stop rp_hunt_on(struct replay *r, struct rp_hunt *h, struct dj_er
 
 	if (rp_thread_pos_cmp(&h->hi.pos, &begin) <= 0 && !h->inclusive)
 		return THREAD_END;
-	size_t i = r->cs->n;
+	size_t i = rp_checkpoint_count(r->cs, &h->hi.pos);
 	while (i > 0 && rp_thread_pos_cmp(&r->cs->list[i - 1]->pos, &h->hi.pos) >= 0)
 		i--;
 	struct rp_checkpoint *c = i ? r->cs->list[i - 1] : NULL;
@@ -156,9 +167,9 @@ enum rp_thread_stop rp_hunt_on(struct replay *r, struct rp_hunt *h, struct dj_er
 				       .image = c->space->image_steps };
 		seq = c->seq;
 	}
-	if (!c || !quiet(r, c, h)) {
-		if (rp_checkpoint_back(r->cs, &lo.pos, err))
-			return THREAD_FAILED;
+	if (!c || !quiet(r, i - 1, h)) {
+		if (rp_land(r, &lo.pos, true, err))
+			return r->cancelled ? THREAD_INTERRUPTED : THREAD_FAILED;
 		if (r->watch_how == WATCH_BACK)
 			rp_watch_back(r);
 		res = search(r, h);

@@ -1,6 +1,6 @@
 /*
- * A throw-away copy of one moment: the same thread, cut off from its records, with a pinned
- * checkpoint to come back to.
+ * A throw-away copy of one moment: the same thread, cut off from its records, with a checkpoint to
+ * come back to.
  *
  * In the copy every load first makes the shadow agree with what the debugger would be shown
  * for that address (rp_memview_fill), since the shadow alone cannot tell what it knows from what it
@@ -16,11 +16,9 @@ int replay_fork_copy(struct replay *r, struct dj_error *err)
 		return 0;
 	replay_threads(r, REPLAY_ALL, NULL, 0); /* who is alive, as long as the copy lives */
 	rp_checkpoint_take(r->cs);
-	struct rp_checkpoint *c = rp_checkpoint_newest(r->cs);
 	rp_thread_pos(th, &r->copy_origin);
-	if (!c || rp_thread_pos_cmp(&c->pos, &r->copy_origin))
+	if (!rp_checkpoint_here(r->cs))
 		return dj_fail(err, 1, "cannot make a copy of this moment");
-	r->cs->pinned = r->cs->n;
 	r->in_copy = true;
 	r->copy_end = th->end_steps;
 	rp_thread_enter_copy(th);
@@ -54,9 +52,8 @@ void replay_discard(struct replay *r)
 	r->th->copy = false;
 	r->th->e->hooks &= ~(unsigned)EMU_HOOK_IMPORT;
 	r->th->end_steps = r->copy_end;
-	r->cs->pinned = 0;
-	/* the checkpoint is the newest one, whatever position the copy calls its own */
-	if (rp_checkpoint_back(r->cs, &r->copy_origin, &err) == 0)
+	/* the checkpoint is the base, whatever position the copy calls its own */
+	if (rp_checkpoint_go(r->cs, &r->copy_origin, &err) == 0)
 		replay_move(r, &r->copy_origin, &err);
 }
 

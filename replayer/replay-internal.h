@@ -2,7 +2,7 @@
  * Inside the replay interface (replay.h): shared by replay.c (opening, state), replay-thread.c
  * (threads, the moment), replay-move.c (positions), replay-seq.c and replay-text.c (event numbers,
  * positions as text), replay-run.c and replay-back.c (running to a condition), replay-turns.c (the
- * threads one after the other) and replay-copy.c.
+ * threads one after the other), replay-ahead.c (while nobody waits) and replay-copy.c.
  */
 #ifndef DEJA_REPLAYER_REPLAY_INTERNAL_H
 #define DEJA_REPLAYER_REPLAY_INTERNAL_H
@@ -10,6 +10,7 @@
 #include "replayer/checkpoint.h"
 #include "replayer/lookahead.h"
 #include "replayer/memview.h"
+#include "replayer/remaps.h"
 #include "replayer/replay.h"
 #include "replayer/thread.h"
 
@@ -22,7 +23,10 @@ struct rp_timeline {
 	struct rp_thread *th;
 	struct rp_memview *mv;
 	struct rp_checkpoints cs;
-	bool alive;  /* when last asked */
+	struct rp_ground
+		*ground; /* who covers what lies ahead of the last checkpoint; NULL: nobody */
+	struct rp_lander *lander; /* who lands it (land.h); NULL: nobody */
+	bool alive;		  /* when last asked */
 	bool placed; /* it stands at its last position before an ordered event, or at its end */
 };
 
@@ -54,9 +58,11 @@ struct rp_shown {
 struct rp_watched {
 	uint64_t *known; /* a bit per byte; NULL: nothing is kept */
 	uint8_t *value;
-	uint64_t *seq; /* searching back: how far the thread had come when it touched the byte */
+	uint64_t *lost; /* a bit per byte: the kernel wrote there, nobody has seen what */
+	/* The event number when the byte was touched: searching back, of the thread itself. */
+	uint64_t *seq;
 	/* going forward: the same before the instruction that touched them last */
-	uint64_t *was_known;
+	uint64_t *was_known, *was_lost, *was_seq;
 	uint8_t *was_value;
 	uint32_t thread; /* that instruction */
 	uint64_t steps;
@@ -102,6 +108,9 @@ struct replay {
 	size_t nbreaks, breaks_cap;
 	uint64_t bloom[BLOOM_BITS / 64]; /* by the low bits of breakpoint addresses */
 	uint32_t break_generation;	 /* changes with them; never 0 */
+	replay_holds_fn *holds;		 /* NULL: all do */
+	void *holds_ctx;
+	bool asking; /* in there */
 	struct replay_watch *watches;
 	size_t nwatches;
 	int next_watch;
@@ -122,16 +131,27 @@ struct replay {
 
 	struct replay_observer observer;
 
-	uint64_t spacing; /* instructions between checkpoints */
+	uint64_t ground_worth; /* instructions that are worth a process that covers them */
+	uint64_t ground_first; /* who may stop any moment has the emulator try so many first */
+	uint64_t land_worth;   /* that generated code must save, to be worth asking for */
+	uint64_t fill_worth;   /* between full checkpoints, to have more made */
+	uint64_t land_page;    /* the same for each page that is handed back */
+	uint64_t landed;       /* so often it did */
+	uint64_t spacing;      /* instructions between checkpoints */
+	uint64_t near; /* instructions that are as soon executed as a checkpoint is gone to */
+	size_t budget; /* bytes that they may take */
 	bool in_copy;
 	struct rp_thread_pos copy_origin;
 	uint64_t copy_end;
 	void (*output)(void *ctx, const void *bytes, size_t len); /* of copies */
 	void *output_ctx;
 
-	struct rp_lookahead look; /* from look_pos, if looked */
-	bool looked;
-	struct rp_thread_pos look_pos;
+	struct dj_index *index; /* what was kept (keep.h); NULL: nothing */
+	uint64_t kept;		/* instructions that are covered there */
+	uint64_t index_read;	/* bytes of its blocks that were unpacked */
+
+	struct rp_lookahead look;
+	struct rp_remaps_of remaps;
 
 	struct replay_mapping *maps;
 	size_t maps_cap;
@@ -144,6 +164,8 @@ void replay_limits(struct replay *r, uint64_t spacing, size_t max, size_t budget
  * towards `to`, for going back from there. Answers as rp_thread_run() does. */
 enum rp_thread_stop replay_run_to(struct replay *r, const struct rp_thread_pos *to, unsigned events,
 				  bool dense);
+/* How far apart checkpoints of the thread in hand are at most. */
+uint64_t rp_spacing(const struct replay *r);
 /* Move exactly. Where it was interrupted, which is an error and r->cancelled, it stays. */
 int replay_move(struct replay *r, const struct rp_thread_pos *to, struct dj_error *err);
 /* What rp_thread_run() and its like answered, as an error if the move is at its end there. */
@@ -182,6 +204,9 @@ bool rp_last_seq(const struct replay *r, uint32_t thread, uint64_t *seq);
 
 /* Turn the conditions on or off in the thread in hand. */
 void rp_conditions(struct replay *r, bool on);
+/* Whether no condition on code or memory can have held where these lines were met; NULL: since the
+ * last checkpoint of the thread in hand. */
+bool rp_lines_quiet(const struct replay *r, const struct rp_lines *lines);
 /* What rp_thread_run() is to stop for. */
 unsigned rp_events_wanted(const struct replay *r);
 /* A stop here for that reason. */
@@ -199,13 +224,12 @@ bool rp_curious(const struct replay *r);
 struct rp_last {
 	bool found;
 	struct replay_stop stop;
-	struct rp_thread_pos pos;      /* where to stop for it */
-	bool before;		       /* one position earlier, that is */
-	bool refine;		       /* a watch in a REP instruction: some iteration of it */
-	struct rp_memview_touch touch; /* what a watch was hit by, if it is still to be asked
-					* whether that was a change; else n is 0 */
-	struct rp_thread_pos after;    /* where it was noticed, */
-	uint64_t seq;		       /* and the event number there */
+	struct rp_thread_pos pos;	  /* where to stop for it */
+	bool before;			  /* one position earlier, that is */
+	bool refine;			  /* a watch in a REP instruction: some iteration of it */
+	struct rp_memview_touches unsure; /* of the hit of a watch */
+	struct rp_thread_pos after;	  /* where it was noticed, */
+	uint64_t seq;			  /* and the event number there */
 };
 /* A search back through the history of one thread. */
 struct rp_hunt {
@@ -255,8 +279,10 @@ void rp_watch_own(struct replay *r);
 void rp_watch_again(struct replay *r);
 /* For the thread in hand, as r->watch_how says. */
 void rp_watch_set(struct replay *r);
-/* At the moment before them, whether these bytes were others. */
-bool rp_watch_differs(struct replay *r, const struct rp_memview_touch *touch);
+/* Where a watch was hit, at the moment before that: whether it is a hit. It is if it was sure, or
+ * if some of these bytes were others, of which the stop tells then. */
+bool rp_watch_is_hit(struct replay *r, const struct rp_memview_touches *unsure,
+		     struct replay_stop *stop);
 void rp_watched_free(struct replay_watch *w);
 
 /* ---- replay-turns.c --------------------------------------------------------------------- */

@@ -1,23 +1,34 @@
 /*
  * Moving to a known position: seeking, one step back.
  *
- * Forwards is running. Backwards is a checkpoint at or before the wanted position and running
- * from there, which leaves new checkpoints ever denser towards it: whoever goes back once
- * usually goes back again.
+ * That is going to the last checkpoint before the wanted position, unless it is behind the thread
+ * and the position before it, and running from there. Going back leaves new checkpoints ever denser
+ * towards the position: whoever goes back once usually goes back again.
  */
-#include "replayer/replay-internal.h"
+#include "replayer/ground.h"
+#include "replayer/keep.h"
+#include "replayer/land.h"
 
 #include <string.h>
 
 #define SLICE 200000u /* instructions between two looks at interrupts: a few milliseconds */
 #define CLOSE 64u     /* instructions from a checkpoint that need no further one between */
 
+/* How far apart checkpoints are at most: so that there is room for all of the thread's history. */
+uint64_t rp_spacing(const struct replay *r)
+{
+	const struct rp_thread *th = r->th;
+	uint64_t even = (th->end_steps - th->info->first_steps) / (r->cs->max - r->cs->max / 4);
+
+	return even > r->spacing ? even : r->spacing;
+}
+
 /* How far to run before the next checkpoint or look around. */
 static uint64_t slice(struct replay *r, uint64_t left, bool dense)
 {
-	struct rp_checkpoint *c = rp_checkpoint_newest(r->cs);
+	const struct rp_checkpoint *c = rp_checkpoint_last(r->cs);
 	uint64_t last = c ? c->pos.steps : r->th->info->first_steps, now = r->th->e->steps;
-	uint64_t due = last + r->spacing > now ? last + r->spacing - now : 1;
+	uint64_t due = last + rp_spacing(r) > now ? last + rp_spacing(r) - now : 1;
 	uint64_t n = left < SLICE ? left : SLICE;
 
 	if (dense && left > CLOSE && n > left / 2)
@@ -25,11 +36,27 @@ static uint64_t slice(struct replay *r, uint64_t left, bool dense)
 	return n < due ? n : due;
 }
 
+/* Whether a checkpoint here is worth its while, on the way to `to`. */
+static bool wanted_here(const struct replay *r, const struct rp_thread_pos *to, bool dense)
+{
+	const struct rp_checkpoint *c = rp_checkpoint_last(r->cs),
+				   *next = rp_checkpoint_next(r->cs);
+	uint64_t now = r->th->e->steps, last = c ? c->pos.steps : r->th->info->first_steps;
+	uint64_t since = now - last;
+
+	/* there is one soon */
+	if (next && !next->light && rp_thread_pos_cmp(&next->pos, to) <= 0 &&
+	    next->pos.steps - now <= since)
+		return false;
+	return since >= rp_spacing(r) || (dense && to->steps - now <= since);
+}
+
 enum rp_thread_stop replay_run_to(struct replay *r, const struct rp_thread_pos *to, unsigned events,
 				  bool dense)
 {
-	struct rp_thread_pos now, part;
+	struct rp_thread_pos now, part, from;
 
+	rp_thread_pos(r->th, &from);
 	for (;;) {
 		rp_thread_pos(r->th, &now);
 		if (rp_thread_pos_cmp(&now, to) >= 0)
@@ -42,17 +69,35 @@ enum rp_thread_stop replay_run_to(struct replay *r, const struct rp_thread_pos *
 				part = (struct rp_thread_pos){ .steps = now.steps + n };
 		}
 		enum rp_thread_stop res = rp_thread_run(r->th, &part, events);
+		if (res == THREAD_FAILED && rp_keep_refuse(r, &from))
+			continue;
 		if (res != THREAD_LIMIT)
 			return res;
 		if (part.steps == to->steps)
 			return THREAD_LIMIT;
-		struct rp_checkpoint *c = rp_checkpoint_newest(r->cs);
-		uint64_t last = c ? c->pos.steps : r->th->info->first_steps;
-		uint64_t left_now = to->steps - r->th->e->steps;
-		if (!r->in_copy && (r->th->e->steps - last >= r->spacing ||
-				    (dense && left_now <= r->th->e->steps - last)))
+		if (!r->in_copy && wanted_here(r, to, dense))
 			rp_checkpoint_take(r->cs);
 	}
+}
+
+/* Whether there is a checkpoint on the way that is quicker gone to than run to. */
+static bool worth_going(const struct replay *r, const struct rp_thread_pos *to)
+{
+	size_t n = r->in_copy ? 0 : rp_checkpoint_count(r->cs, to);
+
+	return n && r->cs->list[n - 1]->pos.steps > r->th->e->steps + r->near;
+}
+
+/* Whether there is much to be covered on the way. */
+static bool far_ahead(const struct replay *r, const struct rp_thread_pos *to)
+{
+	uint64_t upto = r->th->e->steps, end = r->th->end_steps;
+
+	if (r->cs->n && r->cs->list[r->cs->n - 1]->pos.steps > upto)
+		upto = r->cs->list[r->cs->n - 1]->pos.steps;
+	if (to->steps < end)
+		end = to->steps;
+	return end > upto && end - upto >= r->ground_worth;
 }
 
 int replay_move(struct replay *r, const struct rp_thread_pos *to, struct dj_error *err)
@@ -64,7 +109,9 @@ int replay_move(struct replay *r, const struct rp_thread_pos *to, struct dj_erro
 	r->signal_told = false;
 	rp_thread_pos(r->th, &now);
 	back = rp_thread_pos_cmp(to, &now) < 0;
-	if (back && rp_checkpoint_back(r->cs, to, err))
+	if (!back && far_ahead(r, to) && !rp_ground_cover(r, to))
+		return dj_fail(err, 1, "interrupted");
+	if ((back || worth_going(r, to)) && rp_land_before(r, to, back, err))
 		return -1;
 	bool (*stop_at)(void *, struct emu *) = r->th->e->stop_at;
 	r->th->e->stop_at = NULL;

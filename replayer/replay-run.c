@@ -4,7 +4,9 @@
  * Conditions are watched while running: breakpoints by the emulator's stop_at, watched memory by
  * the memory view, the rest at the records.
  */
-#include "replayer/replay-internal.h"
+#include "replayer/ground.h"
+#include "replayer/keep.h"
+#include "replayer/land.h"
 
 #include <string.h>
 
@@ -20,6 +22,21 @@ static bool is_break(const struct replay *r, uint64_t rip)
 	return false;
 }
 
+/* Whether there is a breakpoint, and whoever set it wants to hear of it now. */
+static bool breaks_at(struct replay *r, uint64_t rip)
+{
+	bool holds;
+
+	if (!is_break(r, rip))
+		return false;
+	if (!r->holds || r->in_copy)
+		return true;
+	r->asking = true;
+	holds = r->holds(r->holds_ctx, r->selected, rip);
+	r->asking = false;
+	return holds;
+}
+
 /* The emulator asks before each instruction; ctx is the thread, whose place this file knows
  * through one pointer, since one replay runs at a time in a thread of the process. */
 static _Thread_local struct replay *running;
@@ -28,7 +45,7 @@ static bool stop_at(void *ctx, struct emu *e)
 {
 	const struct rp_thread *th = ctx;
 
-	return is_break(running, e->cpu.rip) && e->steps != th->resume_steps;
+	return e->steps != th->resume_steps && breaks_at(running, e->cpu.rip);
 }
 
 /* Asked once per block of code and generation: breakpoints are few. */
@@ -79,8 +96,14 @@ void rp_fill(struct replay *r, struct replay_stop *stop, enum replay_reason reas
 {
 	struct replay_thread who;
 
+	struct rp_thread_pos here;
+
 	if (reason == REPLAY_FAILED && r->cancelled)
 		reason = REPLAY_INTERRUPTED;
+	rp_thread_pos(r->th, &here);
+	if (reason == REPLAY_FAILED && rp_keep_refuse(r, &here))
+		dj_fail(&r->th->err, 2,
+			"the index beside the trace is wrong; it is not used any more");
 	stop->reason = reason;
 	replay_pos(r, &stop->pos);
 	replay_thread(r, &who);
@@ -120,7 +143,7 @@ bool rp_position_condition(struct replay *r, struct replay_stop *stop, bool brea
 		stop->sysno = sysno;
 		return true;
 	}
-	if (breaks && !r->th->e->in_rep && is_break(r, r->th->e->cpu.rip)) {
+	if (breaks && !r->th->e->in_rep && breaks_at(r, r->th->e->cpu.rip)) {
 		rp_fill(r, stop, REPLAY_BREAK);
 		return true;
 	}
@@ -203,6 +226,77 @@ static enum rp_thread_stop refine_forward(struct replay *r, const struct rp_thre
 	return res;
 }
 
+/* ---- skipping ---------------------------------------------------------------------------- */
+
+bool rp_lines_quiet(const struct replay *r, const struct rp_lines *lines)
+{
+	for (size_t i = 0; i < r->nbreaks; i++) {
+		uint64_t at = r->breaks[i].addr;
+		if (lines ? rp_lines_met(lines, LINE_RAN, at, at)
+			  : rp_line_log_met(&r->mv->lines, LINE_RAN, at, at))
+			return false;
+	}
+	return rp_memview_watches_quiet(r->mv, lines);
+}
+
+/* Whether nothing that stops the thread in hand lies between it and a checkpoint, the one before
+ * that apart. */
+static bool quiet_to(const struct replay *r, const struct rp_checkpoint *c)
+{
+	const struct rp_thread *th = r->th;
+
+	return c->seq < th->seq_stop && (!r->signals || c->signals_total == th->signals_total) &&
+	       (!r->catching || c->events - c->signals_total == th->events - th->signals_total) &&
+	       c->forks == th->forks && c->space->image_steps == th->space->image_steps;
+}
+
+/* The last checkpoint up to which nothing that is looked for can have happened; from `at`, which
+ * becomes its position. With `cover`, ground that was not covered is. */
+static void quiet_upto(struct replay *r, struct rp_thread_pos *at, bool cover)
+{
+	for (;;) {
+		size_t i = rp_checkpoint_count(r->cs, at);
+		if (i == r->cs->n && (!cover || !rp_ground_more(r, NULL, NULL)))
+			return;
+		i = rp_checkpoint_count(r->cs, at);
+		if (i == r->cs->n)
+			continue; /* it was one in the middle */
+		const struct rp_checkpoint *c = r->cs->list[i];
+		if (!quiet_to(r, c) || !rp_lines_quiet(r, &c->lines))
+			return;
+		*at = c->pos;
+	}
+}
+
+/* Go forward to the last checkpoint up to which nothing that is looked for can have happened. -1:
+ * there is something to tell, and *res says what of. */
+static int skip(struct replay *r, struct replay_stop *stop, int *res, bool cover)
+{
+	struct rp_thread_pos now, to;
+
+	if (r->in_copy || (r->observer.kinds && !r->th->e->unseen))
+		return 0;
+	rp_thread_pos(r->th, &now);
+	to = now;
+	quiet_upto(r, &to, cover);
+	bool near = to.steps < now.steps + r->near;
+	if (near && !r->cancelled)
+		return 0;
+	if (!near && (r->cancelled ? rp_land_at_once(r, &to, &r->th->err)
+				   : rp_land(r, &to, false, &r->th->err) && !r->cancelled)) {
+		*res = THREAD_FAILED;
+		rp_fill(r, stop, REPLAY_FAILED);
+		return -1;
+	}
+	if (r->cancelled) {
+		*res = THREAD_INTERRUPTED;
+		rp_fill(r, stop, REPLAY_INTERRUPTED);
+		return -1;
+	}
+	*res = THREAD_BREAK;
+	return rp_position_condition(r, stop, true) ? -1 : 0;
+}
+
 /* ---- forward ---------------------------------------------------------------------------- */
 
 /* Run the thread in hand until one of its conditions, its end, or an event that is not to be
@@ -210,16 +304,39 @@ static enum rp_thread_stop refine_forward(struct replay *r, const struct rp_thre
 static bool run_forward(struct replay *r, uint64_t seq_stop, struct replay_stop *stop, int *res)
 {
 	const struct rp_thread_pos far = { .steps = UINT64_MAX };
+	const uint64_t began = r->th->e->steps;
 	struct rp_thread_pos from;
 
-	rp_thread_pos(r->th, &from);
 	r->signal_told = false;
-	rp_conditions(r, true);
-	r->th->e->unseen = r->in_copy;
 	r->th->seq_stop = seq_stop;
-	*res = replay_run_to(r, &far, rp_events_wanted(r), false);
+	r->th->e->unseen = r->in_copy;
+	int skipped;
+	do {
+		skipped = skip(r, stop, res, r->th->e->steps - began >= r->ground_first);
+		rp_thread_pos(r->th, &from);
+		/* behind the next checkpoint there may be something to skip again */
+		const struct rp_checkpoint *next = r->in_copy ? NULL : rp_checkpoint_next(r->cs);
+		struct rp_thread_pos to = next ? next->pos : far, now;
+		if (!next && !r->in_copy && rp_ground_likely(r))
+			to.steps = from.steps + r->ground_first;
+		if (skipped < 0)
+			break;
+		rp_conditions(r, true);
+		*res = replay_run_to(r, &to, rp_events_wanted(r), false);
+		rp_thread_pos(r->th, &now);
+		if (*res == THREAD_LIMIT && !rp_thread_pos_cmp(&now, &from))
+			*res = replay_run_to(r, &far, rp_events_wanted(r), false);
+		if (*res == THREAD_LIMIT) {
+			rp_conditions(r, false);
+			/* a light checkpoint becomes full */
+			if (next && !rp_thread_pos_cmp(&now, &to))
+				rp_checkpoint_take(r->cs);
+		}
+	} while (*res == THREAD_LIMIT);
 	r->th->seq_stop = UINT64_MAX;
 	r->th->e->unseen = true;
+	if (skipped < 0)
+		return true;
 	if (*res == THREAD_REQUEST && r->mv->hit.hit && r->mv->hit.in_rep && !r->in_copy)
 		*res = refine_forward(r, &from);
 	bool done = rp_reason_of(r, *res, stop);
@@ -352,7 +469,7 @@ static void step_range(struct replay *r, uint64_t lo, uint64_t hi, struct replay
 			return;
 		if (rip < lo || rip >= hi)
 			return;
-		if (!r->th->e->in_rep && is_break(r, rip)) {
+		if (!r->th->e->in_rep && breaks_at(r, rip)) {
 			rp_fill(r, stop, REPLAY_BREAK);
 			return;
 		}

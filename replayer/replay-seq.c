@@ -1,9 +1,10 @@
 /*
  * Finding events of the selected thread by their numbers.
  *
- * Where an event is, nothing tells but replaying, from the newest checkpoint before it.
+ * Where an event is, nothing tells but replaying, from the last checkpoint before it.
  */
-#include "replayer/replay-internal.h"
+#include "replayer/ground.h"
+#include "replayer/land.h"
 
 /* The event number here against `seq`. */
 static int seq_cmp(struct replay *r, uint64_t seq)
@@ -14,24 +15,52 @@ static int seq_cmp(struct replay *r, uint64_t seq)
 	return have < seq ? -1 : have > seq;
 }
 
-/* Go back to before event number `seq`, to the newest checkpoint there is (for 0, the beginning).
- */
+/* Where the last checkpoint before event number `seq` is (for 0, the beginning). */
+static struct rp_thread_pos checkpoint_before(const struct replay *r, uint64_t seq)
+{
+	struct rp_thread_pos p = { .steps = r->th->info->first_steps };
+	size_t lo = 0, hi = r->cs->n;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+		if (r->cs->list[mid]->seq < seq)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (lo)
+		p = r->cs->list[lo - 1]->pos;
+	return p;
+}
+
+/* Go there, unless the thread is between there and the event. */
 static int before_seq(struct replay *r, uint64_t seq, struct dj_error *err)
 {
-	while (seq_cmp(r, seq) >= 0) {
-		struct rp_checkpoint *c = NULL;
-		for (size_t i = r->cs->n; i-- > 0 && !c;)
-			if (r->cs->list[i]->seq < seq)
-				c = r->cs->list[i];
-		struct rp_thread_pos p = { .steps = r->th->info->first_steps };
-		if (c)
-			p = c->pos;
-		if (replay_move(r, &p, err))
-			return -1;
-		if (!c)
-			break; /* the first position of all has it */
-	}
-	return 0;
+	struct rp_thread_pos p = checkpoint_before(r, seq), now;
+
+	rp_thread_pos(r->th, &now);
+	if (seq_cmp(r, seq) < 0 && rp_thread_pos_cmp(&p, &now) <= 0)
+		return 0;
+	return replay_move(r, &p, err);
+}
+
+/* Forward to the last checkpoint before that event, as far as ground is covered or can be. False:
+ * interrupted. */
+static bool cover_before_seq(struct replay *r, uint64_t seq)
+{
+	while (!r->cs->n || r->cs->list[r->cs->n - 1]->seq < seq)
+		if (!rp_ground_more(r, NULL, NULL))
+			return !r->cancelled;
+	return true;
+}
+
+/* Go to the last checkpoint before the event, if that is forward. */
+static int go_before_seq(struct replay *r, uint64_t seq)
+{
+	struct rp_thread_pos p = checkpoint_before(r, seq), now;
+
+	rp_thread_pos(r->th, &now);
+	return rp_thread_pos_cmp(&p, &now) <= 0 ? 0 : rp_land(r, &p, false, &r->th->err);
 }
 
 /* Forward to the last position before event number `seq` or a higher one. 1: the thread has none,
@@ -44,7 +73,15 @@ static int run_before_seq(struct replay *r, uint64_t seq, struct dj_error *err)
 	bool (*stop_at)(void *, struct emu *) = r->th->e->stop_at;
 	r->th->e->stop_at = NULL;
 	r->th->seq_stop = seq;
-	enum rp_thread_stop res = replay_run_to(r, &far, 0, false);
+	enum rp_thread_stop res = THREAD_LIMIT;
+	if (rp_ground_likely(r)) {
+		struct rp_thread_pos first = { .steps = r->th->e->steps + r->ground_first };
+		res = replay_run_to(r, &first, 0, false);
+		if (res == THREAD_LIMIT && (!cover_before_seq(r, seq) || go_before_seq(r, seq)))
+			res = r->cancelled ? THREAD_INTERRUPTED : THREAD_FAILED;
+	}
+	if (res == THREAD_LIMIT)
+		res = replay_run_to(r, &far, 0, false);
 	r->th->seq_stop = UINT64_MAX;
 	r->th->e->stop_at = stop_at;
 	if (rp_move_failed(r, res, err))

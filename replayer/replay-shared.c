@@ -16,10 +16,18 @@
  * reading by another thread is no reason against what the selected one knows. What the selected
  * thread executes is another matter: it always gets what it really got.
  *
+ * What somebody knows of a page holds until something else is mapped there. A thread comes to know
+ * of what another has mapped when it passes its next event, be that long after; and at the last
+ * position before that event it has been told already, be that long before. So where mappings
+ * changed between what a thread has passed and the moment, it knows nothing (mapped_since()); and
+ * where they changed behind the moment, but before its next event, it is asked as it was before it
+ * heard of that (listen_before()).
+ *
  * Positions of bytes are not kept, since nearly all bytes need none: where threads that know a byte
  * agree about it there is no question. Where they do not, the histories of those that take part are
- * searched back for when they met the bytes of that page last: the others only where their undo
- * logs say that the page has changed, the selected one only as far back as what the others did.
+ * searched back for when they met the bytes of that page last: the others only where their
+ * checkpoints say that the page has changed, the selected one only as far back as what the others
+ * did.
  */
 #include "replayer/replay-internal.h"
 
@@ -80,6 +88,92 @@ static struct voice *listen(struct replay *r, uint64_t num)
 	return NULL;
 }
 
+/* Whether others have mapped something else at the page of which the thread in hand has yet to come
+ * to know: then it knows nothing of it. */
+static bool mapped_since(struct replay *r, uint64_t num, uint64_t upto)
+{
+	uint64_t seq, within;
+
+	rp_thread_seq(r->th, &seq, &within);
+	return rp_remapped(&r->remaps, r->t, dj_trace_thread(r->t, r->selected)->process,
+			   num * PAGE, seq, upto);
+}
+
+/* The same behind event `upto`, of which it may have been told. */
+static bool mapped_soon(struct replay *r, uint64_t num, uint64_t upto)
+{
+	return !rp_thread_at_end(r->th) &&
+	       rp_remapped(&r->remaps, r->t, dj_trace_thread(r->t, r->selected)->process,
+			   num * PAGE, upto, rp_thread_next_seq(r->th));
+}
+
+/* A thread on its last step to where it stands. */
+struct before_told {
+	struct replay *r;
+	struct voice *v; /* what it knew before it heard of that; NULL: nothing */
+	uint64_t num, upto;
+	bool told;
+};
+
+static void hear(void *ctx, const struct dj_record *rec)
+{
+	struct before_told *b = ctx;
+
+	if (b->told || (rec->kind != DJ_REC_MAP && rec->kind != DJ_REC_UNMAP) ||
+	    rec->thread == (int32_t)b->r->selected || rec->seq == DJ_SEQ_UNKNOWN ||
+	    rec->seq <= b->upto || b->num * PAGE - rec->addr >= rec->length)
+		return;
+	b->told = true;
+	b->v = listen(b->r, b->num);
+}
+
+/* It has to stand where it stood, whoever is impatient. */
+static int put_back(struct replay *r, const struct rp_thread_pos *here, bool cancelled)
+{
+	bool (*poll)(void *) = r->patience.poll;
+
+	r->patience.poll = NULL;
+	int ret = replay_move(r, here, NULL);
+	r->patience.poll = poll;
+	r->cancelled = cancelled;
+	return ret;
+}
+
+/* What the thread in hand said about the page before it heard of mappings by events behind `upto`.
+ * Not 0: it could not be put back. */
+static int listen_before(struct replay *r, uint64_t num, uint64_t upto, struct voice **v)
+{
+	struct before_told b = { .r = r, .num = num, .upto = upto };
+	const struct rp_hearer hearer = { .ctx = &b, .record = hear }, *other = r->th->hearer;
+	struct rp_thread_pos here;
+
+	rp_thread_pos(r->th, &here);
+	if (!replay_move_back(r, NULL)) {
+		r->th->hearer = &hearer;
+		rp_thread_step(r->th);
+		r->th->hearer = other;
+	}
+	if (put_back(r, &here, r->cancelled)) {
+		free(b.v);
+		return -1;
+	}
+	*v = b.told ? b.v : listen(r, num);
+	return 0;
+}
+
+/* What the thread in hand has to say about the page at the moment, having passed events up to
+ * `upto`. Not 0: that cannot be found out. */
+static int listen_at(struct replay *r, uint64_t num, uint64_t upto, struct voice **v)
+{
+	*v = NULL;
+	if (mapped_since(r, num, r->moment.seq))
+		return 0;
+	if (mapped_soon(r, num, upto))
+		return listen_before(r, num, upto, v);
+	*v = listen(r, num);
+	return 0;
+}
+
 static bool differ(const struct voice *a, const struct voice *b, unsigned i)
 {
 	return a->state[i] != b->state[i] ||
@@ -131,7 +225,10 @@ static int ask(struct replay *r, struct page *p, uint32_t thread)
 			continue;
 		}
 		/* a thread that ended at an exec has memory of an image that is gone */
-		v = r->th->space->image == image ? listen(r, p->num) : NULL;
+		v = NULL;
+		if (r->th->space->image == image &&
+		    listen_at(r, p->num, i == moment.thread ? moment.seq : upto, &v))
+			return -1;
 		if (v)
 			v->upto = upto;
 		if (v && add(p, v))
@@ -174,13 +271,6 @@ static enum rp_thread_stop run_noting(struct replay *r, const struct rp_thread_p
 	return res == THREAD_END ? THREAD_LIMIT : res;
 }
 
-/* Whether the page is as it was, from checkpoint c to the next. */
-static bool untouched(const struct replay *r, struct rp_checkpoint *c, uint64_t num)
-{
-	return !r->mv->all_own && !r->mv->told.n && !rp_undo_has_shadow(&c->log, num & 0xfffff) &&
-	       !rp_undo_has_view(&c->log, num);
-}
-
 /* Search the voice's thread back from where it stands, for as long as events have the number
  * `floor` or a higher one; then put it back. */
 static int search(struct replay *r, struct voice *v, uint64_t floor)
@@ -198,30 +288,27 @@ static int search(struct replay *r, struct voice *v, uint64_t floor)
 		*part = v->notes;
 	for (hi = here; res == THREAD_LIMIT && rp_thread_pos_cmp(&hi, &begin) > 0 && seq >= floor &&
 			!all_noted(v);) {
-		size_t i = r->cs->n;
-		while (i > 0 && rp_thread_pos_cmp(&r->cs->list[i - 1]->pos, &hi) >= 0)
+		size_t i = rp_checkpoint_count(r->cs, &hi);
+		while (i > 0 && (r->cs->list[i - 1]->light ||
+				 rp_thread_pos_cmp(&r->cs->list[i - 1]->pos, &hi) >= 0))
 			i--;
 		struct rp_checkpoint *c = i ? r->cs->list[i - 1] : NULL;
 		struct rp_thread_pos lo = c ? c->pos : begin;
 		seq = c ? c->seq : 0;
-		if (!c || v->notes.reads || !untouched(r, c, v->notes.num)) {
+		if (!c || v->notes.reads || !rp_checkpoint_untouched(r->cs, i - 1, v->notes.num)) {
 			moved = true;
-			res = rp_checkpoint_back(r->cs, &lo, NULL) ? THREAD_FAILED
-								   : run_noting(r, &hi, part);
+			res = rp_checkpoint_go(r->cs, &lo, NULL) ? THREAD_FAILED
+								 : run_noting(r, &hi, part);
 			if (res == THREAD_LIMIT)
 				merge(&v->notes, part);
 		}
 		hi = lo;
 	}
 	free(part);
-	/* it has to stand where it stood, whoever is impatient */
-	bool (*poll)(void *) = r->patience.poll;
-	bool cancelled = r->cancelled || res == THREAD_INTERRUPTED;
-	r->patience.poll = NULL;
-	if (moved && replay_move(r, &here, NULL))
+	if (res == THREAD_INTERRUPTED)
+		r->cancelled = true;
+	if (moved && put_back(r, &here, r->cancelled))
 		res = THREAD_FAILED;
-	r->patience.poll = poll;
-	r->cancelled = cancelled;
 	return res == THREAD_LIMIT ? 0 : -1;
 }
 
@@ -331,6 +418,22 @@ static void decide(const struct page *p, struct rp_shown *s)
 	}
 }
 
+/* What nobody has met is as the moment's thread finds it mapped, since the selected one has yet to
+ * come to know of it. */
+static void fill_in(struct replay *r, uint64_t num, struct rp_shown *s)
+{
+	uint32_t process = dj_trace_thread(r->t, r->selected)->process;
+	bool knows = dj_trace_thread(r->t, r->moment.thread)->process == process &&
+		     !rp_switch(r, r->moment.thread, NULL);
+
+	for (unsigned i = 0; i < PAGE; i++)
+		if (s->state[i] == RP_BYTE_NONE)
+			s->state[i] = knows && rp_memview_read(r->mv, num * PAGE + i, &s->value[i],
+							       1) == 1
+					      ? RP_BYTE_HAS
+					      : RP_BYTE_STALE;
+}
+
 /* The page as it is to be shown at the moment. */
 static int make(struct replay *r, uint64_t num, struct rp_shown *s)
 {
@@ -339,13 +442,19 @@ static int make(struct replay *r, uint64_t num, struct rp_shown *s)
 	bool told = r->signal_told;
 
 	replay_pos(r, &r->moment);
-	p.own = listen(r, num);
-	int ret = ask(r, &p, thread);
-	s->plain = !matters(&p);
+	bool gone = mapped_since(r, num, r->moment.seq);
+	uint64_t upto = r->moment.seq - (thread > r->moment.thread && r->moment.seq);
+	bool soon = !gone && mapped_soon(r, num, upto);
+	int ret = listen_at(r, num, upto, &p.own);
+	if (!ret)
+		ret = ask(r, &p, thread);
+	s->plain = !gone && !soon && !matters(&p);
 	if (!ret && !s->plain)
 		ret = order(r, &p, thread);
 	if (!ret && !s->plain)
 		decide(&p, s);
+	if (!ret && gone)
+		fill_in(r, num, s);
 	rp_switch(r, thread, NULL); /* open already */
 	r->signal_told = told;
 	free(p.own);

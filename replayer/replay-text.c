@@ -2,6 +2,7 @@
  * Positions as text, SEQ:STEPS[+REP][@TID], and going to them.
  */
 #include "replayer/replay-internal.h"
+#include "replayer/replay-times.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -117,8 +118,10 @@ static int goto_wanted(struct replay *r, const struct wanted *w, struct dj_error
 
 static int not_a_position(const char *text, struct dj_error *err)
 {
-	return dj_fail(err, 1, "'%s' is no position: SEQ:STEPS[+REP], a number, begin or end",
-		       text);
+	return dj_fail(
+		err, 1,
+		"'%s' is no position: SEQ:STEPS[+REP], a number, a time (1.5s, 20ms), begin or end",
+		text);
 }
 
 /* A plain number of instructions of the selected thread. */
@@ -144,6 +147,8 @@ static int go_text(struct replay *r, const char *text, struct dj_error *err)
 	const char *p = text;
 	bool pair = false;
 
+	if (replay_text_is_time(text))
+		return rp_goto_time(r, text, err);
 	if (!number(&p, &w.within))
 		return not_a_position(text, err);
 	if (*p == ':') {

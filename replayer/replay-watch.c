@@ -6,13 +6,15 @@
  * what it stores may be what it had stored before and yet undo what another did in between.
  *
  * Going forward the threads take turns in that order. So the bytes are kept here, as they are at
- * the moment, and whatever stores to them or imports them is compared with that. What was not known
- * changes by a store, and not by being seen.
+ * the moment, and whatever stores to them or imports them is compared with that. Bytes that nobody
+ * has met are as they were mapped, also when other memory has been mapped there since (remaps.h).
+ * What nobody can know changes by a store, and by being seen only if the thread that sees it had
+ * seen something else there.
  *
  * A search back goes through the threads one by one. There a store or an import is compared only
  * with what the thread itself did in the same segment; any other may be a change. What comes last
  * in the order is gone to, and then memory at the moment before it says whether it was one
- * (replay-shared.c); if not, the search goes on from there.
+ * (replay-shared.c); if not, the search goes on from there. Both have to find the same.
  *
  * Ranges longer than a page are compared with what each thread knew.
  */
@@ -28,9 +30,9 @@ static bool bit(const uint64_t *bits, uint64_t i)
 	return bits[i / 64] >> i % 64 & 1;
 }
 
-static void set(uint64_t *bits, uint64_t i)
+static void set(uint64_t *bits, uint64_t i, bool on)
 {
-	bits[i / 64] |= 1ULL << i % 64;
+	bits[i / 64] = (bits[i / 64] & ~(1ULL << i % 64)) | (uint64_t)on << i % 64;
 }
 
 static size_t words(const struct replay_watch *w)
@@ -49,9 +51,12 @@ static struct replay_watch *find(struct replay *r, int id)
 void rp_watched_free(struct replay_watch *w)
 {
 	free(w->all.known);
+	free(w->all.lost);
 	free(w->all.value);
 	free(w->all.seq);
 	free(w->all.was_known);
+	free(w->all.was_lost);
+	free(w->all.was_seq);
 	free(w->all.was_value);
 	w->all = (struct rp_watched){ 0 };
 }
@@ -65,10 +70,14 @@ static bool room(struct replay_watch *w)
 		return a->known != NULL;
 	a->known = calloc(words(w), sizeof(*a->known));
 	a->was_known = calloc(words(w), sizeof(*a->was_known));
+	a->lost = calloc(words(w), sizeof(*a->lost));
+	a->was_lost = calloc(words(w), sizeof(*a->was_lost));
 	a->value = calloc(w->len, 1);
 	a->was_value = calloc(w->len, 1);
 	a->seq = calloc(w->len, sizeof(*a->seq));
-	if (a->known && a->was_known && a->value && a->was_value && a->seq)
+	a->was_seq = calloc(w->len, sizeof(*a->was_seq));
+	if (a->known && a->was_known && a->lost && a->was_lost && a->value && a->was_value &&
+	    a->seq && a->was_seq)
 		return true;
 	rp_watched_free(w);
 	return false;
@@ -87,7 +96,9 @@ static void keep_before(struct replay *r, struct replay_watch *w)
 	a->thread = r->selected;
 	a->steps = r->th->e->steps;
 	memcpy(a->was_known, a->known, words(w) * sizeof(*a->known));
+	memcpy(a->was_lost, a->lost, words(w) * sizeof(*a->lost));
 	memcpy(a->was_value, a->value, w->len);
+	memcpy(a->was_seq, a->seq, w->len * sizeof(*a->seq));
 }
 
 void rp_watch_again(struct replay *r)
@@ -98,8 +109,46 @@ void rp_watch_again(struct replay *r)
 		if (!a->known || a->thread != r->selected || a->steps != r->th->e->steps)
 			continue;
 		memcpy(a->known, a->was_known, words(w) * sizeof(*a->known));
+		memcpy(a->lost, a->was_lost, words(w) * sizeof(*a->lost));
 		memcpy(a->value, a->was_value, w->len);
+		memcpy(a->seq, a->was_seq, w->len * sizeof(*a->seq));
 	}
+}
+
+/* Whether the instruction under way is itself an ordered event. */
+static bool ordered(struct replay *r)
+{
+	struct insn in;
+
+	return r->th->order ||
+	       (r->th->ordered_fences && emu_peek(r->th->e, &in) && insn_is_ordered(&in));
+}
+
+static bool bit_of(uint64_t bits, unsigned i)
+{
+	return bits >> i & 1;
+}
+
+/* What no memory at the moment can be compared with. */
+static bool appears(const struct rp_memview_touch *touch, unsigned i)
+{
+	return touch->how == TOUCH_STORE || bit_of(touch->news, i);
+}
+
+static bool changes_byte(struct replay *r, const struct replay_watch *w,
+			 const struct rp_memview_touch *touch, unsigned i, uint64_t now)
+{
+	const struct rp_watched *a = &w->all;
+	const uint64_t addr = touch->addr + i, at = addr - w->addr;
+
+	if (!rp_remapped(&r->remaps, r->t, dj_trace_thread(r->t, r->selected)->process, addr,
+			 a->seq[at], now)) {
+		if (bit(a->known, at))
+			return a->value[at] != touch->bytes[i];
+		if (bit(a->lost, at))
+			return appears(touch, i);
+	}
+	return bit_of(touch->had, i) ? touch->was[i] != touch->bytes[i] : appears(touch, i);
 }
 
 static bool changed_in_order(struct replay *r, struct replay_watch *w,
@@ -107,27 +156,30 @@ static bool changed_in_order(struct replay *r, struct replay_watch *w,
 {
 	struct rp_watched *a = &w->all;
 	bool changed = false;
+	uint64_t seq, within;
 
-	keep_before(r, w);
+	/* what the kernel did is no part of the instruction that comes next */
+	if (touch->how == TOUCH_STORE || touch->how == TOUCH_IMPORT)
+		keep_before(r, w);
+	else
+		a->steps = UINT64_MAX;
+	rp_thread_seq(r->th, &seq, &within);
+	if (ordered(r))
+		seq = rp_thread_next_seq(r->th);
 	for (unsigned i = 0; i < touch->n; i++) {
 		uint64_t at = touch->addr - w->addr + i;
-		changed |= bit(a->known, at) ? a->value[at] != touch->bytes[i] : !touch->import;
-		set(a->known, at);
+		if (touch->how == TOUCH_STORE || touch->how == TOUCH_IMPORT)
+			changed |= changes_byte(r, w, touch, i, seq);
+		set(a->known, at, touch->how != TOUCH_LOST);
+		set(a->lost, at, touch->how == TOUCH_LOST);
 		a->value[at] = touch->bytes[i];
+		a->seq[at] = seq;
 	}
 	return changed;
 }
 
 /* ---- back ---------------------------------------------------------------------------------------
  */
-
-/* Whether the instruction under way is itself an ordered event. */
-static bool ordered(struct replay *r)
-{
-	struct insn in;
-
-	return r->th->ordered_fences && emu_peek(r->th->e, &in) && insn_is_ordered(&in);
-}
 
 static bool may_have_changed(struct replay *r, struct replay_watch *w,
 			     const struct rp_memview_touch *touch)
@@ -140,7 +192,7 @@ static bool may_have_changed(struct replay *r, struct replay_watch *w,
 	for (unsigned i = 0; i < touch->n; i++) {
 		uint64_t at = touch->addr - w->addr + i;
 		may |= !bit(a->known, at) || a->seq[at] != seq || a->value[at] != touch->bytes[i];
-		set(a->known, at);
+		set(a->known, at, touch->how == TOUCH_STORE || touch->how == TOUCH_IMPORT);
 		a->value[at] = touch->bytes[i];
 		a->seq[at] = seq;
 	}
@@ -153,20 +205,33 @@ static bool changed(void *ctx, const struct rp_memview_touch *touch)
 	struct replay_watch *w = find(r, touch->id);
 
 	if (!w || !w->all.known)
-		return !touch->import;
+		return touch->how == TOUCH_STORE;
 	return r->watch_how == WATCH_IN_ORDER ? changed_in_order(r, w, touch)
 					      : may_have_changed(r, w, touch);
 }
 
-bool rp_watch_differs(struct replay *r, const struct rp_memview_touch *touch)
+static bool differs(struct replay *r, const struct rp_memview_touch *touch)
 {
 	for (unsigned i = 0; i < touch->n; i++) {
 		uint8_t was;
 		if (rp_shared_read(r, touch->addr + i, &was, 1) ? was != touch->bytes[i]
-								: !touch->import)
+								: appears(touch, i))
 			return true;
 	}
 	return false;
+}
+
+bool rp_watch_is_hit(struct replay *r, const struct rp_memview_touches *unsure,
+		     struct replay_stop *stop)
+{
+	for (unsigned i = 0; i < unsure->n; i++) {
+		if (!differs(r, &unsure->list[i]))
+			continue;
+		stop->watch = unsure->list[i].id;
+		stop->watch_addr = unsure->list[i].addr;
+		return true;
+	}
+	return !unsure->n;
 }
 
 /* ---- which of them --------------------------------------------------------------------------- */
@@ -204,10 +269,12 @@ void rp_watch_forward(struct replay *r)
 		struct replay_watch *w = &r->watches[i];
 		if (!w->all.known)
 			continue;
-		memset(w->all.known, 0, words(w) * sizeof(*w->all.known));
-		for (uint64_t k = 0; k < w->len; k++)
-			if (rp_shared_read(r, w->addr + k, &w->all.value[k], 1))
-				set(w->all.known, k);
+		for (uint64_t k = 0; k < w->len; k++) {
+			bool known = rp_shared_read(r, w->addr + k, &w->all.value[k], 1);
+			set(w->all.known, k, known);
+			set(w->all.lost, k, !known);
+			w->all.seq[k] = moment.seq;
+		}
 	}
 }
 

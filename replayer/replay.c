@@ -2,13 +2,23 @@
  * The replay interface: opening, conditions, and what can be asked at a position. Moving is
  * in replay-move.c and replay-run.c.
  */
-#include "replayer/replay-internal.h"
+#include "format/index.h"
+#include "replayer/ground.h"
+#include "replayer/keep.h"
+#include "replayer/land.h"
+#include "replayer/wire.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define OPEN_MAX 1024u	   /* threads that are open at the same time, if others are over */
-#define SHORT	 10000000u /* instructions that are soon executed again */
+#define OPEN_MAX  1024u		    /* threads that are open at the same time, if others are over */
+#define BUDGET	  ((size_t)1 << 30) /* bytes that checkpoints may take */
+#define WORTH	  20000000u	    /* instructions that are covered by a process of its own */
+#define FIRST	  5000000u	    /* that are as soon emulated */
+#define LAND	  1000000u	    /* that are as soon emulated as generated code gets ready */
+#define FILL	  100000000u	    /* between full checkpoints: more are made */
+#define LAND_PAGE 1500u		    /* that are emulated while a changed page is handed back */
+#define SHORT	  10000000u	    /* instructions that are soon executed again */
 
 /* ---- opening --------------------------------------------------------------------------- */
 
@@ -28,18 +38,26 @@ static int open_thread(struct replay *r, size_t i, struct dj_error *err)
 	s->th->e->unseen = true; /* but for what is run forward for its own sake */
 	if (r->observer.kinds)
 		rp_thread_observe(s->th, &r->observer);
-	rp_checkpoints_init(&s->cs, s->th, s->mv);
+	rp_checkpoints_init(&s->cs, s->th, s->mv, r->budget);
 	for (size_t k = 0; k < r->nwatches; k++)
 		rp_memview_watch_add(s->mv, r->watches[k].id, r->watches[k].addr, r->watches[k].len,
 				     r->watches[k].kind);
-	if (rp_thread_begin(s->th) == THREAD_FAILED)
+	switch (rp_thread_begin(s->th)) {
+	case THREAD_FAILED:
 		return dj_fail(err, s->th->err.exit_status ? s->th->err.exit_status : 2, "%s",
 			       s->th->err.text);
-	return 0;
+	case THREAD_INTERRUPTED: /* it goes on from there when it is next looked at */
+		r->cancelled = true;
+		return 0;
+	default:
+		return 0;
+	}
 }
 
 static void close_thread(struct rp_timeline *s)
 {
+	rp_ground_free(s->ground);
+	rp_lander_free(s->lander);
 	if (s->mv)
 		rp_checkpoints_free(&s->cs);
 	rp_memview_free(s->mv);
@@ -64,24 +82,34 @@ static void close_ended(struct replay *r)
 
 int rp_switch(struct replay *r, uint32_t thread, struct dj_error *err)
 {
-	if (!r->threads[thread].th) {
+	bool fresh = !r->threads[thread].th;
+
+	if (fresh) {
+		bool cancelled = r->cancelled;
+
 		if (r->nopen >= r->open_max)
 			close_ended(r);
 		if (r->nthreads > 1 && replay_interrupted(r)) { /* there may be very many */
 			r->cancelled = true;
 			return dj_fail(err, 1, "interrupted");
 		}
+		r->cancelled = false;
 		if (open_thread(r, thread, err)) {
 			close_thread(&r->threads[thread]);
+			r->cancelled |= cancelled;
 			return -1;
 		}
 		r->patience.users = (unsigned)++r->nopen;
+		if (r->cancelled)
+			return dj_fail(err, 1, "interrupted");
+		r->cancelled = cancelled;
 	}
 	r->selected = thread;
 	r->th = r->threads[thread].th;
 	r->mv = r->threads[thread].mv;
 	r->cs = &r->threads[thread].cs;
-	r->looked = false;
+	if (fresh)
+		rp_keep_load(r);
 	return 0;
 }
 
@@ -99,10 +127,18 @@ struct replay *replay_open(const char *path, struct dj_error *err)
 		return NULL;
 	}
 	r->spacing = 1000000;
+	r->near = 50000;
+	r->ground_worth = WORTH;
+	r->ground_first = FIRST;
+	r->land_worth = LAND;
+	r->fill_worth = FILL;
+	r->land_page = LAND_PAGE;
 	r->scope = REPLAY_PROCESS;
 	r->open_max = OPEN_MAX;
 	r->break_generation = 1;
 	rp_patience_init(&r->patience, interrupted, r);
+	r->patience.kept = rp_versions_most;
+	r->budget = r->patience.machine / 4 < BUDGET ? (size_t)(r->patience.machine / 4) : BUDGET;
 	r->t = dj_trace_open(path, err);
 	if (!r->t) {
 		replay_close(r);
@@ -125,6 +161,14 @@ struct replay *replay_open(const char *path, struct dj_error *err)
 	return NULL;
 }
 
+void replay_use_index(struct replay *r)
+{
+	if (r->index)
+		return;
+	r->index = dj_index_open(r->t, rp_wire_layout());
+	rp_keep_load(r);
+}
+
 void replay_close(struct replay *r)
 {
 	if (!r)
@@ -135,9 +179,11 @@ void replay_close(struct replay *r)
 	free(r->turns.heap);
 	rp_shared_free(r);
 	rp_patience_free(&r->patience);
+	dj_index_close(r->index);
 	dj_trace_close(r->t);
 	rp_space_names_free(&r->names);
 	rp_thread_names_free(&r->thread_names);
+	rp_remaps_free(&r->remaps);
 	free(r->breaks);
 	for (size_t i = 0; i < r->nwatches; i++)
 		rp_watched_free(&r->watches[i]);
@@ -156,8 +202,10 @@ struct dj_trace *replay_trace(struct replay *r)
 void replay_limits(struct replay *r, uint64_t spacing, size_t max, size_t budget)
 {
 	r->spacing = spacing;
+	r->near = spacing < r->near ? spacing / 4 : r->near;
 	r->cs->max = max;
 	r->cs->budget = budget;
+	r->budget = budget;
 }
 
 /* ---- conditions ------------------------------------------------------------------------- */
@@ -264,6 +312,12 @@ void replay_report_signals(struct replay *r, uint64_t mask)
 	r->signals = mask;
 }
 
+void replay_set_condition(struct replay *r, replay_holds_fn *holds, void *ctx)
+{
+	r->holds = holds;
+	r->holds_ctx = ctx;
+}
+
 void replay_interrupt(struct replay *r)
 {
 	atomic_store(&r->interrupt, true);
@@ -301,6 +355,9 @@ size_t replay_read(struct replay *r, uint64_t addr, void *buf, size_t len)
 {
 	bool sharing = rp_sharing(r);
 	size_t done = 0;
+
+	if (r->asking)
+		return sharing ? 0 : rp_memview_read(r->mv, addr, buf, len);
 
 	while (done < len) {
 		uint8_t *to = (uint8_t *)buf + done;

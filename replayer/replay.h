@@ -107,8 +107,12 @@ void replay_thread_end(struct replay *r, uint32_t thread, struct replay_pos *pos
 void replay_pos_text(struct replay *r, char *buf, size_t size);
 /* Move to a position given as text: "12:345", "12:345+6", either with "@TID" (without, the
  * selected thread's if it has one, else that of the first thread that has); "begin", "end"; or a
- * plain instruction count of the selected thread. Stays put on error. */
+ * plain instruction count of the selected thread; or a time ("1.5s", "20ms@TID"), where the thread
+ * (without @TID the selected one if it lived then, or else the first that did) was then. All others
+ * are where the order of events has them, as after any move. Stays put on error. */
 int replay_goto_text(struct replay *r, const char *text, struct dj_error *err);
+/* Whether it is a time. */
+bool replay_text_is_time(const char *text);
 /* Move to a position of any thread. */
 int replay_seek(struct replay *r, const struct replay_pos *pos, struct dj_error *err);
 
@@ -160,9 +164,35 @@ void replay_interrupt(struct replay *r);
 /* Polled every few milliseconds while running; returns true to interrupt. May be NULL. */
 void replay_set_poll(struct replay *r, bool (*poll)(void *), void *ctx);
 
+/*
+ * What an earlier replay has found out and kept beside the trace (deja-trace(5)): use it, right
+ * after opening; and keep what is known now, if there is much more of it than was kept, or
+ * `always`.
+ */
+void replay_use_index(struct replay *r);
+int replay_keep(struct replay *r, bool always, struct dj_error *err);
+/* Go through all of history, to keep it. -1 with err; 1: interrupted. */
+int replay_cover(struct replay *r, struct dj_error *err);
+
+/*
+ * Go through history ahead of the user, so that later moves are quick, until busy(ctx), which is
+ * asked every few milliseconds, says that somebody waits. Everything stands where it stood then.
+ * And how much has been gone through, of how many instructions.
+ */
+void replay_ahead(struct replay *r, bool (*busy)(void *ctx), void *ctx);
+void replay_ahead_progress(struct replay *r, uint64_t *done, uint64_t *all);
+
 /* ---- conditions ------------------------------------------------------------------ */
 int replay_break_add(struct replay *r, uint64_t addr); /* counted: add twice, remove twice */
 int replay_break_del(struct replay *r, uint64_t addr);
+/*
+ * Asked of each breakpoint that a thread comes to while it runs, forwards or in a search back:
+ * false, and nothing stops there. It may be asked very often, and of the same place more than once.
+ * Only replay_regs() and replay_read() may be called meanwhile, and memory that only others than
+ * the thread could tell of is not known then. What cannot be decided has to be true.
+ */
+typedef bool replay_holds_fn(void *ctx, uint32_t thread, uint64_t addr);
+void replay_set_condition(struct replay *r, replay_holds_fn *holds, void *ctx);
 enum { REPLAY_WATCH_WRITE = 1, REPLAY_WATCH_READ = 2, REPLAY_WATCH_ACCESS = 3 };
 /*
  * Watch `len` bytes. A write watch triggers when the bytes CHANGE value (stores and imports both;
@@ -281,6 +311,7 @@ struct replay_edge {
 	unsigned kind;	   /* one of the above */
 	uint64_t from, to; /* addresses of instructions */
 	uint64_t steps;	   /* of the thread at `to` */
+	uint64_t sp;	   /* its stack pointer there */
 };
 struct replay_observer {
 	unsigned kinds; /* which to tell of */
@@ -294,11 +325,19 @@ void replay_observe(struct replay *r, const struct replay_observer *o);
 
 /* ---- verification ------------------------------------------------------------------ */
 struct replay_verify_result {
+	uint64_t translated; /* instructions executed in translated code */
+	uint64_t again; /* threads in which that went wrong, done again by the emulator alone */
 	uint64_t instructions, events, digests, imports, effects;
 	uint64_t flags, memory; /* compared beside the digests: so many times flags; bytes */
 	double seconds;
 	struct replay_divergence div;
 };
+/* Whether replay_verify() may execute what it replays in translated code. It does so from the
+ * start, where the host can and where that is worth it. */
+void replay_translate(bool may);
+/* Ground that is only passed may be covered in translated code, by processes that call this first
+ * and end if it answers false: it takes all rights from the process. NULL: they are not begun. */
+void replay_confine(bool (*fn)(void));
 /* Replay every thread from the start without tracking, comparing all digests, and telling `o` (may
  * be NULL) of all its edges; without `o`, on all processors at once. Returns 0 if the trace could
  * be replayed as far as it reaches (div.found tells whether it matched; div is the first divergence

@@ -39,13 +39,13 @@ static bool anonymous_private(const struct dj_mapping *m)
 }
 
 /* The part of [addr, addr+len) that lies in one mapping, by the mapping alone; zeros in fresh
- * memory only if asked for. */
+ * memory only if asked for. (If not, it is about code: what of that was written is recorded.) */
 static size_t map_contents(const struct rp_space *s, const struct dj_mapping *m, struct dj_trace *t,
 			   uint64_t addr, uint8_t *buf, size_t len, bool zeros)
 {
 	size_t n = 0;
 
-	if (m->moved)
+	if (m->moved || (m->lost && zeros))
 		return 0;
 	if (m->initial) {
 		n = dj_trace_snapshot(t, s->process, s->image, addr, buf, len);

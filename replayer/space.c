@@ -25,9 +25,16 @@ struct rp_space *rp_space_ref(struct rp_space *s)
 	return s;
 }
 
-static void code_unref(struct rp_space_code *c)
+/* Pages of code are shared between threads of ours, too (starts.c). */
+struct rp_space_code *rp_space_code_ref(struct rp_space_code *c)
 {
-	if (--c->refs == 0)
+	__atomic_add_fetch(&c->refs, 1, __ATOMIC_RELAXED);
+	return c;
+}
+
+void rp_space_code_unref(struct rp_space_code *c)
+{
+	if (!__atomic_sub_fetch(&c->refs, 1, __ATOMIC_ACQ_REL))
 		free(c);
 }
 
@@ -36,7 +43,7 @@ void rp_space_unref(struct rp_space *s)
 	if (!s || --s->refs)
 		return;
 	for (size_t i = 0; i < s->ncode; i++)
-		code_unref(s->code[i]);
+		rp_space_code_unref(s->code[i]);
 	free(s->code);
 	dj_mappings_clear(&s->maps);
 	free(s);
@@ -64,10 +71,8 @@ static int unshare(struct rp_space **sp, struct dj_error *err)
 		rp_space_unref(n);
 		return dj_fail(err, 1, "out of memory");
 	}
-	for (size_t i = 0; i < s->ncode; i++) {
-		n->code[i] = s->code[i];
-		n->code[i]->refs++;
-	}
+	for (size_t i = 0; i < s->ncode; i++)
+		n->code[i] = rp_space_code_ref(s->code[i]);
 	s->refs--;
 	*sp = n;
 	return 0;
@@ -115,7 +120,7 @@ static void code_drop(struct rp_space *s, uint64_t addr, uint64_t end)
 	if (i == s->ncode)
 		return;
 	while (j < s->ncode && s->code[j]->page < end / CODE_PAGE)
-		code_unref(s->code[j++]);
+		rp_space_code_unref(s->code[j++]);
 	memmove(&s->code[i], &s->code[j], (s->ncode - j) * sizeof(*s->code));
 	s->ncode -= j - i;
 }
@@ -163,16 +168,18 @@ static struct rp_space_code *code_page(struct rp_space *s, uint64_t page)
 
 	if (i < s->ncode && s->code[i]->page == page) {
 		old = s->code[i];
-		if (old->refs == 1)
+		if (__atomic_load_n(&old->refs, __ATOMIC_ACQUIRE) == 1)
 			return old;
 	}
 	c = malloc(sizeof(*c));
 	if (!c)
 		return NULL;
 	if (old) {
-		*c = *old;
+		c->page = page;
 		c->refs = 1;
-		old->refs--;
+		memcpy(c->data, old->data, sizeof(c->data));
+		memcpy(c->known, old->known, sizeof(c->known));
+		rp_space_code_unref(old);
 		s->code[i] = c;
 		return c;
 	}

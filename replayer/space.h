@@ -63,6 +63,8 @@ int rp_space_code(struct rp_space **s, uint64_t addr, const uint8_t *bytes, size
 /* exec at `steps`: nothing is mapped. */
 int rp_space_clear(struct rp_space **s, uint64_t steps, struct dj_error *err);
 
+struct rp_space_code *rp_space_code_ref(struct rp_space_code *c);
+void rp_space_code_unref(struct rp_space_code *c);
 /* Index of the first page of code at or after `page`. */
 size_t rp_space_code_at(const struct rp_space *s, uint64_t page);
 

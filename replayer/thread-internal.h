@@ -1,7 +1,8 @@
 /*
  * Between the files that make a thread: thread.c (beginning, positions, what the emulator asks),
- * thread-records.c (the stream, and records that take no step), thread-run.c (steps) and
- * thread-fail.c (what went wrong, in words).
+ * thread-records.c (the stream, and records that take no step), thread-run.c (steps),
+ * thread-native.c (what natively executed instructions wrote) and thread-fail.c (what went wrong,
+ * in words).
  */
 #ifndef DEJA_REPLAYER_THREAD_INTERNAL_H
 #define DEJA_REPLAYER_THREAD_INTERNAL_H
@@ -27,6 +28,18 @@ void rp_thread_import_line(struct rp_thread *th, const struct rp_thread_import *
 
 /* Tell the observer of an edge from `from` to where the thread is now. */
 void rp_thread_see(struct rp_thread *th, unsigned kind, uint64_t from);
+
+/* Tell whoever hears the thread of a record that is about to be applied. */
+static inline void rp_thread_hear(struct rp_thread *th, const struct dj_record *r)
+{
+	if (th->hearer)
+		th->hearer->record(th->hearer->ctx, r);
+}
+
+/* ---- thread-native.c ---------------------------------------------------------------- */
+
+/* Tell of what the instruction at hand wrote, before the record of its effects is applied. */
+void rp_thread_native_wrote(struct rp_thread *th, const struct dj_record *r);
 
 /* ---- thread-records.c --------------------------------------------------------------- */
 

@@ -14,10 +14,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define IMPORTS_MAX 1024u      /* 256 loads of an instruction, each straddling, with room */
-#define HERE_MAX    (1u << 22) /* records at one position; all of a program's memory are as many */
-#define EXEC_COUNTS 4096u      /* as so many: all memory is made new */
-#define RECORD_WORK 10
+#define IMPORTS_MAX	1024u	   /* 256 loads of an instruction, each straddling, with room */
+#define HERE_MAX	(1u << 22) /* records at one position; all of a program's memory are as many */
+#define EXEC_COUNTS	4096u	   /* as so many: all memory is made new */
+#define KEYFRAME_COUNTS 4096u
+#define RECORD_WORK	10
 
 /* System call numbers of x86-64 Linux (arch/x86/entry/syscalls/syscall_64.tbl). */
 #define X_SYS_MREMAP 25
@@ -26,6 +27,10 @@
 
 void rp_thread_advance(struct rp_thread *th)
 {
+	if (th->over) {
+		th->next = NULL;
+		return;
+	}
 	if (th->mem)
 		dj_cursor_mark(th->cur, &th->next_mark);
 	th->err.text[0] = 0;
@@ -104,8 +109,34 @@ static bool with_image(struct rp_thread *th, const struct dj_record *r)
 
 	if (s->image_seq == DJ_SEQ_UNKNOWN)
 		s->image_seq = r->seq;
-	return r->thread == (int32_t)th->index ? th->e->steps == s->image_steps
-					       : r->seq == s->image_seq;
+	return r->thread == (int32_t)th->index && !th->late ? th->e->steps == s->image_steps
+							    : r->seq == s->image_seq;
+}
+
+/* The mappings change: what generated code has done there was done to what was there before. */
+static void before_mapping(struct rp_thread *th, const struct dj_record *r)
+{
+	if (!th->mem || !th->mem->trail)
+		return;
+	rp_trail_range(th->mem, r->addr, r->length);
+	if (r->kind != DJ_REC_UNMAP)
+		rp_trail_mapped(th->mem);
+}
+
+/* The mappings in this range are about to change, which for code of a module is another place: what
+ * was counted so far is told before, branches to there included. Where nothing can have been
+ * executed there is no need: a program that loads a hundred libraries would be told all a hundred
+ * times. */
+static void tell_counts(struct rp_thread *th, const struct dj_record *r, bool module)
+{
+	const struct dj_mapping *m = dj_mappings_after(&th->space->maps, r->addr, 0);
+	bool told = false;
+
+	for (; !told && m && (m->start <= r->addr || m->start - r->addr < r->length);
+	     m = dj_mappings_after(&th->space->maps, m->end, 0))
+		told = m->module >= 0 ? m->prot & DJ_PROT_EXEC : module;
+	if (told)
+		emu_tell_counts(th->e);
 }
 
 static enum rp_thread_stop rec_map(struct rp_thread *th, const struct dj_record *r)
@@ -119,16 +150,20 @@ static enum rp_thread_stop rec_map(struct rp_thread *th, const struct dj_record 
 
 	m.name = rp_space_intern(th->names, r->name);
 	m.initial = with_image(th, r);
+	m.early = th->late && th->e->steps == th->begin_steps;
+	m.lost = m.early && (r->prot & DJ_PROT_WRITE);
 	/* mremap: growth in place begins elsewhere, and is fresh memory. The call's arguments are
 	 * still in the registers. */
 	const uint64_t *gpr = th->e->cpu.gpr;
 	m.moved = th->last_sysno == X_SYS_MREMAP && th->e->steps == th->event_steps &&
 		  th->last_result != gpr[DJ_RDI] && r->addr >= th->last_result &&
 		  r->addr - th->last_result < gpr[DJ_RDX];
+	tell_counts(th, r, r->module >= 0);
+	emu_forget_code(th->e, r->addr, r->length); /* while it is known where it belongs */
+	before_mapping(th, r);
 	if (rp_space_map(&th->space, &m, &th->err))
 		return rp_thread_damaged(th, "%s", th->err.text);
 	th->mapped = r->length > UINT64_MAX - th->mapped ? UINT64_MAX : th->mapped + r->length;
-	emu_forget_code(th->e, r->addr, r->length);
 	if (th->mem && !m.moved)
 		rp_memview_forget(th->mem, r->addr, r->length);
 	return THREAD_LIMIT;
@@ -136,9 +171,11 @@ static enum rp_thread_stop rec_map(struct rp_thread *th, const struct dj_record 
 
 static enum rp_thread_stop rec_unmap(struct rp_thread *th, const struct dj_record *r)
 {
+	tell_counts(th, r, false);
+	emu_forget_code(th->e, r->addr, r->length);
+	before_mapping(th, r);
 	if (rp_space_unmap(&th->space, r->addr, r->length, &th->err))
 		return rp_thread_damaged(th, "%s", th->err.text);
-	emu_forget_code(th->e, r->addr, r->length);
 	if (th->mem)
 		rp_memview_forget(th->mem, r->addr, r->length);
 	return THREAD_LIMIT;
@@ -146,6 +183,9 @@ static enum rp_thread_stop rec_unmap(struct rp_thread *th, const struct dj_recor
 
 static enum rp_thread_stop rec_protect(struct rp_thread *th, const struct dj_record *r)
 {
+	if (!(r->prot & DJ_PROT_EXEC))
+		tell_counts(th, r, false);
+	before_mapping(th, r);
 	if (rp_space_protect(&th->space, r->addr, r->length, r->prot, &th->err))
 		return rp_thread_damaged(th, "%s", th->err.text);
 	return THREAD_LIMIT;
@@ -169,7 +209,9 @@ static void part_text(char *out, const struct dj_regs *regs, uint64_t part)
 		out += sprintf(out, "%02x", packed[i]);
 }
 
-static enum rp_thread_stop rec_digest(struct rp_thread *th, const struct dj_record *r)
+/* Compare with the registers of a record, which has this digest, and its place among events. */
+static enum rp_thread_stop compare(struct rp_thread *th, const struct dj_record *r,
+				   uint64_t expected_digest)
 {
 	struct dj_regs regs;
 
@@ -177,19 +219,19 @@ static enum rp_thread_stop rec_digest(struct rp_thread *th, const struct dj_reco
 	th->count_digests++;
 	uint64_t digest = dj_regs_digest(&regs), seq, within;
 	rp_thread_seq(th, &seq, &within);
-	if (digest == r->digest && (seq == r->seq || r->seq == DJ_SEQ_UNKNOWN))
+	if (digest == expected_digest && (seq == r->seq || r->seq == DJ_SEQ_UNKNOWN))
 		return THREAD_LIMIT;
-	if (digest == r->digest)
+	if (digest == expected_digest)
 		return rp_thread_diverged(
 			th, "%" PRIu64 " ordered events have been passed, expected %" PRIu64, seq,
 			r->seq);
-	uint64_t differ = dj_regs_diff(&regs, &r->regs) & r->mask;
+	uint64_t differ = dj_regs_diff(&regs, &r->regs) & r->mask & DJ_DIGEST_PARTS;
 	if (!differ)
 		return rp_thread_diverged(th,
 					  "the registers' digest is %016" PRIx64
 					  ", expected %016" PRIx64
 					  " (which of them differ is not recorded)",
-					  digest, r->digest);
+					  digest, expected_digest);
 	if (differ & ~DJ_REG_X87)
 		differ &= ~DJ_REG_X87; /* say that only if nothing smaller differs */
 	differ &= -differ;
@@ -198,6 +240,70 @@ static enum rp_thread_stop rec_digest(struct rp_thread *th, const struct dj_reco
 	part_text(expected, &r->regs, differ);
 	snprintf(th->div.part, sizeof(th->div.part), "%s", dj_regs_part_name(differ));
 	return rp_thread_diverged(th, "%s is %s, expected %s", th->div.part, found, expected);
+}
+
+static enum rp_thread_stop rec_digest(struct rp_thread *th, const struct dj_record *r)
+{
+	return compare(th, r, r->digest);
+}
+
+/* ---- keyframes ---------------------------------------------------------------------------- */
+
+/* History begins here. */
+static void begin_with(struct rp_thread *th, const struct dj_record *r)
+{
+	th->blank = false;
+	th->event_steps = r->steps - r->addr;
+	if (r->seq != DJ_SEQ_UNKNOWN)
+		th->numbers = (struct rp_numbers){ .last = r->seq, .next = r->seq + 1 };
+}
+
+static enum rp_thread_stop compare_place(struct rp_thread *th, const struct dj_record *r)
+{
+	uint64_t seq, within;
+
+	rp_thread_seq(th, &seq, &within);
+	if (within == r->addr)
+		return THREAD_LIMIT;
+	return rp_thread_diverged(
+		th, "the last ordered event was %" PRIu64 " instructions ago, expected %" PRIu64,
+		within, r->addr);
+}
+
+/*
+ * The recorder emptied the thread's shadow here, so it is emptied, whether anything has gone before
+ * or not. The registers become the record's also where they are compared: of flags that the program
+ * is about to overwrite the recorder has other values than the replay, and a replay that begins
+ * here must show the same as one that came from the left.
+ */
+static enum rp_thread_stop rec_keyframe(struct rp_thread *th, const struct dj_record *r)
+{
+	enum rp_thread_stop res = THREAD_LIMIT;
+
+	if (!dj_record_is_keyframe(r)) {
+		if (th->mem && r->what == DJ_KEYFRAME_PART)
+			rp_memview_tell(th->mem, r->addr, r->bytes, r->length);
+		return THREAD_LIMIT;
+	}
+	if (r->mask != DJ_REG_ALL || r->addr > r->steps)
+		return rp_thread_damaged(th, "malformed keyframe at %" PRIu64, r->steps);
+	th->here += KEYFRAME_COUNTS;
+	if (th->blank)
+		begin_with(th, r);
+	else if ((res = compare(th, r, dj_regs_digest(&r->regs))) == THREAD_LIMIT)
+		res = compare_place(th, r);
+	if (res != THREAD_LIMIT)
+		return res;
+	emu_set_regs(th->e, &r->regs, r->mask);
+	if (th->mem)
+		rp_memview_empty(th->mem);
+	else
+		emu_empty_shadow(th->e);
+	if (th->ahead != UINT64_MAX && !--th->ahead) {
+		th->over = true;
+		th->end_steps = th->e->steps;
+	}
+	return THREAD_LIMIT;
 }
 
 static enum rp_thread_stop check_flags(struct rp_thread *th, const struct dj_check *c)
@@ -243,6 +349,11 @@ static enum rp_thread_stop rec_check(struct rp_thread *th, const struct dj_recor
 static enum rp_thread_stop rec_exec(struct rp_thread *th, const struct dj_record *r)
 {
 	th->here += EXEC_COUNTS;
+	emu_forget_code(th->e, 0, UINT64_MAX); /* while it is known where it belongs */
+	if (th->mem && th->mem->trail) {
+		rp_trail_gather(th->mem);
+		rp_trail_mapped(th->mem);
+	}
 	if (rp_space_clear(&th->space, th->e->steps, &th->err))
 		return THREAD_FAILED;
 	th->space->image = r->image;
@@ -277,6 +388,19 @@ static enum rp_thread_stop rec_seq(struct rp_thread *th, const struct dj_record 
 	return THREAD_LIMIT;
 }
 
+/* The number becomes the thread's when the instruction is complete (rp_thread_ordered). */
+static enum rp_thread_stop rec_order(struct rp_thread *th, const struct dj_record *r)
+{
+	uint64_t last, within;
+
+	rp_thread_seq(th, &last, &within);
+	if (r->seq <= last || r->seq <= th->order || r->seq >= UINT64_MAX - 1)
+		return rp_thread_damaged(th, "event number %" PRIu64 " at %" PRIu64 " is too low",
+					 r->seq, r->steps);
+	th->order = r->seq;
+	return THREAD_LIMIT;
+}
+
 static enum rp_thread_stop rec_sysdata(struct rp_thread *th, const struct dj_record *r)
 {
 	if (th->mem)
@@ -299,10 +423,10 @@ static enum rp_thread_stop (*const apply[DJ_REC_KINDS])(struct rp_thread *,
 	[DJ_REC_CODE] = rec_code,      [DJ_REC_DIGEST] = rec_digest,
 	[DJ_REC_CHILD] = rec_child,    [DJ_REC_EXEC] = rec_exec,
 	[DJ_REC_EXIT] = rec_exit,      [DJ_REC_END] = rec_nothing,
-	[DJ_REC_SEQ] = rec_seq,	       [DJ_REC_KEYFRAME] = rec_nothing,
+	[DJ_REC_SEQ] = rec_seq,	       [DJ_REC_KEYFRAME] = rec_keyframe,
 	[DJ_REC_GAP] = rec_nothing,    [DJ_REC_MARK] = rec_nothing,
 	[DJ_REC_THREAD] = rec_nothing, [DJ_REC_SYSDATA] = rec_sysdata,
-	[DJ_REC_CHECK] = rec_check,
+	[DJ_REC_CHECK] = rec_check,    [DJ_REC_ORDER] = rec_order,
 };
 
 enum rp_thread_stop rp_thread_settle(struct rp_thread *th)
@@ -334,8 +458,12 @@ enum rp_thread_stop rp_thread_settle(struct rp_thread *th)
 		} else if (apply[r->kind]) {
 			/* a number is of no matter to memory; it may belong to a signal that
 			 * arrives in a REP instruction later on */
-			if (r->kind != DJ_REC_SEQ)
+			if (r->kind == DJ_REC_ORDER && r->rep &&
+			    rp_thread_count_reg(th, r->rep) != r->rep)
+				break;
+			if (r->kind != DJ_REC_SEQ && r->kind != DJ_REC_ORDER)
 				rp_thread_flush_imports(th);
+			rp_thread_hear(th, r);
 			res = apply[r->kind](th, r);
 		} else {
 			break;

@@ -24,8 +24,11 @@ static void ordered_event(struct rp_thread *th)
 /* The step that began at `from` is done, if it is: settle at the new position. */
 static enum rp_thread_stop arrived(struct rp_thread *th, uint64_t from)
 {
-	if (th->e->steps != from)
+	if (th->e->steps != from) {
 		th->signals = 0;
+		if (th->order)
+			rp_thread_ordered(th);
+	}
 	return rp_thread_settle(th);
 }
 
@@ -45,11 +48,14 @@ static enum rp_thread_stop do_syscall(struct rp_thread *th, const struct dj_reco
 
 	if (rp_thread_fetch(th, e->cpu.rip, code, 2) == 2 && (code[0] != 0x0f || code[1] != 0x05))
 		return rp_thread_diverged(th, "the trace has a system call here");
+	rp_thread_hear(th, r);
 	rp_thread_flush_imports(th);
 	th->last_sysno = e->cpu.gpr[DJ_RAX];
 	th->last_result = r->result;
-	if (th->mem)
+	if (th->mem) {
+		rp_memview_ran(th->mem, e->cpu.rip, e->cpu.rip + 1);
 		rp_memview_syscall(th->mem, e->cpu.gpr, r->result);
+	}
 	e->cpu.gpr[DJ_RAX] = r->result;
 	e->cpu.gpr[DJ_R11] = r->r11;
 	e->cpu.rip += 2;
@@ -88,9 +94,12 @@ static enum rp_thread_stop do_effects(struct rp_thread *th, const struct dj_reco
 	    rp_thread_fetch(th, e->cpu.rip, code, r->insn_len) == r->insn_len &&
 	    memcmp(code, r->insn, r->insn_len))
 		return rp_thread_diverged(th, "the trace has another instruction here");
+	rp_thread_hear(th, r);
 	rp_thread_flush_imports(th);
 	if (th->mem)
-		rp_memview_effects(th->mem, r);
+		rp_memview_ran(th->mem, e->cpu.rip, e->cpu.rip + 1);
+	if (th->mem || (th->hearer && th->hearer->access))
+		rp_thread_native_wrote(th, r);
 	uint64_t from = e->cpu.rip;
 	emu_set_regs(e, &r->regs, r->mask);
 	e->in_rep = false;
@@ -108,7 +117,11 @@ static enum rp_thread_stop do_signal(struct rp_thread *th, const struct dj_recor
 {
 	struct emu *e = th->e;
 
+	rp_thread_hear(th, r);
 	rp_thread_flush_imports(th);
+	/* a breakpoint at the interrupted instruction counts, executed or not */
+	if (th->mem)
+		rp_memview_ran(th->mem, e->cpu.rip, e->cpu.rip + 1);
 	if (th->mem && r->length)
 		rp_memview_learn(th->mem, r->addr, r->bytes, r->length);
 	if (r->mask) {
@@ -120,6 +133,8 @@ static enum rp_thread_stop do_signal(struct rp_thread *th, const struct dj_recor
 	}
 	th->signals++;
 	th->signals_total++;
+	if (th->order)
+		rp_thread_ordered(th);
 	ordered_event(th);
 	rp_thread_advance(th);
 	return rp_thread_settle(th);
@@ -224,7 +239,7 @@ bool rp_thread_order_here(struct rp_thread *th)
 {
 	struct insn in;
 
-	if (rp_thread_signal_here(th))
+	if (th->order || rp_thread_signal_here(th))
 		return true;
 	if (rp_thread_here(th) && th->next->kind == DJ_REC_SYSCALL)
 		return true;
@@ -248,7 +263,8 @@ static enum emu_stop run_in_turn(struct rp_thread *th, uint64_t until)
 	uint64_t next;
 
 	if (th->seq_stop == UINT64_MAX || !th->ordered_fences)
-		return emu_run(e, until);
+		return th->fast && fast_fits(th->fast) ? fast_run(th->fast, until)
+						       : emu_run(e, until);
 	next = rp_thread_next_seq(th);
 	e->fence_limit = e->fences;
 	if (next < th->seq_stop)
@@ -308,12 +324,14 @@ static enum rp_thread_stop run_chunk(struct rp_thread *th, const struct rp_threa
 		return run_iterations(th, to->rep);
 
 	uint64_t from = e->steps, until = to->steps;
-	if (until - from > GO_STEPS)
+	if (until - from > GO_STEPS && !(th->fast && fast_fits(th->fast)))
 		until = from + GO_STEPS;
 	if (r && r->steps < until)
 		until = r->steps;
 	if (!r && th->end_steps < until)
 		until = th->end_steps;
+	if (th->order)
+		until = from + 1;
 	enum rp_thread_stop res;
 	enum emu_stop why = run_in_turn(th, until);
 	switch (why) {

@@ -23,6 +23,13 @@ static bool stack_grew(struct rp_thread *th)
 	return true;
 }
 
+uint64_t rp_thread_claim(const struct rp_thread *th)
+{
+	uint64_t claim = th->mapped + (th->shared ? th->unpacked : dj_trace_unpacked(th->trace));
+
+	return claim < th->mapped ? UINT64_MAX : claim;
+}
+
 enum rp_thread_stop rp_thread_pulse(struct rp_thread *th, uint64_t work)
 {
 	uint64_t claim;
@@ -37,8 +44,8 @@ enum rp_thread_stop rp_thread_pulse(struct rp_thread *th, uint64_t work)
 	}
 	if (!th->patience)
 		return THREAD_LIMIT;
-	claim = th->mapped + (th->shared ? th->unpacked : dj_trace_unpacked(th->trace));
-	switch (rp_patience_look(th->patience, work, claim < th->mapped ? UINT64_MAX : claim)) {
+	claim = rp_thread_claim(th);
+	switch (rp_patience_look(th->patience, work, claim)) {
 	case PATIENCE_LASTS:
 		return THREAD_LIMIT;
 	case PATIENCE_INTERRUPTED:
@@ -109,8 +116,10 @@ static void after_load(void *ctx, struct emu *e, uint64_t addr, unsigned size)
 {
 	struct rp_thread *th = ctx;
 
-	(void)e;
-	rp_memview_load(th->mem, addr, size);
+	if (th->mem)
+		rp_memview_load(th->mem, addr, size);
+	if (th->hearer && th->hearer->access)
+		th->hearer->access(th->hearer->ctx, addr, size, false, e->shadow + (uint32_t)addr);
 }
 
 static void before_store(void *ctx, struct emu *e, uint64_t addr, unsigned size)
@@ -118,7 +127,8 @@ static void before_store(void *ctx, struct emu *e, uint64_t addr, unsigned size)
 	struct rp_thread *th = ctx;
 
 	(void)e;
-	rp_memview_before_store(th->mem, addr, size);
+	if (th->mem)
+		rp_memview_before_store(th->mem, addr, size);
 }
 
 static void after_store(void *ctx, struct emu *e, uint64_t addr, unsigned size,
@@ -127,7 +137,29 @@ static void after_store(void *ctx, struct emu *e, uint64_t addr, unsigned size,
 	struct rp_thread *th = ctx;
 
 	(void)e;
-	rp_memview_after_store(th->mem, addr, size, bytes);
+	if (th->mem)
+		rp_memview_after_store(th->mem, addr, size, bytes);
+	if (th->hearer && th->hearer->access)
+		th->hearer->access(th->hearer->ctx, addr, size, true, bytes);
+}
+
+static void unseen_store(void *ctx, struct emu *e, uint64_t addr, unsigned size,
+			 const uint8_t *bytes)
+{
+	struct rp_thread *th = ctx;
+
+	(void)e;
+	if (th->mem)
+		rp_memview_unseen(th->mem, addr, size);
+	if (th->hearer && th->hearer->access)
+		th->hearer->access(th->hearer->ctx, addr, size, true, bytes);
+}
+
+static void ran(void *ctx, uint64_t lo, uint64_t hi)
+{
+	struct rp_thread *th = ctx;
+
+	rp_memview_ran(th->mem, lo, hi);
 }
 
 /* ---- observers ------------------------------------------------------------------------ */
@@ -141,7 +173,8 @@ static void see_edge(void *ctx, struct emu *e, const struct emu_edge *edge)
 								  .kind = edge->kind,
 								  .from = edge->from,
 								  .to = edge->to,
-								  .steps = edge->steps });
+								  .steps = edge->steps,
+								  .sp = edge->sp });
 }
 
 void rp_thread_see(struct rp_thread *th, unsigned kind, uint64_t from)
@@ -152,7 +185,8 @@ void rp_thread_see(struct rp_thread *th, unsigned kind, uint64_t from)
 							.kind = kind,
 							.from = from,
 							.to = th->e->cpu.rip,
-							.steps = th->e->steps });
+							.steps = th->e->steps,
+							.sp = th->e->cpu.gpr[DJ_RSP] });
 }
 
 void rp_thread_observe(struct rp_thread *th, const struct replay_observer *o)
@@ -163,7 +197,8 @@ void rp_thread_observe(struct rp_thread *th, const struct replay_observer *o)
 			       (int)REPLAY_SEE_RETURN == (int)EMU_SEE_RETURN,
 		       "the emulator's kinds of edges are the replay's");
 	th->observer = o ? *o : (struct replay_observer){ 0 };
-	emu_observe(th->e, th->observer.kinds & EMU_SEE_ALL, see_edge);
+	emu_observe(th->e, &(struct emu_observer){ .kinds = th->observer.kinds & EMU_SEE_ALL,
+						   .see = see_edge });
 }
 
 /* ---- positions ------------------------------------------------------------------------ */
@@ -193,7 +228,28 @@ void rp_thread_seq(const struct rp_thread *th, uint64_t *seq, uint64_t *within)
 
 uint64_t rp_thread_next_seq(const struct rp_thread *th)
 {
-	return th->numbers.next + (counted(th) - th->numbers.from);
+	uint64_t next = th->numbers.next + (counted(th) - th->numbers.from);
+
+	if (!th->order)
+		return next;
+	if (!rp_thread_signal_here(th))
+		return th->order;
+	return next > th->order ? next : th->order + 1; /* the instruction is not executed */
+}
+
+void rp_thread_ordered(struct rp_thread *th)
+{
+	uint64_t last, within, next, number = th->order;
+
+	th->order = 0;
+	rp_thread_seq(th, &last, &within);
+	next = rp_thread_next_seq(th);
+	if (number <= last)
+		return;
+	th->numbers = (struct rp_numbers){ .from = counted(th),
+					   .last = number,
+					   .next = next > number ? next : number + 1 };
+	th->event_steps = th->e->steps;
 }
 
 bool rp_thread_renumber(struct rp_thread *th, uint64_t next)
@@ -251,19 +307,30 @@ struct rp_thread *rp_thread_new(struct dj_trace *t, size_t index, struct rp_spac
 	th->e->after_load = after_load;
 	th->e->before_store = before_store;
 	th->e->after_store = after_store;
+	th->e->unseen_store = unseen_store;
+	th->e->ran = ran;
 	th->e->mirror_stores = meta->predict == DJ_PREDICT_SHADOW;
+	rp_thread_part(th, RP_NO_KEYFRAME, RP_NO_KEYFRAME);
 	th->end_steps = th->info->last_steps;
 	th->last_sysno = UINT64_MAX;
 	th->seq_stop = UINT64_MAX;
-	th->ordered_fences = meta->memory_model == 2;
+	th->ordered_fences = meta->memory_model >= DJ_ORDER_FENCE;
 	dj_cursor_mark(th->cur, &th->first_mark);
 	return th;
+}
+
+bool rp_thread_translate(struct rp_thread *th)
+{
+	if (!th->fast)
+		th->fast = fast_new(th->e);
+	return th->fast;
 }
 
 void rp_thread_free(struct rp_thread *th)
 {
 	if (!th)
 		return;
+	fast_free(th->fast);
 	emu_free(th->e);
 	rp_space_unref(th->space);
 	dj_cursor_free(th->cur);
@@ -271,12 +338,30 @@ void rp_thread_free(struct rp_thread *th)
 	free(th);
 }
 
+void rp_thread_part(struct rp_thread *th, size_t from, size_t to)
+{
+	th->from = from;
+	th->ahead = UINT64_MAX;
+	if (to != RP_NO_KEYFRAME)
+		th->ahead = to - (from == RP_NO_KEYFRAME ? 0 : from) + 1;
+}
+
 enum rp_thread_stop rp_thread_begin(struct rp_thread *th)
 {
+	uint64_t seq = rp_thread_first_seq(th->info);
+
 	th->e->steps = th->info->first_steps;
-	th->space->image_steps = th->e->steps;
+	th->late = th->blank = th->info->late || th->from != RP_NO_KEYFRAME;
+	th->over = false;
+	if (th->from != RP_NO_KEYFRAME) {
+		dj_trace_keyframe(th->trace, th->index, th->from, &th->e->steps, &seq);
+		if (dj_cursor_seek_keyframe(th->cur, th->from, &th->err))
+			return THREAD_FAILED;
+		dj_cursor_mark(th->cur, &th->first_mark);
+	}
+	th->begin_steps = th->space->image_steps = th->e->steps;
 	th->event_steps = th->e->steps;
-	th->numbers = (struct rp_numbers){ .last = rp_thread_first_seq(th->info) };
+	th->numbers = (struct rp_numbers){ .last = seq == DJ_SEQ_UNKNOWN ? 0 : seq };
 	th->numbers.next = th->numbers.last + 1;
 	rp_thread_advance(th);
 	return rp_thread_settle(th);
@@ -296,6 +381,7 @@ enum rp_thread_stop rp_thread_restart(struct rp_thread *th)
 	e->rep_iter = 0;
 	e->stop_requested = false;
 	th->events = 0;
+	th->order = 0;
 	th->signals = 0;
 	th->signals_total = 0;
 	th->forks = 0;
@@ -313,6 +399,7 @@ int rp_thread_restore_cursor(struct rp_thread *th, const struct dj_mark *mark)
 {
 	th->nimports = 0;
 	th->next = NULL;
+	th->order = 0;
 	th->here = 0;
 	th->unsettled = false;
 	th->halted = THREAD_LIMIT;
@@ -337,6 +424,7 @@ void rp_thread_enter_copy(struct rp_thread *th)
 {
 	rp_thread_flush_imports(th);
 	th->next = NULL;
+	th->order = 0;
 	th->copy = true;
 	th->exited = false;
 	th->end_steps = UINT64_MAX;

@@ -19,11 +19,21 @@
 #include "replayer/patience.h"
 #include "replayer/space.h"
 #include "emu/emu.h"
+#include "fast/fast.h"
 #include "replayer/replay.h"
 
 #include <pthread.h>
 
 struct rp_memview;
+struct rp_thread;
+
+/* Who is told, in a pass, of accesses (if `access` is not NULL: needs EMU_HOOK_TRACK) and of
+ * records before they are applied. */
+struct rp_hearer {
+	void *ctx;
+	void (*access)(void *ctx, uint64_t addr, unsigned size, bool write, const uint8_t *bytes);
+	void (*record)(void *ctx, const struct dj_record *r);
+};
 
 struct rp_thread_import {
 	uint8_t ordinal;
@@ -64,7 +74,9 @@ struct rp_thread {
 	size_t index;
 	const struct dj_thread_info *info;
 	struct emu *e;
+	struct fast *fast; /* NULL: the emulator executes everything */
 	struct rp_space *space;
+	struct rp_starts *starts; /* starts.h; NULL: it begins without */
 	struct rp_space_names *names;
 	struct rp_memview *mem;
 
@@ -90,6 +102,7 @@ struct rp_thread {
 
 	uint64_t events, event_steps; /* system calls and signals so far; e->steps after the last */
 	struct rp_numbers numbers;
+	uint64_t order;	  /* number that the instruction here gives the thread, or 0 */
 	uint32_t signals; /* delivered at e->steps */
 	uint64_t signals_total;
 	uint64_t forks;	     /* children made */
@@ -101,7 +114,14 @@ struct rp_thread {
 	void *answer_ctx;
 	uint64_t resume_steps; /* stop_at is not to stop here: it has been asked */
 	uint64_t seq_stop; /* rp_thread_run() stops before events of this number or a higher one */
-	bool exited;	   /* EXIT was passed */
+	/* A part of its history, between keyframes: rp_thread_part(). */
+	size_t from;	/* keyframe that it begins with, or RP_NO_KEYFRAME */
+	uint64_t ahead; /* keyframes to come until it ends; UINT64_MAX: it goes on to the end */
+	uint64_t begin_steps; /* where it begins */
+	bool late;	      /* it begins with a keyframe; what came before is not known */
+	bool blank;	      /* and that has not been read yet */
+	bool over;	      /* the keyframe that ends it was passed */
+	bool exited;	      /* EXIT was passed */
 	int32_t status;
 
 	unsigned event; /* after THREAD_EVENT */
@@ -111,6 +131,7 @@ struct rp_thread {
 	uint64_t sysno;			  /* THREAD_EV_SYSCALL, _RETURN */
 	uint64_t last_sysno, last_result; /* of the last system call passed */
 	struct replay_observer observer;  /* told of edges unless e->unseen */
+	const struct rp_hearer *hearer;	  /* told of more; NULL: nobody */
 	uint64_t count_imports, count_effects, count_digests;
 	uint64_t count_flags, count_memory; /* compared: so many times; bytes */
 	struct replay_divergence div;
@@ -136,8 +157,14 @@ struct rp_thread *rp_thread_new(struct dj_trace *t, size_t index, struct rp_spac
 				struct dj_error *err);
 void rp_thread_free(struct rp_thread *th);
 
+/* Execute in translated code from now on, where nobody watches; false if that cannot be. */
+bool rp_thread_translate(struct rp_thread *th);
 /* Whom to tell of edges; NULL: nobody. */
 void rp_thread_observe(struct rp_thread *th, const struct replay_observer *o);
+/* Before rp_thread_begin(): only the part of its history from keyframe `from` up to keyframe `to`,
+ * registers there included; RP_NO_KEYFRAME: from its beginning, to its end. */
+#define RP_NO_KEYFRAME SIZE_MAX
+void rp_thread_part(struct rp_thread *th, size_t from, size_t to);
 /* Apply what belongs to the beginning; call once after rp_thread_new (and setting mem). */
 enum rp_thread_stop rp_thread_begin(struct rp_thread *th);
 /* Go back to the beginning, with everything as after rp_thread_begin(). */
@@ -151,6 +178,10 @@ void rp_thread_seq(const struct rp_thread *th, uint64_t *seq, uint64_t *within);
 uint64_t rp_thread_next_seq(const struct rp_thread *th);
 /* Whether the next step is an ordered event. */
 bool rp_thread_order_here(struct rp_thread *th);
+/* The instruction that was to give the thread a number is complete, or a signal has come in
+ * between.
+ */
+void rp_thread_ordered(struct rp_thread *th);
 /* The next ordered event has the number `next`; false if that does not go up. */
 bool rp_thread_renumber(struct rp_thread *th, uint64_t next);
 /* Its number at its first position. */
@@ -177,6 +208,8 @@ bool rp_thread_at_end(const struct rp_thread *th);
  * rp_patience_look() has it. THREAD_LIMIT: go on; THREAD_FAILED with th->err or THREAD_INTERRUPTED.
  */
 enum rp_thread_stop rp_thread_pulse(struct rp_thread *th, uint64_t work);
+/* Bytes that the recorded program is known to have mapped. */
+uint64_t rp_thread_claim(const struct rp_thread *th);
 
 /* Code bytes from addr on; returns how many are known. */
 size_t rp_thread_fetch(struct rp_thread *th, uint64_t addr, uint8_t *buf, size_t len);

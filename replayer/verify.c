@@ -2,12 +2,16 @@
  * Verification: every thread is replayed from its start, without a memory view, as fast as the
  * emulator goes; the digests in its stream are compared on the way.
  *
- * A thread is replayed by its own records and its process's, so threads do not need each other:
- * they are spread over the processors, the longest first. What comes out does not depend on who was
- * faster: all are replayed, and of several divergences the one is told that is the first in the
- * order of positions.
+ * A thread is replayed by its own records and its process's, so threads do not need each other; and
+ * neither do the parts of one thread between its keyframes. These parts are spread over the
+ * processors, the longest first. Each ends with the keyframe that the next begins with: there the
+ * registers are compared, so that all parts together are the whole. What comes out does not depend
+ * on who was faster, nor on how a history was divided: all parts are replayed, of a thread those
+ * count that come before the first that failed, it included, and of several divergences the one is
+ * told that is the first in the order of positions.
  */
 #include "replayer/replay.h"
+#include "replayer/starts.h"
 #include "replayer/thread.h"
 
 #include <sched.h>
@@ -15,24 +19,35 @@
 #include <string.h>
 #include <time.h>
 
-#define SLICE	    20000000u /* instructions between two reports of progress */
-#define WORKERS_MAX 64u
-#define LOOK_NS	    100000000 /* and between two looks at what the others have done */
+#define SLICE	       20000000u /* instructions between two reports of progress */
+#define WORKERS_MAX    64u
+#define TRANSLATE_FROM 50000	 /* instructions: shorter threads are done before that pays */
+#define LOOK_NS	       100000000 /* and between two looks at what the others have done */
 
-struct outcome {
+#define PARTS                                                                                      \
+	8u /* for each processor, if there are keyframes enough: none waits long for others        \
+	    */
+
+struct part {
+	uint32_t thread;
+	size_t from, to; /* as rp_thread_part() has it */
+	uint64_t length; /* instructions */
+	/* what came of it: */
 	struct replay_verify_result res;
 	struct dj_error err;
 	bool failed;
+	bool translated; /* or meant to be */
 };
 
 struct pool {
 	struct dj_trace *t;
 	const struct replay_observer *observer;
-	uint32_t *queue;    /* numbers of threads */
-	struct outcome *of; /* by thread */
-	size_t n;
+	struct part *parts; /* by thread and position */
+	uint32_t *queue;    /* their numbers, as they are begun */
+	size_t n, cap;
 	unsigned workers;
 	pthread_mutex_t shared; /* what they share of the trace */
+	struct rp_starts *starts;
 
 	pthread_mutex_t lock; /* the rest */
 	pthread_cond_t done_one;
@@ -54,6 +69,16 @@ static uint64_t length_of(struct dj_trace *t, size_t thread)
 	const struct dj_thread_info *info = dj_trace_thread(t, thread);
 
 	return info->last_steps - info->first_steps;
+}
+
+/* Where a part begins. */
+static uint64_t first_of(struct dj_trace *t, const struct part *o)
+{
+	uint64_t steps, seq;
+
+	if (o->from != RP_NO_KEYFRAME && dj_trace_keyframe(t, o->thread, o->from, &steps, &seq))
+		return steps;
+	return dj_trace_thread(t, o->thread)->first_steps;
 }
 
 static uint64_t account(struct pool *p, uint64_t instructions)
@@ -85,13 +110,20 @@ static enum rp_thread_stop run_thread(struct pool *p, struct rp_thread *th, uint
 	return res;
 }
 
-static void verify_thread(struct pool *p, uint32_t thread, uint64_t total,
-			  void (*progress)(uint64_t done, uint64_t total))
+static bool may_translate = true;
+
+void replay_translate(bool may)
 {
-	struct outcome *o = &p->of[thread];
+	may_translate = may;
+}
+
+/* Replay a part, in translated code or by the emulator alone. */
+static void one_way(struct pool *p, struct part *o, uint64_t total, bool translate,
+		    void (*progress)(uint64_t done, uint64_t total))
+{
 	struct rp_space_names names = { 0 };
 	struct rp_patience patience;
-	struct rp_thread *th = rp_thread_new(p->t, thread, &names, &o->err);
+	struct rp_thread *th = rp_thread_new(p->t, o->thread, &names, &o->err);
 
 	if (!th) {
 		o->failed = true;
@@ -104,8 +136,15 @@ static void verify_thread(struct pool *p, uint32_t thread, uint64_t total,
 	th->shared = p->workers > 1 ? &p->shared : NULL;
 	if (p->observer)
 		rp_thread_observe(th, p->observer);
+	if (translate)
+		o->translated = rp_thread_translate(th);
+	rp_thread_part(th, o->from, o->to);
+	if (!p->observer) /* who would hear of each fact */
+		rp_starts_use(p->starts, th);
+	uint64_t first = first_of(p->t, o);
 	enum rp_thread_stop res = run_thread(p, th, total, progress);
-	o->res.instructions = th->e->steps - th->info->first_steps;
+	o->res.translated = th->fast ? fast_steps(th->fast) : 0;
+	o->res.instructions = th->e->steps - first;
 	o->res.events = th->events;
 	o->res.digests = th->count_digests;
 	o->res.flags = th->count_flags;
@@ -122,6 +161,23 @@ static void verify_thread(struct pool *p, uint32_t thread, uint64_t total,
 	rp_space_names_free(&names);
 }
 
+/* The emulator is the reference: what translated code says is wrong it has to confirm. */
+static void verify_part(struct pool *p, struct part *o, uint64_t total,
+			void (*progress)(uint64_t done, uint64_t total))
+{
+	bool translate = may_translate && !p->observer && o->length >= TRANSLATE_FROM;
+
+	one_way(p, o, total, translate, progress);
+	if (!o->translated || (!o->failed && !o->res.div.found))
+		return;
+	account(p, -o->res.instructions);
+	o->res = (struct replay_verify_result){ 0 };
+	o->err = (struct dj_error){ 0 };
+	o->failed = false;
+	one_way(p, o, total, false, progress);
+	o->res.again = 1;
+}
+
 static void *work(void *arg)
 {
 	struct pool *p = arg;
@@ -132,7 +188,7 @@ static void *work(void *arg)
 		pthread_mutex_unlock(&p->lock);
 		if (i == p->n)
 			return NULL;
-		verify_thread(p, p->queue[i], 0, NULL);
+		verify_part(p, &p->parts[p->queue[i]], 0, NULL);
 		pthread_mutex_lock(&p->lock);
 		p->finished++;
 		pthread_cond_signal(&p->done_one);
@@ -163,19 +219,79 @@ static void watch(struct pool *p, uint64_t total, void (*progress)(uint64_t done
 		progress(p->done, total);
 }
 
-/* As many as there are processors for it. Observers hear of one thread at a time. */
+/* As many as there are processors. Observers hear of one thread at a time. */
 static unsigned workers_for(const struct pool *p)
 {
 	cpu_set_t cpus;
 	unsigned n = 1;
 
-	if (p->observer || p->n < 2)
+	if (p->observer)
 		return 1;
 	if (!sched_getaffinity(0, sizeof(cpus), &cpus))
 		n = (unsigned)CPU_COUNT(&cpus);
-	if (n > p->n)
-		n = (unsigned)p->n;
 	return n < 1 ? 1 : n < WORKERS_MAX ? n : WORKERS_MAX;
+}
+
+/* ---- parts ------------------------------------------------------------------------------ */
+
+static struct part *add_part(struct pool *p, size_t thread, size_t from, size_t to)
+{
+	if (p->n == p->cap) {
+		size_t cap = p->cap ? 2 * p->cap : 64;
+		struct part *v = realloc(p->parts, cap * sizeof(*v));
+		if (!v)
+			return NULL;
+		p->parts = v;
+		p->cap = cap;
+	}
+	struct part *o = &p->parts[p->n++];
+	*o = (struct part){ .thread = (uint32_t)thread, .from = from, .to = to };
+	return o;
+}
+
+/* A thread's history, in parts of at least `least` instructions; 0: in one. */
+static int divide(struct pool *p, size_t thread, uint64_t least)
+{
+	const struct dj_thread_info *info = dj_trace_thread(p->t, thread);
+	uint64_t at = info->first_steps, steps, seq;
+	size_t from = RP_NO_KEYFRAME;
+	struct part *o;
+
+	for (size_t i = info->late; least && dj_trace_keyframe(p->t, thread, i, &steps, &seq);
+	     i++) {
+		if (steps - at < least || info->last_steps - steps < least)
+			continue;
+		if (!(o = add_part(p, thread, from, i)))
+			return -1;
+		o->length = steps - at;
+		from = i;
+		at = steps;
+	}
+	if (!(o = add_part(p, thread, from, RP_NO_KEYFRAME)))
+		return -1;
+	o->length = info->last_steps - at;
+	return 0;
+}
+
+static int divide_all(struct pool *p, uint64_t *total)
+{
+	size_t threads = dj_trace_threads(p->t);
+	uint64_t least = 0;
+
+	for (size_t i = 0; i < threads; i++)
+		*total += length_of(p->t, i);
+	p->workers = workers_for(p);
+	if (p->workers > 1)
+		least = *total / (p->workers * PARTS) + 1;
+	for (size_t i = 0; i < threads; i++)
+		if (divide(p, i, least))
+			return -1;
+	if (p->workers > p->n)
+		p->workers = p->n ? (unsigned)p->n : 1;
+	p->queue = calloc(p->n + 1, sizeof(*p->queue));
+	for (size_t i = 0; p->queue && i < p->n; i++)
+		p->queue[i] = (uint32_t)i;
+	return p->queue ? 0 : -1;
 }
 
 static void run_pool(struct pool *p, uint64_t total,
@@ -184,7 +300,6 @@ static void run_pool(struct pool *p, uint64_t total,
 	pthread_t ids[WORKERS_MAX];
 	unsigned n = 0;
 
-	p->workers = workers_for(p);
 	while (p->workers > 1 && n < p->workers && !pthread_create(&ids[n], NULL, work, p))
 		n++;
 	if (n)
@@ -194,13 +309,14 @@ static void run_pool(struct pool *p, uint64_t total,
 	for (unsigned i = 0; i < n; i++)
 		pthread_join(ids[i], NULL);
 	for (; !n && p->next < p->n; p->next++)
-		verify_thread(p, p->queue[p->next], total, progress);
+		verify_part(p, &p->parts[p->queue[p->next]], total, progress);
 }
 
-static int by_length(const void *a, const void *b, void *t)
+static int by_length(const void *a, const void *b, void *pool)
 {
 	const uint32_t *x = a, *y = b;
-	uint64_t l = length_of(t, *x), m = length_of(t, *y);
+	const struct pool *p = pool;
+	uint64_t l = p->parts[*x].length, m = p->parts[*y].length;
 
 	if (l != m)
 		return l > m ? -1 : 1;
@@ -210,11 +326,17 @@ static int by_length(const void *a, const void *b, void *t)
 /* What all threads have come to. */
 static int sum_up(const struct pool *p, struct replay_verify_result *out, struct dj_error *err)
 {
-	const struct outcome *failed = NULL;
+	const struct part *failed = NULL, *before = NULL;
 
 	for (size_t i = 0; i < p->n; i++) {
-		const struct outcome *o = &p->of[i];
+		const struct part *o = &p->parts[i];
+		/* where a thread's history cannot be replayed it ends */
+		if (before && before->thread == o->thread)
+			continue;
+		before = o->failed || o->res.div.found ? o : NULL;
 		out->instructions += o->res.instructions;
+		out->translated += o->res.translated;
+		out->again += o->res.again;
 		out->events += o->res.events;
 		out->digests += o->res.digests;
 		out->flags += o->res.flags;
@@ -236,25 +358,21 @@ int replay_verify(struct dj_trace *t, struct replay_verify_result *out,
 		  const struct replay_observer *o, void (*progress)(uint64_t done, uint64_t total),
 		  struct dj_error *err)
 {
-	struct pool p = { .t = t, .observer = o, .n = dj_trace_threads(t) };
+	struct pool p = { .t = t, .observer = o };
 	uint64_t total = 0;
 	double start = now();
 	int ret;
 
 	memset(out, 0, sizeof(*out));
-	p.queue = calloc(p.n + 1, sizeof(*p.queue));
-	p.of = calloc(p.n + 1, sizeof(*p.of));
-	if (p.queue && p.of) {
+	if (!divide_all(&p, &total)) {
 		pthread_mutex_init(&p.shared, NULL);
 		pthread_mutex_init(&p.lock, NULL);
 		pthread_cond_init(&p.done_one, NULL);
-		for (size_t i = 0; i < p.n; i++) {
-			p.queue[i] = (uint32_t)i;
-			total += length_of(t, i);
-		}
-		qsort_r(p.queue, p.n, sizeof(*p.queue), by_length, t);
+		p.starts = rp_starts_new(t);
+		qsort_r(p.queue, p.n, sizeof(*p.queue), by_length, &p);
 		run_pool(&p, total, progress);
 		ret = sum_up(&p, out, err);
+		rp_starts_free(p.starts);
 		pthread_cond_destroy(&p.done_one);
 		pthread_mutex_destroy(&p.lock);
 		pthread_mutex_destroy(&p.shared);
@@ -262,7 +380,7 @@ int replay_verify(struct dj_trace *t, struct replay_verify_result *out,
 		ret = dj_fail(err, 1, "out of memory");
 	}
 	free(p.queue);
-	free(p.of);
+	free(p.parts);
 	out->seconds = now() - start;
 	return ret;
 }

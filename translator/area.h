@@ -26,16 +26,17 @@
 #define DEJA_TRANSLATOR_AREA_H
 
 /* Control block, relative to S. */
-#define T_BASE	     (-4096)
-#define T_SLOT(r)    (T_BASE + 8 * (r)) /* spilled program registers */
-#define T_FLAGS	     (T_BASE + 0x080)	/* saved flags: ah = sf zf af pf cf, al = of */
-#define T_STEPS	     (T_BASE + 0x088)	/* instructions executed up to the fragment's entry */
-#define T_HEAD	     (T_BASE + 0x090)	/* where the next ring record goes */
-#define T_LIMIT	     (T_BASE + 0x098)	/* records beyond here call the supervisor */
-#define T_IMP_ADDR   (T_BASE + 0x0a0)	/* import: address of the load */
-#define T_IMP_DESC   (T_BASE + 0x0a8)	/* import: size | ordinal << 8 | step offset << 16 */
-#define T_IMP_RET    (T_BASE + 0x0b0)	/* import: where to go on */
-#define T_IMP_REP    (T_BASE + 0x0b8)	/* import: count register inside REP, else 0 */
+#define T_BASE	  (-4096)
+#define T_SLOT(r) (T_BASE + 8 * (r)) /* spilled program registers */
+#define T_FLAGS	  (T_BASE + 0x080)   /* saved flags: ah = sf zf af pf cf, al = of */
+#define T_STEPS                                                                                    \
+	(T_BASE + 0x088) /* instructions executed, but for the lag of the place (translate.h) */
+#define T_HEAD	     (T_BASE + 0x090) /* where the next ring record goes */
+#define T_LIMIT	     (T_BASE + 0x098) /* records beyond here call the supervisor */
+#define T_IMP_ADDR   (T_BASE + 0x0a0) /* import: address of the load */
+#define T_IMP_DESC   (T_BASE + 0x0a8) /* import: size | ordinal << 8 | step offset << 16 */
+#define T_IMP_RET    (T_BASE + 0x0b0) /* import: where to go on */
+#define T_IMP_REP    (T_BASE + 0x0b8) /* import: count register inside REP, else 0 */
 #define T_SAVE(i)    (T_BASE + 0x0c0 + 8 * (i)) /* runtime routines' own */
 #define T_FSBASE     (T_BASE + 0x100)		/* the program's fs base */
 #define T_GSBASE     (T_BASE + 0x108)		/* the program's (virtual) gs base */
@@ -76,7 +77,10 @@
 #define T_ORDER_RET	(T_BASE + 0x680) /* rt_order_two: where to go on */
 #define T_ORDER_OTHER	(T_BASE + 0x688) /* rt_order_two: the second lock */
 #define T_ORDER_SAVE(i) (T_BASE + 0x690 + 8 * (i)) /* 0..2: rax, rcx, rdx */
+#define T_ORDER_HELD	(T_BASE + 0x6b0)	   /* rt_order_hold: the two locks, 32 bits each */
+#define T_ORDER_BACK	(T_BASE + 0x6b8)	   /* rt_order_hold: where to go on */
 #define T_FACTS		(T_BASE + 0x6a8) /* facts of its process that the thread's stream knows of */
+#define T_SEQ_AT	(T_BASE + 0x6c0) /* steps just after the last of the events in T_SEQ */
 /* What calls made in the cache write (rt_call_data) */
 #define T_DATA_NR     (T_BASE + 0x700) /* the call being made */
 #define T_DATA_LIMIT  (T_BASE + 0x708) /* so many bytes of what it writes are kept */
@@ -93,6 +97,11 @@
 #define T_IOCTLS      (T_BASE + 0xf80) /* words of 16 bits: a request and how much it writes */
 #define AREA_IOCTLS   16
 
+/* Of what a call writes to the stack this much more is kept, if that is so near above the stack
+ * pointer: local variables lie there, and one byte that is not known spoils a whole object. */
+#define AREA_STACK_NEAR 0xc000
+#define AREA_STACK_DATA 4096
+
 #define AREA_HALF  (4 << 20) /* bytes of one ring half */
 #define AREA_SLACK 4096	     /* end of a half that only a record under way may use */
 #define AREA_LOG   (64 << 10)
@@ -100,25 +109,28 @@
 #define T_RING	   (T_LOG - 2 * AREA_HALF)
 /* The target table: pairs of the wanted address and where to go. A place in it is found by the low
  * bits of the address plus a multiple of the others: what is close in the program is close here. */
-#define AREA_TARGET_BITS  19
+#define AREA_TARGET_BITS  20
 #define AREA_TARGET_MIX	  0x9e3779b1
 #define AREA_TARGET_BYTES (16 << AREA_TARGET_BITS)
 #define T_TARGETS	  (T_RING - AREA_TARGET_BYTES)
-/* Indirect branches first look here, by the low 16 bits of the target: 2 x 65536 addresses of stubs
- * that check whether they are meant. One table for flags in the processor, one for flags in
- * T_FLAGS. */
+/* Indirect branches first look here, by the low 16 bits of the target: 65536 addresses of stubs
+ * that check whether they are meant. */
 #define AREA_FAST_BYTES (8 << 16)
-#define T_FAST_SAVED	(T_TARGETS - AREA_FAST_BYTES)
-#define T_FAST		(T_FAST_SAVED - AREA_FAST_BYTES)
+#define T_FAST		(T_TARGETS - AREA_FAST_BYTES)
+/* What CPUID says, as far as it is known: entries of CPUID_SIZE bytes (rt_cpuid). */
+#define AREA_CPUID 4096
+#define T_CPUID	   (T_FAST - AREA_CPUID)
 /* The order of events between threads: two pages, which all threads of a recording share. The locks
  * of places come first, one in each line, found by the bits of a place's address that choose a line
  * in its page. The counter has lines of its own, and so has what everybody reads at every event. */
 #define AREA_ORDER     8192
-#define T_ORDER	       (T_FAST - AREA_ORDER)
+#define T_ORDER	       (T_CPUID - AREA_ORDER)
 #define T_ORDER_LOCKS  T_ORDER
 #define ORDER_PLACE    0xfc0
 #define T_ORDER_NUMBER (T_ORDER + 4096)	      /* of the last event, if it is kept here: */
-#define T_ORDER_SHARED (T_ORDER + 4096 + 256) /* not 0: there are several threads */
+#define T_ORDER_SHARED (T_ORDER + 4096 + 256) /* ORDER_ bits; 0: there is one thread */
+#define ORDER_SEVERAL  1		      /* threads */
+#define ORDER_IMPORTS  2 /* and what they import from each other puts them in order */
 #define T_TABLES       T_ORDER
 #define AREA_PAGE      4096
 #define AREA_TABLES    (T_RING - T_TABLES)
@@ -133,13 +145,28 @@
 #define RING_TSC	 3 /* rax, rdx, rcx (rdtscp only), rip after; ordinal = instruction length */
 #define RING_RECORD	 4 /* pointer to a struct dj_record of the supervisor's */
 #define RING_SEQ	 5 /* number of the ordered event that follows */
+#define RING_ORDER	 6 /* number of the event that the instruction was, rep */
+#define RING_CPUID	 7 /* eax, ebx, ecx, edx (32 bits each), rip after */
 #define RING_DATA	 9 /* address, length, so many bytes and what fills up the last word */
 #define RING_DATA_HEAD	 24
 #define RING_DATA_MAX	 1024
 #define RING_IMPORT_SIZE 88
 #define RING_SEQ_SIZE	 16
+#define RING_ORDER_SIZE	 24
 #define RING_SMALL_SIZE	 32
 #define RING_TSC_SIZE	 48
+
+/* An entry of T_CPUID: the leaf, whether there is an entry, which bits of ecx matter and what they
+ * are; eax, ebx, ecx, edx. 32 bits each. The second is written last. */
+#define CPUID_LEAF  0
+#define CPUID_THERE 4
+#define CPUID_MASK  8
+#define CPUID_SUB   12
+#define CPUID_EAX   16
+#define CPUID_EBX   20
+#define CPUID_ECX   24
+#define CPUID_EDX   28
+#define CPUID_SIZE  32
 
 /* What is done about a system call: made here, made by the supervisor; as
  * rt_map_check says; rt_sigaction, which goes to

@@ -4,6 +4,8 @@
  *
  *   translate-scan.c    which instructions, which flags are live between them
  *   translate-emit.c    one instruction after the other, and the fragment's ends
+ *   translate-keep.c    translations that are made again elsewhere
+ *   translate-bale.c    the same of many at once
  *   translate-regs.c    where registers and flags are
  *   translate-exit.c    ways out
  *   translate-mem.c     memory operands: checked loads, mirrored stores
@@ -21,10 +23,12 @@
 
 #include "translator/cache.h"
 
-#define ARITH	 0x8d5u
-#define FRAG_MAX 64
-#define JOIN	 6 /* a fragment this long ends where another one begins */
-#define USES_MAX 8 /* pages that a fragment may depend on */
+#define ARITH	     0x8d5u
+#define FRAG_MAX     64
+#define JOIN	     6	/* a fragment this long ends where another one begins */
+#define AROUND_MOST  4	/* a short loop is written so often in a row, */
+#define AROUND_INSNS 32 /* if it is not longer than this then */
+#define USES_MAX     8	/* pages that a fragment may depend on */
 
 /* The register that is in its slot whenever control passes from one fragment to another, and so
  * free as scratch from the start: compilers hardly use it. */
@@ -35,6 +39,7 @@
  * processor and, with the same value, in their slots. */
 struct tr_state {
 	uint32_t spilled, clean;
+	uint32_t lost; /* arithmetic flags that are dead, and no more what the program made them */
 	enum tr_flags_state flags;
 };
 
@@ -43,7 +48,7 @@ struct tr_side {
 	uint8_t *site;
 	struct tr_state st;
 	uint64_t target;
-	unsigned executed;
+	unsigned steps; /* not in T_STEPS */
 };
 
 struct tr_build {
@@ -55,11 +60,19 @@ struct tr_build {
 	struct tr_frag *f; /* room for FRAG_MAX instructions */
 	struct insn insn[FRAG_MAX];
 	uint32_t live[FRAG_MAX + 1]; /* arithmetic flags live before instruction i */
+	/* the same, for what its translation does to them before the instruction's own operation */
+	uint32_t within[FRAG_MAX + 1];
+	uint64_t around; /* jumps back to the start whose target is what follows in the fragment */
 	unsigned n;
 	unsigned i; /* the one being emitted */
+	int lag;    /* b->lag + b->i steps are not in T_STEPS before it */
 	struct tr_state st;
 	uint32_t busy; /* scratch registers the current instruction holds something in */
 	bool body_marked;
+	/* The code [op, op_end) is one operation of the instruction before, right before a
+	 * conditional jump and moved with it: the processor executes the two as one. NULL if there
+	 * is none. */
+	uint8_t *op, *op_end;
 	bool failed;   /* the current instruction cannot be translated: run it natively */
 	bool changing; /* code that may change unheard */
 	struct tr_side side[FRAG_MAX];
@@ -71,11 +84,21 @@ struct tr_build {
 	uint64_t target[2 * FRAG_MAX];
 	unsigned n_targets;
 	uint64_t ret_site; /* return address of the call that ends it, or 0 */
+	struct cg_log log; /* what of its code depends on where it lies */
+	bool cannot_keep;  /* there is more of that */
+	bool other_lags;   /* it was kept with lags that nobody here agrees with */
 };
 
 /* ---- translate-scan.c ---- */
 /* Read the run of code at pc; b->n is 0 if there is none. */
 void tr_scan(struct tr_build *b, uint64_t pc);
+/* So many bytes of the program's code it is. */
+size_t tr_scanned(const struct tr_build *b);
+/* Whether what follows instruction i in the fragment is its target, the fragment's start. */
+static inline bool tr_goes_around(const struct tr_build *b, unsigned i)
+{
+	return b->around >> i & 1;
+}
 /* Arithmetic flags that are live at pc, code outside the fragment. */
 uint32_t tr_live_at(struct tr_build *b, uint64_t pc);
 /* Instructions that always go through the supervisor. */
@@ -85,6 +108,8 @@ bool tr_must_be_native(const struct insn *in);
  * consumes ---- */
 uint32_t tr_flags_killed(const struct insn *in);
 uint32_t tr_flags_used(const struct insn *in);
+bool tr_may_fault(const struct insn *in);
+bool tr_faults_first(const struct insn *in);
 /* Which may be read by code from `pc` on before being written; pages looked at are added to
  * `look`. */
 uint32_t tr_flags_live_at(struct translator *tr, uint64_t pc, int depth, struct tr_look *look);
@@ -97,18 +122,28 @@ struct tr_frag *tr_translate(struct tr_build *b, struct tr_arena *a, uint64_t pc
  * are there. */
 void tr_mark_body(struct tr_build *b);
 
+/* ---- translate-keep.c ---- */
+/* Keep the fragment that has been written, hot and cold code from there on, of `len` bytes of the
+ * program's code. */
+void tr_keep(struct tr_build *b, const struct tr_frag *f, const uint8_t *hot, const uint8_t *cold,
+	     size_t len);
+/* As tr_translate(), of what was kept. NULL if nothing was, or if the current chunk has no room. */
+struct tr_frag *tr_make_again(struct tr_build *b, struct tr_arena *a, uint64_t pc);
+
+/* ---- translate.c ---- */
+/* Where the fragment, which was made earlier, goes on: as if it had been made now. */
+void tr_leads_to(const struct translator *tr, const struct tr_frag *f, struct tr_build *b);
+
 /* ---- translate-regs.c ---- */
 /* A register the translation may overwrite: not used by the current instruction, not in `avoid`,
  * below r8 if `low`. */
 int tr_reg_scratch(struct tr_build *b, uint32_t avoid, bool low);
 void tr_reg_spill(struct tr_build *b, unsigned r);
 void tr_reg_reload(struct cg *c, unsigned r);
-uint32_t tr_reg_used(const struct tr_build *b);
 /* Save flags to T_FLAGS or restore them. rax goes aside to where `aside` says. */
 enum tr_aside { RAX_FREE, RAX_TO_HOME, RAX_TO_MEMORY };
 void tr_emit_save_flags(struct cg *c, enum tr_aside aside);
 void tr_emit_restore_flags(struct cg *c, enum tr_aside aside);
-void tr_flags_save(struct tr_build *b);
 /* Flags are about to be clobbered before instruction i has done its work (or after it, if
  * `after`). */
 void tr_flags_clobber(struct tr_build *b, bool after);
@@ -116,18 +151,31 @@ void tr_flags_need(struct tr_build *b, struct cg *c);
 /* Before the operation of instruction i itself: bring flags back if it reads or merges them. */
 void tr_flags_for_op(struct tr_build *b);
 
-/* ---- translate-exit.c; `executed`: instructions of this fragment done when leaving ---- */
-/* Everything that leaving takes except the jump: steps, flags, registers but the home one. */
-void tr_exit_leave(struct cg *c, const struct tr_state *st, unsigned executed, uint32_t live);
+/* Steps that are not in T_STEPS before instruction i. */
+static inline uint32_t tr_lag(const struct tr_build *b)
+{
+	return (uint32_t)b->lag + b->i;
+}
+
+/* ---- translate-exit.c; `steps`: how many are not in T_STEPS when leaving ---- */
+/* Add n to T_STEPS, through the home register, which must be free, if flags are to be kept. */
+void tr_emit_steps(struct cg *c, int32_t n, bool keep_flags);
+/* Everything that leaving takes except the jump: n is added to T_STEPS, flags, registers but the
+ * home one. */
+void tr_exit_leave(struct cg *c, const struct tr_state *st, int32_t n, uint32_t live);
 /* A link. */
-void tr_exit_to(struct tr_build *b, struct tr_state st, uint64_t target, unsigned executed);
+void tr_exit_to(struct tr_build *b, struct tr_state st, uint64_t target, unsigned steps);
+/* jcc that is a link itself. False, and nothing is emitted, if leaving takes more than a jump. */
+bool tr_exit_jcc(struct tr_build *b, unsigned cond, uint64_t target, unsigned steps);
+/* The operation that begins at `op`, and can be moved, has just been emitted. */
+void tr_exit_op(struct tr_build *b, uint8_t *op);
 /* To the supervisor. */
 void tr_exit_stop(struct tr_build *b, struct cg *c, struct tr_state st, enum tr_stop_kind kind,
-		  uint64_t pc, unsigned executed, uint32_t live);
+		  uint64_t pc, unsigned steps, uint32_t live);
 /* The taken side of a branch whose rel32 is at `site`. */
-void tr_exit_side(struct tr_build *b, uint8_t *site, uint64_t target, unsigned executed);
-/* To the address in rcx (spilled, as rax is). */
-void tr_exit_indirect(struct tr_build *b, unsigned executed);
+void tr_exit_side(struct tr_build *b, uint8_t *site, uint64_t target, unsigned steps);
+/* To the address in the home register, whose own value is in its slot, as flags are. */
+void tr_exit_indirect(struct tr_build *b, unsigned steps);
 /* int3 that asks for ring space, in cold code, coming back to hot code. */
 void tr_ring_check(struct tr_build *b, unsigned head_reg);
 
@@ -144,9 +192,6 @@ void tr_mem_check(struct tr_build *b, const struct ea *mem, const struct ea *sha
 /* Load `size` bytes into register `dst` (not part of the operand), checked. */
 void tr_mem_load(struct tr_build *b, unsigned size, unsigned dst, const struct ea *mem,
 		 const struct ea *shadow);
-/* rcx = the branch target in an 8-byte operand that uses neither rax nor rcx, both of which are
- * spilled. Keeps flags that are in the processor there. */
-void tr_mem_target(struct tr_build *b, const struct ea *mem, const struct ea *shadow);
 /* The cold side of a check: `routine` imports `size` bytes at `mem` and goes on at hot address
  * `resume`, or behind this, in cold code, if that is 0. `s` is overwritten and not part of the
  * operand. */
@@ -188,6 +233,11 @@ void tr_bit_string_insn(struct tr_build *b, const struct insn *in, const struct 
 void tr_order_lock(struct tr_build *b, unsigned a, unsigned size);
 /* An ordered event is over: T_SEQ becomes its number. `size` 0: there was no lock. */
 void tr_order_number(struct tr_build *b, unsigned a, unsigned size);
+/* In the stronger models: before instruction i and behind it. A load by a branch is followed by a
+ * look at once, because nothing comes behind it. */
+void tr_order_before(struct tr_build *b);
+void tr_order_after(struct tr_build *b);
+void tr_order_look(struct tr_build *b);
 /* translate-string.c */
 void tr_string_insn(struct tr_build *b);
 /* translate-flow.c; true if the fragment ends with it */
@@ -200,5 +250,8 @@ void tr_stack_insn(struct tr_build *b);
 /* translate-call.c */
 void tr_call_insn(struct tr_build *b);
 void tr_tsc_insn(struct tr_build *b);
+void tr_cpuid_insn(struct tr_build *b);
+/* Call a routine of the runtime that returns to T_CALL_RET. r11 is overwritten. */
+void tr_call_runtime(struct tr_build *b, struct cg *c, const uint8_t *routine);
 
 #endif

@@ -63,19 +63,24 @@ bool tr_reachable(uint64_t from, uint64_t to);
 
 /* ---- fragments ---- */
 
-/* One program instruction in a fragment. Offsets are from the fragment's main entry. */
+/* One program instruction in a fragment. Offsets are from the fragment's main entry, and no chunk
+ * is longer than they can say. There are many of these. */
 struct tr_finsn {
-	uint32_t start;			      /* its code; the instruction boundary */
-	uint32_t body;			      /* first access that can fault */
-	uint32_t after_syscall;		      /* just behind the syscall instruction, or 0 */
-	uint16_t pc_off;		      /* its address minus the fragment's */
+	uint16_t start;			      /* its code; the instruction boundary */
+	uint16_t body;			      /* first access that can fault */
+	uint16_t after_syscall;		      /* just behind the syscall instruction, or 0 */
 	uint16_t spilled_start, spilled_body; /* registers in slots, by bit */
-	uint8_t flags_start, flags_body;      /* enum tr_flags_state */
-	uint8_t id_string;		      /* 1 for a string instruction (runtime routine) */
 	/* of a system call: how long flags are put back, and how much lies from there to
 	 * after_syscall */
 	uint8_t flags_length, flags_before;
-};
+	uint32_t pc_off : 11;	  /* its address minus the fragment's */
+	uint32_t lag : 13;	  /* steps there that are not in T_STEPS */
+	uint32_t flags_start : 2; /* enum tr_flags_state */
+	uint32_t flags_body : 2;
+	uint32_t id_string : 1;	 /* a string instruction (runtime routine) */
+	uint32_t flags_lost : 1; /* at its start they may not be the program's: it is about to
+				    overwrite them */
+} __attribute__((aligned(8)));
 
 /* A fragment depends on the code in a page. */
 struct tr_page;
@@ -86,25 +91,29 @@ struct tr_use {
 	struct tr_use *next, **at;
 };
 
-#define TR_NO_SLOT ~0u
+#define TR_NO_SLOT  ~0u
+#define TR_NO_CHUNK ~0u
 
 struct tr_frag {
 	struct tr_frag *next; /* in the hash, also if it is asleep; retired: in the queue */
+	struct tr_block *block;
 	struct tr_arena *arena;
 	uint64_t pc;	     /* of the program */
 	uint64_t entry;	     /* main entry */
 	uint64_t end;	     /* hot code is [entry, end) */
-	uint64_t hw, saved;  /* stubs for indirect branches, or 0 */
+	uint64_t stub;	     /* for indirect branches, or 0 */
 	uint64_t retired;    /* in this epoch, or 0 */
 	uint64_t ret_site;   /* return address of the call that ends it, or 0 */
 	struct tr_use *uses; /* behind the instructions */
 	uint32_t n_uses;
 	uint32_t slot;		    /* in the target table, or TR_NO_SLOT */
-	uint32_t stub_chunk;	    /* where hw and saved lie */
+	uint32_t stub_chunk;	    /* where the stub lies, unless that is before the entry */
 	uint32_t chunk;		    /* where the fragment lies */
 	uint32_t incoming, numbers; /* first link that leads here; first number of its own */
 	uint32_t live;		    /* arithmetic flags that are live at the entry */
+	uint32_t lag;		    /* of the entry: steps that are not in T_STEPS */
 	bool asleep;		    /* nothing leads to it, but it may still be of use */
+	bool indirect;		    /* the tables lead to it, or will when it is awake */
 	uint32_t n;
 	struct tr_finsn insn[] __attribute__((aligned(8))); /* as `uses` behind them must be */
 };
@@ -114,12 +123,20 @@ _Static_assert(sizeof(struct tr_finsn) % 8 == 0, "uses lie behind instructions")
 	(sizeof(struct tr_frag) + (insns) * sizeof(struct tr_finsn) +                              \
 	 (uses) * sizeof(struct tr_use))
 
+/* Memory for one, of which only `block`, `n`, `n_uses` and `uses` are set (translate-block.c). */
+struct tr_frag *tr_frag_new(struct translator *tr, uint32_t insns, uint32_t uses);
+void tr_frag_free(struct translator *tr, struct tr_frag *f);
+/* That of all there are. */
+void tr_blocks_free(struct translator *tr);
+
 #define FRAG_HASH  (1u << 18)
 #define FRAG_MAYBE (1u << 20)
 
+/* What lies together in the program lies together in the tables, so that a small one touches few of
+ * their pages. */
 static inline unsigned tr_hash(uint64_t pc)
 {
-	return (unsigned)((pc * 0x9e3779b97f4a7c15ULL) >> 46);
+	return (unsigned)((pc >> 4) + (pc >> 22) * 0x9e3779b1u) & (FRAG_HASH - 1);
 }
 static inline unsigned tr_maybe_bit(uint64_t pc)
 {
@@ -128,8 +145,12 @@ static inline unsigned tr_maybe_bit(uint64_t pc)
 struct tr_frag *tr_find(const struct translator *tr, uint64_t pc);
 /* One that is asleep, although it need not be any more, is awake again. */
 struct tr_frag *tr_wake_at(struct translator *tr, uint64_t pc);
+/* Whether one was kept for code such as is at pc (translate-keep.c). */
+bool tr_is_kept(struct translator *tr, uint64_t pc);
 /* The fragment is written: it can be found, and what waited for it leads to it. */
 void tr_publish(struct translator *tr, struct tr_frag *f);
+/* The first half of that: without any links. */
+void tr_enter(struct translator *tr, struct tr_frag *f);
 
 /* ---- numbers and links (translate-link.c) ---- */
 
@@ -144,17 +165,29 @@ struct tr_number {
 	uint32_t far;	     /* of its far jump, or 0 */
 	uint32_t far_chunk;
 	uint32_t next, prev;
-	uint32_t sibling; /* next number of the same fragment; next that is free */
+	uint32_t sibling; /* next number of the same fragment */
 	bool listed;
+	bool free; /* translate-link.c has its own use for it */
 };
 
 uint32_t tr_number_new(struct translator *tr, enum tr_stop_kind kind, uint64_t pc,
 		       uint32_t sibling);
+/* So many in a row, to be filled in. */
+uint32_t tr_numbers_row(struct translator *tr, uint32_t n);
 /* Give back the numbers from `first` on. */
 void tr_numbers_drop(struct translator *tr, uint32_t first);
+/* The lag of the entry at pc: whoever leads or led there and is remembered agrees about it, the
+ * numbers from `own` on (of a fragment under construction) too. `or` if that is nobody. */
+uint32_t tr_lag_at(const struct translator *tr, uint64_t pc, uint32_t own, uint32_t or);
+/* Of one that was kept for code such as is at pc; `or` if there is none. */
+uint32_t tr_lag_kept(const struct translator *tr, uint64_t pc, uint32_t or);
+/* Whether a fragment that was asleep still agrees with the others. */
+bool tr_lags_agree(const struct translator *tr, const struct tr_frag *f);
 /* A fragment's links, now that it is written. */
 void tr_links_begin(struct translator *tr, struct tr_frag *f);
 void tr_links_end(struct translator *tr, struct tr_frag *f);
+/* One of them, of a fragment that is written. */
+void tr_link_out(struct translator *tr, uint32_t number);
 /* The links that wait for this fragment lead to it; those that lead to it wait again. */
 void tr_links_join(struct translator *tr, struct tr_frag *f);
 void tr_links_part(struct translator *tr, struct tr_frag *f);
@@ -162,9 +195,14 @@ void tr_links_part(struct translator *tr, struct tr_frag *f);
 /* ---- indirect targets (translate-table.c) ---- */
 
 void tr_tables_init(struct translator *tr);
+/* There is another arena. */
+void tr_tables_arena(struct translator *tr);
 /* They are empty: of the fragments that were in there none is left. */
 void tr_tables_clear(struct translator *tr);
 void tr_remove_indirect(struct translator *tr, struct tr_frag *f);
+/* From an indirect branch to what follows, the entry of f, if that is the target. Returns where it
+ * begins. */
+uint64_t tr_emit_indirect(struct cg *c, const struct tr_arena *a, const struct tr_frag *f);
 /* It was in there, and is again. */
 void tr_restore_indirect(struct translator *tr, struct tr_frag *f);
 
@@ -215,6 +253,9 @@ struct tr_page {
 	struct tr_use *uses;
 	bool asleep;
 };
+struct tr_page *tr_page_of(struct translator *tr, uint64_t page);
+/* The i-th page that the fragment depends on. */
+void tr_use_page(struct tr_frag *f, unsigned i, struct tr_page *p, uint64_t lines);
 /* The fragment depends on these f->n_uses pages. */
 void tr_use_pages(struct translator *tr, struct tr_frag *f, const struct tr_lines *in);
 
@@ -227,30 +268,47 @@ struct translator {
 	uint8_t *tables;
 	struct tr_policy policy;
 	struct tr_build *build; /* the fragment being made */
+	bool expect_indirect;	/* the next one will be a target of indirect branches */
 	struct tr_arena *arenas;
 	uint64_t no_arena; /* none can be had in this region of addresses */
 	uint64_t asked;	   /* the pc for which an arena was asked for */
 	bool start_over;   /* something found no room */
+	unsigned sparing; /* so many fragments ahead, and not more if they were kept; 0: as usual */
 
 	struct tr_frag *hash[FRAG_HASH];
 	/* A bit for what may be in there: most who ask ask for what is not. */
 	uint64_t maybe[FRAG_MAYBE / 64];
 	uint32_t published;	   /* since it was made anew */
 	struct tr_number *numbers; /* those below STOP_TABLE are the runtime's */
-	uint32_t n_numbers, cap_numbers, free_number;
+	uint32_t n_numbers, cap_numbers, free_run;
 	uint32_t *waiting; /* by tr_hash() of the target: first link that waits */
 
-	struct tr_frag **target; /* who has which place of the target table */
+	struct tr_frag **target;      /* who has which place of the target table */
+	uint32_t target_bits, n_keys; /* 1 << target_bits places, of which so many have a key */
 
-	struct tr_decoded *decoded;		 /* by a hash of the address */
+	struct tr_decoded *decoded; /* by a hash of the address */
+	/* the latest answer of tr_is_kept() */
+	struct {
+		uint64_t pc;
+		struct tr_kept_frag *frag;
+	} asked_kept;
 	uint64_t generation[GENERATIONS], every; /* of pages, by their low bits; of all */
 
 	struct tr_page **pages; /* that code depends on: a set, open addressing */
 	uint32_t n_pages, cap_pages;
 	uint64_t epoch;
 	struct tr_frag *retired, **retired_end; /* oldest first */
+	struct tr_block *blocks;
+	bool bales;		     /* what was kept is taken over in bales, */
+	uint64_t refused[4096 / 64]; /* but for these (translate-bale.c) */
 	struct tr_stats stats;
 };
+
+/* Memory for large tables: zero, and only what is touched of it is taken. */
+void *tr_sparse(size_t size);
+void tr_sparse_free(void *p, size_t size);
+#define TR_WAITING_SIZE (FRAG_HASH * sizeof(uint32_t))
+#define TR_TARGETS_SIZE (sizeof(struct tr_frag *) << AREA_TARGET_BITS)
 
 /* Our pointer to one of the tables, given its place relative to S. */
 static inline void *tr_table(const struct translator *tr, int64_t off)

@@ -8,6 +8,7 @@ static void put_modrm(struct cg *c, unsigned reg, const struct ea *m, unsigned i
 	uint8_t r = (uint8_t)((reg & 7) << 3);
 	if (m->rip) {
 		cg8(c, r | 5);
+		cg_note(c, CG_DISTANCE);
 		cg32(c, (uint32_t)(m->target - (cg_va(c) + 4 + immlen)));
 		return;
 	}
@@ -18,6 +19,8 @@ static void put_modrm(struct cg *c, unsigned reg, const struct ea *m, unsigned i
 		cg8(c, r | 4);
 		unsigned idx = m->index < 0 ? 4 : (unsigned)m->index & 7;
 		cg8(c, (uint8_t)((m->index < 0 ? 0 : scale_bits[m->scale]) | idx << 3 | 5));
+		if (m->low)
+			cg_note(c, CG_LOW);
 		cg32(c, (uint32_t)m->disp);
 		return;
 	}
@@ -63,6 +66,8 @@ void cg_rm(struct cg *c, unsigned size, uint32_t op, unsigned reg, const struct 
 {
 	if (m->gs)
 		cg8(c, 0x65);
+	if (m->fs)
+		cg8(c, 0x64);
 	if (m->a32)
 		cg8(c, 0x67);
 	if (size == 2)
@@ -130,6 +135,13 @@ void cg_imm(struct cg *c, unsigned reg, uint64_t value)
 	}
 }
 
+void cg_addr(struct cg *c, unsigned reg, uint64_t value)
+{
+	cg_imm(c, reg, value);
+	if (value > 0xffffffffu && (int64_t)value != (int32_t)value)
+		cg_note_at(c, c->p - 8, CG_WHOLE);
+}
+
 void cg_imm_gs(struct cg *c, int32_t off, uint32_t value)
 {
 	struct ea m = ea_gs(off);
@@ -158,6 +170,7 @@ void cg_cmp(struct cg *c, unsigned size, unsigned reg, const struct ea *m)
 uint8_t *cg_jmp(struct cg *c, uint64_t target)
 {
 	cg8(c, 0xe9);
+	cg_note(c, CG_DISTANCE);
 	cg32(c, (uint32_t)(target - (cg_va(c) + 4)));
 	return c->p - 4;
 }
@@ -166,6 +179,7 @@ uint8_t *cg_jcc(struct cg *c, unsigned cond, uint64_t target)
 {
 	cg8(c, 0x0f);
 	cg8(c, (uint8_t)(0x80 | cond));
+	cg_note(c, CG_DISTANCE);
 	cg32(c, (uint32_t)(target - (cg_va(c) + 4)));
 	return c->p - 4;
 }
@@ -241,12 +255,13 @@ static bool uses_high_byte(const struct insn *in)
 
 bool cg_reencode(struct cg *c, const struct insn *in, const struct ea *m)
 {
-	if (!in->modrm_off || in->vex > 3)
+	if (!in->modrm_off || in->id == INSN_EVEX || in->id == INSN_XOP)
 		return false;
 	uint8_t xb = ea_rex(m);
 	if (xb && !in->rex && !in->vex && uses_high_byte(in))
 		return false;
 	uint8_t *start = c->p;
+	unsigned noted = c->log ? c->log->n : 0;
 	if (m->gs)
 		cg8(c, 0x65);
 	if (m->a32)
@@ -259,6 +274,8 @@ bool cg_reencode(struct cg *c, const struct insn *in, const struct ea *m)
 		cg8(c, in->bytes[in->imm_off + i]);
 	if (c->p - start > INSN_MAX) {
 		c->p = start;
+		if (c->log)
+			c->log->n = noted;
 		return false;
 	}
 	return true;

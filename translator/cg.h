@@ -14,10 +14,25 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Where code that is being written depends on where it lies and what the program's addresses are:
+ * the distance to some address; the low half of an address of the program; a whole one; the number
+ * of a stop. */
+enum cg_what { CG_DISTANCE, CG_LOW, CG_WHOLE, CG_NUMBER };
+#define CG_PLACES 2048
+struct cg_log {
+	unsigned n;
+	bool overflow;
+	struct cg_place {
+		uint8_t *at;
+		enum cg_what what;
+	} place[CG_PLACES];
+};
+
 struct cg {
 	uint8_t *p, *end;
 	uint64_t delta; /* address for the program minus address for us */
 	bool overflow;
+	struct cg_log *log; /* or NULL */
 };
 
 static inline uint64_t cg_va(const struct cg *c)
@@ -41,6 +56,21 @@ static inline void cg_bytes(struct cg *c, const void *b, size_t n)
 	memcpy(c->p, b, n);
 	c->p += n;
 }
+static inline void cg_note_at(struct cg *c, uint8_t *at, enum cg_what what)
+{
+	struct cg_log *log = c->log;
+	if (!log)
+		return;
+	if (log->n == CG_PLACES)
+		log->overflow = true;
+	else
+		log->place[log->n++] = (struct cg_place){ at, what };
+}
+/* What is written next is such a place. */
+static inline void cg_note(struct cg *c, enum cg_what what)
+{
+	cg_note_at(c, c->p, what);
+}
 static inline void cg32(struct cg *c, uint32_t x)
 {
 	cg_bytes(c, &x, 4);
@@ -56,6 +86,8 @@ struct ea {
 	uint8_t scale;	    /* 1 2 4 8 */
 	int32_t disp;
 	bool gs, a32; /* gs segment; 32-bit address arithmetic */
+	bool fs;      /* fs segment: cg_rm() only */
+	bool low;     /* disp is the low half of an address of the program */
 	bool rip;     /* rip-relative to absolute address `target` */
 	uint64_t target;
 };
@@ -127,6 +159,8 @@ static inline void cg_lea(struct cg *c, unsigned reg, unsigned base, int32_t dis
 }
 /* mov reg, value in the shortest form that keeps flags */
 void cg_imm(struct cg *c, unsigned reg, uint64_t value);
+/* The same of an address of the program. */
+void cg_addr(struct cg *c, unsigned reg, uint64_t value);
 /* mov dword gs:[off], value */
 void cg_imm_gs(struct cg *c, int32_t off, uint32_t value);
 /* Load an element of `size` 1 2 4 8, zero-extended. */
@@ -148,7 +182,9 @@ static inline void cg_here8(struct cg *c, uint8_t *at)
 }
 
 /* Re-emit `in` with another memory operand (segment overrides and LOCK dropped; everything else as
- * it was). Returns false, emitting nothing, if it cannot be encoded. */
+ * it was). Returns false, emitting nothing, if it cannot be encoded; never of INSN_EVEX and
+ * INSN_XOP, whose memory operands may be more than an address (a tile's needs a SIB byte, with the
+ * distance of its rows as the index). */
 bool cg_reencode(struct cg *c, const struct insn *in, const struct ea *m);
 /* Re-emit `in`, whose memory operand becomes register `rm`, and whose register operand becomes
  * `reg` if reg >= 0. Integer instructions without high-byte registers only. */

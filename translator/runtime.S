@@ -19,14 +19,15 @@ rt_heads:
 rt_bulks:
 
 	.text
-	.globl	rt_begin, rt_import, rt_import_masked, rt_import_patch8, rt_other_hw, rt_other_saved, rt_none_hw, rt_none_saved, rt_miss, rt_syscall, rt_map_check, rt_map_log, rt_call_data, rt_call_data_out, rt_call_data_end, rt_order_wait, rt_order_spin, rt_order_spin_end, rt_order_two, rt_end
+	.globl	rt_begin, rt_import, rt_import_masked, rt_import_patch8, rt_other, rt_places, rt_miss, rt_syscall, rt_map_check, rt_map_log, rt_cpuid, rt_call_data, rt_call_data_out, rt_call_data_end, rt_state_data, rt_order_wait, rt_order_spin, rt_order_spin_end, rt_order_two, rt_order_hold, rt_order_look, rt_order_give, rt_end
 
 	.p2align 6
 rt_begin:
 
 /*
  * Import: the load of T_IMP_DESC.size bytes at T_IMP_ADDR found something else than the shadow.
- * Copy each line it touches from memory to shadow and ring.
+ * Copy each line it touches from memory to shadow and ring. If another thread has had a number since this one's last, the import is
+ * an ordered event, with a number that is taken when all has been read.
  */
 rt_import:
 	mov	%rax, %gs:T_SAVE(0)
@@ -61,11 +62,33 @@ import_lines:
 3:	cmp	%rdx, %rcx
 	lea	64(%rcx), %rcx
 	jne	1b
-	mov	%gs:T_SAVE(3), %rsi
+	testb	$ORDER_IMPORTS, %gs:T_ORDER_SHARED
+	jnz	7f
+6:	mov	%gs:T_SAVE(3), %rsi
 	mov	%gs:T_SAVE(2), %rdx
 	mov	%gs:T_SAVE(1), %rcx
 	mov	%gs:T_SAVE(0), %rax
 	jmp	*%gs:T_IMP_RET
+7:	mov	%gs:T_ORDER_NUMBER, %rsi
+	cmp	%rsi, %gs:T_SEQ
+	je	6b
+	mov	$1, %esi
+	lock xadd %rsi, %gs:T_ORDER_NUMBER
+	inc	%rsi
+	mov	%rsi, %gs:T_SEQ
+	mov	%gs:T_HEAD, %rax	/* the slack has room */
+	mov	%rsi, 8(%rax)
+	mov	%gs:T_IMP_REP, %rsi
+	mov	%rsi, 16(%rax)
+	movzwl	%gs:(T_IMP_DESC + 2), %esi
+	add	%gs:T_STEPS, %rsi
+	mov	%rsi, (%rax)
+	inc	%rsi
+	mov	%rsi, %gs:T_SEQ_AT
+	movb	$RING_ORDER, 7(%rax)
+	add	$RING_ORDER_SIZE, %rax
+	mov	%rax, %gs:T_HEAD
+	jmp	6b
 5:	int3
 	.long	STOP_RING_FULL
 	jmp	3b
@@ -205,39 +228,31 @@ rt_import_patch8:
 	jmp	3b
 
 /*
- * Indirect branches. rcx is the wanted address; the program's rax and rcx are in their slots. The fast table has led to a stub
- * that was not meant (rcx is then the difference, rax the negated address it stands for), or to nothing. From rt_none_saved on
- * the program's flags are in T_FLAGS. Others change the tables meanwhile (doc/code-cache.md): a key and its value may not
- * belong together.
+ * Indirect branches. r11 is the wanted address; the program's r11 and rcx are in their slots and its flags in T_FLAGS. The fast
+ * table has led to a stub that was not meant, or to nothing. Others change the tables meanwhile (doc/code-cache.md): a key and its
+ * value may not belong together.
  */
 	.p2align 4
-rt_other_hw:
-	not	%rax
-	lea	1(%rcx,%rax), %rcx
-rt_none_hw:
-	lahf
-	seto	%al
-	mov	%eax, %gs:T_FLAGS
-	jmp	rt_none_saved
-	.p2align 4
-rt_other_saved:
-	not	%rax
-	lea	1(%rcx,%rax), %rcx
-rt_none_saved:
-	mov	%rcx, %rax
-	shr	$AREA_TARGET_BITS, %rax
-	imul	$AREA_TARGET_MIX, %eax, %eax
-	add	%ecx, %eax
+rt_other:
+	mov	%rax, %gs:T_SLOT(0)
+	imul	$(AREA_TARGET_MIX - (1 << 32)), %r11, %rax
+	shr	$32, %rax
 	add	%eax, %eax
+	.p2align 3			/* the mask, behind one byte, is changed by one store */
+rt_places:
 1:	and	$((2 << AREA_TARGET_BITS) - 2), %eax
-	cmp	%rcx, %gs:T_TARGETS(,%rax,8)
+	cmp	%r11, %gs:T_TARGETS(,%rax,8)
 	je	3f
 	cmpq	$0, %gs:T_TARGETS(,%rax,8)
-	je	rt_miss
+	je	4f
 	add	$2, %eax
 	jmp	1b
-3:	jrcxz	rt_miss			/* address 0 looks like an empty place */
-	jmp	*%gs:(T_TARGETS + 8)(,%rax,8)
+3:	mov	%gs:(T_TARGETS + 8)(,%rax,8), %rcx
+	mov	%gs:T_SLOT(0), %rax
+	test	%r11, %r11		/* address 0 looks like an empty place */
+	jz	rt_miss
+	jmp	*%rcx
+4:	mov	%gs:T_SLOT(0), %rax
 rt_miss:
 	int3
 	.long	STOP_IBL_MISS
@@ -357,6 +372,119 @@ rt_order_two:
 	jmp	*%gs:T_ORDER_RET
 3:	lea	2b(%rip), %rdx
 	jmp	rt_order_wait
+
+/*
+ * A plain load or store that is made under locks (doc/order.md, "Models"): rax, rcx and rdx are in T_ORDER_SAVE, ecx is the operand's
+ * first byte and eax its last. Goes on at T_ORDER_BACK with everything as it was.
+ */
+rt_order_hold:
+	and	$ORDER_PLACE, %ecx
+	and	$ORDER_PLACE, %eax
+	mov	%ecx, %gs:T_ORDER_HELD
+	mov	%eax, %gs:(T_ORDER_HELD + 4)
+	lea	1f(%rip), %rdx
+	mov	%rdx, %gs:T_ORDER_RET
+	jmp	rt_order_two
+1:	mov	%gs:T_ORDER_SAVE(0), %rax
+	mov	%gs:T_ORDER_SAVE(1), %rcx
+	mov	%gs:T_ORDER_SAVE(2), %rdx
+	jmp	*%gs:T_ORDER_BACK
+
+/*
+ * It has been made: a number, if others have had one since this thread's last, and the locks are given back (rt_order_give). Or there
+ * were none (rt_order_look). ecx is the instruction's place in its fragment, and its value is in T_ORDER_SAVE(1). Goes on at
+ * T_ORDER_RET.
+ */
+rt_order_give:
+	mov	%rax, %gs:T_ORDER_SAVE(0)
+	mov	%rdx, %gs:T_ORDER_SAVE(2)
+	mov	%gs:T_ORDER_NUMBER, %rax
+	cmp	%rax, %gs:T_SEQ
+	je	1f
+	mov	$1, %eax
+	lock xadd %rax, %gs:T_ORDER_NUMBER
+	inc	%rax
+1:	mov	%gs:T_ORDER_HELD, %edx
+	movq	$0, %gs:T_ORDER_LOCKS(%rdx)
+	cmp	%gs:(T_ORDER_HELD + 4), %edx
+	mov	%gs:(T_ORDER_HELD + 4), %edx
+	je	2f
+	movq	$0, %gs:T_ORDER_LOCKS(%rdx)
+2:	cmp	%rax, %gs:T_SEQ
+	jne	3f
+	jmp	4f
+rt_order_look:
+	mov	%rax, %gs:T_ORDER_SAVE(0)
+	mov	%rdx, %gs:T_ORDER_SAVE(2)
+	mov	%gs:T_ORDER_NUMBER, %rax
+	cmp	%rax, %gs:T_SEQ
+	je	4f
+	mov	$1, %eax
+	lock xadd %rax, %gs:T_ORDER_NUMBER
+	inc	%rax
+3:	mov	%rax, %gs:T_SEQ
+	mov	%gs:T_HEAD, %rdx
+	mov	%rax, 8(%rdx)
+	movq	$0, 16(%rdx)
+	add	%gs:T_STEPS, %rcx
+	mov	%rcx, (%rdx)
+	inc	%rcx
+	mov	%rcx, %gs:T_SEQ_AT
+	movb	$RING_ORDER, 7(%rdx)
+	add	$RING_ORDER_SIZE, %rdx
+	mov	%rdx, %gs:T_HEAD
+	cmp	%gs:T_LIMIT, %rdx
+	jae	5f
+4:	mov	%gs:T_ORDER_SAVE(0), %rax
+	mov	%gs:T_ORDER_SAVE(1), %rcx
+	mov	%gs:T_ORDER_SAVE(2), %rdx
+	jmp	*%gs:T_ORDER_RET
+5:	int3
+	.long	STOP_RING_FULL
+	jmp	4b
+
+/*
+ * CPUID, if what it says is known. T_SAVE(0) is the instruction's place in its fragment, T_SAVE(1) the
+ * address behind it; r11 and flags are free. Goes on at T_CALL_RET, with r11d 1 and a record in the ring; or with
+ * 0 and everything as it was.
+ */
+rt_cpuid:
+	mov	%rdx, %gs:T_SAVE(2)
+	xor	%r11d, %r11d
+1:	cmpl	$0, %gs:(T_CPUID + CPUID_THERE)(%r11)
+	je	3f
+	cmp	%eax, %gs:(T_CPUID + CPUID_LEAF)(%r11)
+	jne	2f
+	mov	%ecx, %edx
+	and	%gs:(T_CPUID + CPUID_MASK)(%r11), %edx
+	cmp	%edx, %gs:(T_CPUID + CPUID_SUB)(%r11)
+	je	4f
+2:	add	$CPUID_SIZE, %r11d
+	cmp	$AREA_CPUID, %r11d
+	jb	1b
+3:	mov	%gs:T_SAVE(2), %rdx
+	xor	%r11d, %r11d
+	jmp	*%gs:T_CALL_RET
+4:	mov	%gs:T_HEAD, %rdx
+	mov	%gs:T_SAVE(0), %eax
+	add	%gs:T_STEPS, %rax
+	mov	%rax, (%rdx)
+	movb	$RING_CPUID, 7(%rdx)
+	mov	%gs:T_SAVE(1), %rax
+	mov	%rax, 24(%rdx)
+	mov	%gs:(T_CPUID + CPUID_EDX)(%r11), %ecx
+	mov	%ecx, 20(%rdx)
+	mov	%gs:(T_CPUID + CPUID_EAX)(%r11), %eax
+	mov	%eax, 8(%rdx)
+	mov	%gs:(T_CPUID + CPUID_EBX)(%r11), %ebx
+	mov	%ebx, 12(%rdx)
+	mov	%gs:(T_CPUID + CPUID_ECX)(%r11), %ecx
+	mov	%ecx, 16(%rdx)
+	add	$RING_SMALL_SIZE, %rdx
+	mov	%rdx, %gs:T_HEAD
+	mov	-12(%rdx), %edx
+	mov	$1, %r11d
+	jmp	*%gs:T_CALL_RET
 
 /* A system call made on behalf of the supervisor, by single-stepping its first instruction. */
 rt_syscall:
@@ -494,8 +622,8 @@ rt_map_log:
 /*
  * The call T_DATA_NR is over, with its result in rax, and its record is in the ring. What it wrote, as
  * far as T_WRITES and T_FORMS say and no more than T_DATA_LIMIT, follows there, for people to look at:
- * nothing depends on it. rcx is the place in the fragment behind the call, and free; r11's value is in T_CALL_SAVE
- * and back in r11 at the end.
+ * nothing depends on it. rcx is the lag behind the call, and free; r11's value is in T_CALL_SAVE and back in r11 at
+ * the end.
  *
  * The memory need not be there. Another thread may have unmapped it, or the call has written less than
  * the forms say. A fault at any place in here goes on at rt_call_data_out: the supervisor sees to that
@@ -503,7 +631,7 @@ rt_map_log:
  *
  * r8: what may still be kept; r9: the form.
  */
-rt_call_data:
+	.macro	DATA_BEGIN
 	mov	%rdi, %gs:T_DATA_ARG(0)
 	mov	%rsi, %gs:T_DATA_ARG(1)
 	mov	%rdx, %gs:T_DATA_ARG(2)
@@ -514,6 +642,10 @@ rt_call_data:
 	add	%gs:T_STEPS, %rcx
 	mov	%rcx, %gs:T_DATA_STEPS
 	movb	$RING_DATA, %gs:(T_DATA_STEPS + 7)
+	.endm
+
+rt_call_data:
+	DATA_BEGIN
 	cmp	$-4096, %rax
 	ja	rt_call_data_out	/* it failed */
 	mov	%gs:T_DATA_LIMIT, %r8
@@ -648,12 +780,20 @@ rt_call_data_out:
 	shr	$16, %edx
 	and	$0x3fff, %edx
 
-	/* rdx bytes at rsi go to the ring; then to r11 */
+	/* rdx bytes at rsi go to the ring, or fewer, though more on the stack; then to r11 */
 50:	test	%rsi, %rsi
 	jz	59f
-	cmp	%r8, %rdx
-	cmova	%r8, %rdx
+	lea	128(%rsi), %rcx
+	sub	%rsp, %rcx
+	cmp	$AREA_STACK_NEAR, %rcx
+	mov	%r8, %rcx
+	jae	60f
+	add	$AREA_STACK_DATA, %rcx
+60:	cmp	%rcx, %rdx
+	cmova	%rcx, %rdx
 	sub	%rdx, %r8
+	jae	51f
+	xor	%r8d, %r8d
 51:	test	%rdx, %rdx
 	jz	59f
 	mov	$RING_DATA_MAX, %ecx
@@ -701,6 +841,21 @@ rt_call_data_out:
 	.long	STOP_RING_FULL
 	jmp	51b
 59:	jmp	*%r11
+
+/*
+ * The same for the T_DATA_IOVS bytes at T_DATA_MSG, where fxsave or one of its kin has put registers.
+ * T_DATA_LIMIT only says whether anything is to be kept: one byte that is missing would spoil what lies there
+ * later. rcx is the lag behind the instruction; its value is in T_DATA_IOV.
+ */
+rt_state_data:
+	DATA_BEGIN
+	cmpq	$0, %gs:T_DATA_LIMIT
+	je	rt_call_data_out
+	mov	%gs:T_DATA_MSG, %rsi
+	mov	%gs:T_DATA_IOVS, %edx
+	mov	%rdx, %r8
+	lea	rt_call_data_out(%rip), %r11
+	jmp	50b
 rt_call_data_end:
 
 /*
@@ -859,14 +1014,56 @@ rt_movs\size\()_\rep:
 9:	jmp	*%gs:T_RT_RET
 	.endm
 
+/*
+ * REP STOS in bulk: 32 bytes at a time, of a pattern in r8. After a fault in here the supervisor goes on with the single
+ * elements from the beginning of the piece: what of it was stored is stored again, alike.
+ */
 	.macro	STOS size, shift, rep
 	.globl	rt_stos\size\()_\rep
 	.p2align 4
 rt_stos\size\()_\rep:
 	STRIDE	\size
+	.if	\rep
+	jmp	10f
+11:
+	.if	\size == 1
+	movzbl	%al, %r8d
+	mov	$0x0101010101010101, %r9
+	imul	%r9, %r8
+	.elseif	\size == 2
+	movzwl	%ax, %r8d
+	mov	$0x0001000100010001, %r9
+	imul	%r9, %r8
+	.elseif	\size == 4
+	mov	%eax, %r8d
+	mov	%r8, %r9
+	shl	$32, %r9
+	or	%r9, %r8
+	.else
+	mov	%rax, %r8
+	.endif
+	.p2align 4
+13:	HEAD
+	cmp	$(32 / \size), %rcx
+	jb	1f
+	.irp	off, 0, 8, 16, 24
+	mov	%r8, \off(%rdi)
+	mov	%r8, %gs:\off(%edi)
+	.endr
+	add	$32, %rdi
+	sub	$(32 / \size), %rcx
+	jmp	13b
+10:	cmp	$(32 / \size), %rcx
+	jb	1f
+	cmp	$\size, %r10
+	je	11b
+	.endif
 1:	HEAD
 	.if	\rep
 	jrcxz	9f
+	.pushsection .rodata.bulk
+	.long	13b - rt_begin, 10b - rt_begin, 1b - rt_begin
+	.popsection
 	.endif
 	STOREBOTH \size, rdi, edi, al, ax, eax, rax
 	add	%r10, %rdi

@@ -39,7 +39,7 @@ static void check_consumed(struct tr_build *b, unsigned a, unsigned old, int hi,
 		cg_rm(b->cold, half, 0x89, (unsigned)hi, &m, 0);
 	}
 	cg_store_gs(b->cold, a, T_IMP_ADDR);
-	cg_imm_gs(b->cold, T_IMP_DESC, size | b->i << 16);
+	cg_imm_gs(b->cold, T_IMP_DESC, size | tr_lag(b) << 16);
 	cg_store_gs(b->cold, a, T_SAVE(6));
 	struct ea back = { .rip = true, .target = cg_va(c) };
 	/* the routine keeps all registers; borrow the address register for the return address */
@@ -71,7 +71,7 @@ static void bit_address(struct tr_build *b, const struct insn *in, const struct 
 	cg_rr(c, 8, 0xc1, 7, s); /* sar */
 	cg8(c, size == 2 ? 4 : size == 4 ? 5 : 6);
 	if (mem->rip)
-		cg_imm(c, a, mem->target);
+		cg_addr(c, a, mem->target);
 	else
 		cg_rm(c, 8, 0x8d, a, mem, 0);
 	cg_rm(c, 8, 0x8d, a, &sum, 0);
@@ -137,7 +137,7 @@ static bool begin(struct tr_build *b, const struct insn *in, const struct ea *me
 	if (is_bit_string(in))
 		bit_address(b, in, mem, x->a, (unsigned)tr_reg_scratch(b, x->taken | 1, false));
 	else if (mem->rip)
-		cg_imm(c, x->a, mem->target);
+		cg_addr(c, x->a, mem->target);
 	else
 		cg_rm(c, 8, 0x8d, x->a, mem, 0);
 	x->at = x->sh = ea_base(a, 0);
@@ -148,7 +148,8 @@ static bool begin(struct tr_build *b, const struct insn *in, const struct ea *me
 	return !b->failed;
 }
 
-/* The operation on memory comes between these two. */
+/* Between these two come the operation on memory and what is imported for it: the line has more
+ * than the operand, so all of it has been read when the number is taken. */
 static void before(struct tr_build *b, const struct insn *in, const struct atomic *x)
 {
 	if (b->policy.number)
@@ -177,8 +178,8 @@ static void exchange(struct tr_build *b, const struct insn *in, const struct ato
 		cg8(c, 0xf0);
 		cg_rm(c, size, size == 1 ? 0x0fc0 : 0x0fc1, (unsigned)s, &x->at, 0);
 	}
-	after(b, in, x);
 	check_consumed(b, x->a, (unsigned)s, -1, size);
+	after(b, in, x);
 }
 
 static void compare_exchange(struct tr_build *b, const struct insn *in, const struct atomic *x)
@@ -196,8 +197,8 @@ static void compare_exchange(struct tr_build *b, const struct insn *in, const st
 		b->failed = true;
 		return;
 	}
-	after(b, in, x);
 	check_consumed(b, x->a, 0, regs & 4 ? 2 : -1, in->mem_size);
+	after(b, in, x);
 	tr_reg_reload(c, 0);
 	if (regs & 4)
 		tr_reg_reload(c, 2);
@@ -235,8 +236,8 @@ static unsigned operate(struct tr_build *b, const struct insn *in, const struct 
 	cg8(c, 0xf0);
 	cg_rm(c, size, size == 1 ? 0x0fb0 : 0x0fb1, (unsigned)t, &x->at, 0);
 	cg_jcc(c, 5, loop);
-	after(b, in, x);
 	check_consumed(b, x->a, 0, -1, size);
+	after(b, in, x);
 	if (!rax_was_spilled) {
 		tr_reg_reload(c, 0);
 		b->st.spilled &= ~1u;

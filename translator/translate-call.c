@@ -1,14 +1,14 @@
 /*
- * Translation of system calls that are made in the cache, and of the time-stamp counter: both leave
- * a record in the ring.
+ * Translation of system calls that are made in the cache, of the time-stamp counter and of CPUID:
+ * all leave a record in the ring.
  */
 #include "translator/build.h"
 #include "translator/runtime.h"
 
-/* Call a routine of the runtime that returns to T_CALL_RET, from cold code. */
-static void cold_call(struct tr_build *b, const uint8_t *routine)
+#include <signal.h>
+
+void tr_call_runtime(struct tr_build *b, struct cg *c, const uint8_t *routine)
 {
-	struct cg *c = b->cold;
 	struct ea back = { .rip = true };
 	cg_rm(c, 8, 0x8d, 11, &back, 0);
 	uint8_t *at = c->p - 4;
@@ -16,6 +16,11 @@ static void cold_call(struct tr_build *b, const uint8_t *routine)
 	cg_jmp(c, rt_va(b->arena, routine));
 	if (!c->overflow)
 		cg_patch32(at, c->delta, cg_va(c));
+}
+
+static void cold_call(struct tr_build *b, const uint8_t *routine)
+{
+	tr_call_runtime(b, b->cold, routine);
 }
 
 /* In cold code: to `go` if the call may be made by its arguments, else on. */
@@ -56,7 +61,7 @@ static void call_data(struct tr_build *b)
 	cg8(c, 0);
 	cg_jcc(c, 5, cg_va(b->cold));
 	cg_store_gs(b->cold, 11, T_CALL_SAVE);
-	cg_imm(b->cold, 1, b->i + 1);
+	cg_imm(b->cold, 1, tr_lag(b) + 1);
 	cold_call(b, rt_call_data);
 	uint64_t back = cg_va(c);
 	cg_load_gs(c, 1, T_HEAD);
@@ -76,7 +81,10 @@ static void whose(struct tr_build *b)
 {
 	struct cg *c = b->c;
 	struct ea set = ea_base(6, 0);
-	uint8_t *away[4], *here[4];
+	/* SIGTRAP is deja's, too (sigtrap.c); handlers of faults see flags (tr_keep_fault_flags) */
+	static const uint8_t told[] = { SIGTRAP, SIGSEGV, SIGBUS, SIGFPE, SIGILL };
+	uint8_t *away[3 + sizeof(told)], *here[4];
+	unsigned n_away = 2;
 
 	cg_bytes(c, "\x48\x3d", 2); /* cmp rax, 512 */
 	cg32(c, 512);
@@ -89,8 +97,11 @@ static void whose(struct tr_build *b)
 	cg_jcc(c, 4, cg_va(b->cold));
 	class_is(c, SYS_SIGACTION);
 	uint8_t *mask = cg_jcc8(c, 0x75);
-	cg_bytes(c, "\x83\xff\x05", 3); /* cmp edi, SIGTRAP */
-	away[2] = cg_jcc(c, 4, 0);
+	for (unsigned k = 0; k < sizeof(told); k++) {
+		cg_bytes(c, "\x83\xff", 2); /* cmp edi, the signal's number */
+		cg8(c, told[k]);
+		away[n_away++] = cg_jcc(c, 4, 0);
+	}
 	here[1] = cg_jcc8(c, 0xeb);
 	cg_here8(c, mask);
 	cg_bytes(c, "\x48\x85\xf6", 3); /* test rsi, rsi */
@@ -99,13 +110,12 @@ static void whose(struct tr_build *b)
 	here[3] = cg_jcc8(c, 0x74);
 	cg_rm(c, 4, 0xf6, 0, &set, 1); /* test byte [rsi], the bit of SIGTRAP */
 	cg8(c, 1 << 4);
-	away[3] = cg_jcc(c, 5, 0);
+	away[n_away++] = cg_jcc(c, 5, 0);
 	check_arguments(b, cg_va(c));
-	for (int k = 0; k < 4; k++) {
+	for (int k = 0; k < 4; k++)
 		cg_here8(c, here[k]);
-		if (!c->overflow)
-			cg_patch32(away[k], c->delta, cg_va(b->cold));
-	}
+	for (unsigned k = 0; k < n_away && !c->overflow; k++)
+		cg_patch32(away[k], c->delta, cg_va(b->cold));
 }
 
 /*
@@ -128,7 +138,7 @@ void tr_call_insn(struct tr_build *b)
 	tr_mark_body(b);
 
 	whose(b);
-	tr_exit_stop(b, b->cold, b->st, TR_STOP_SYSCALL, in->addr, b->i, b->live[b->i]);
+	tr_exit_stop(b, b->cold, b->st, TR_STOP_SYSCALL, in->addr, tr_lag(b), b->live[b->i]);
 
 	uint64_t flags_at = cg_va(c);
 	tr_flags_need(b, c); /* for r11 */
@@ -141,7 +151,7 @@ void tr_call_insn(struct tr_build *b)
 	cg_store_gs(c, 0, T_DATA_NR);
 	cg_imm_gs(c, T_IN_SYSCALL, 1);
 	cg_bytes(c, "\x0f\x05", 2);
-	fi->after_syscall = (uint32_t)(cg_va(c) - b->f->entry);
+	fi->after_syscall = (uint16_t)(cg_va(c) - b->f->entry);
 	fi->flags_length = (uint8_t)(flags_end - flags_at);
 	fi->flags_before = (uint8_t)(cg_va(c) - flags_end);
 	cg_imm_gs(c, T_IN_SYSCALL, 0);
@@ -151,7 +161,7 @@ void tr_call_insn(struct tr_build *b)
 	cg_store(c, 0, &at8);
 	cg_store(c, 11, &at16);
 	cg_load_gs(c, 11, T_STEPS);
-	cg_lea(b->c, 11, 11, (int32_t)b->i);
+	cg_lea(b->c, 11, 11, (int32_t)tr_lag(b));
 	cg_store(c, 11, &at);
 	struct ea type = ea_base(1, 7);
 	cg_rm(c, 4, 0xc6, 0, &type, 1);
@@ -162,7 +172,7 @@ void tr_call_insn(struct tr_build *b)
 	log_call(b);
 	call_data(b);
 	tr_ring_check(b, 1);
-	cg_imm(c, 1, in->addr + in->len);
+	cg_addr(c, 1, in->addr + in->len);
 	b->st.clean &= ~(1u << 0 | 1u << 1 | 1u << 11);
 }
 
@@ -183,10 +193,10 @@ void tr_tsc_insn(struct tr_build *b)
 	cg_store(c, 0, &m[1]);
 	cg_store(c, 2, &m[2]);
 	cg_store(c, 1, &m[3]);
-	cg_imm(c, 0, in->addr + in->len);
+	cg_addr(c, 0, in->addr + in->len);
 	cg_store(c, 0, &m[4]);
 	cg_load_gs(c, 0, T_STEPS);
-	cg_lea(b->c, 0, 0, (int32_t)b->i);
+	cg_lea(b->c, 0, 0, (int32_t)tr_lag(b));
 	cg_store(c, 0, &m[0]);
 	struct ea type = ea_base(s, 7), length = ea_base(s, 6);
 	cg_rm(c, 4, 0xc6, 0, &type, 1);
@@ -197,4 +207,31 @@ void tr_tsc_insn(struct tr_build *b)
 	cg_lea(b->c, (unsigned)s, (unsigned)s, RING_TSC_SIZE);
 	cg_store_gs(c, (unsigned)s, T_HEAD);
 	tr_ring_check(b, (unsigned)s);
+}
+
+/* cpuid: answered from a table, and logged; the supervisor answers what is not there. */
+void tr_cpuid_insn(struct tr_build *b)
+{
+	const struct insn *in = &b->insn[b->i];
+	struct cg *c = b->c;
+
+	tr_flags_clobber(b, false);
+	for (unsigned r = 0; r < 16; r++)
+		if (r != HOME && b->st.spilled & 1u << r)
+			tr_reg_reload(c, r);
+	b->st.clean |= b->st.spilled & ~HOME_BIT;
+	b->st.spilled &= HOME_BIT;
+	tr_reg_spill(b, HOME);
+	cg_imm_gs(c, T_SAVE(0), tr_lag(b));
+	cg_addr(c, HOME, in->addr + in->len);
+	cg_store_gs(c, HOME, T_SAVE(1));
+	tr_call_runtime(b, c, rt_cpuid);
+	cg_bytes(c, "\x45\x85\xdb", 3); /* test r11d, r11d */
+	uint8_t *unknown = cg_jcc(c, 4, 0);
+	if (!c->overflow)
+		cg_patch32(unknown, c->delta, cg_va(b->cold));
+	tr_exit_stop(b, b->cold, b->st, TR_STOP_NATIVE, in->addr, tr_lag(b), b->live[b->i]);
+	cg_load_gs(c, HOME, T_HEAD);
+	tr_ring_check(b, HOME);
+	b->st.clean &= ~0xfu; /* rax, rcx, rdx, rbx */
 }

@@ -27,8 +27,12 @@ static void finish(struct tr_build *b)
 	const struct insn *in = &b->insn[b->i];
 	b->st.spilled &= ~in->gpr_full;
 	b->st.clean &= ~in->gpr_written;
-	if (in->flags_written & ARITH)
+	if (in->flags_written & ARITH) {
+		if (b->st.flags == TR_FLAGS_SAVED) /* what it leaves alone was not brought back */
+			b->st.lost = ARITH;
 		b->st.flags = TR_FLAGS_HW;
+	}
+	b->st.lost &= ~tr_flags_killed(in);
 }
 
 /* An instruction that does not touch memory. */
@@ -42,10 +46,12 @@ static void plain(struct tr_build *b)
 		if (in->id == INSN_LEA && in->base == INSN_RIP) {
 			uint64_t v = in->addr32 ? (uint32_t)in->target : in->target;
 			unsigned r = in->opnd[0].reg;
+			b->cannot_keep |= in->addr32;
 			if (in->opnd[0].size == 8) {
-				cg_imm(b->c, r, v);
+				cg_addr(b->c, r, v);
 			} else if (in->opnd[0].size == 4) {
 				cg_imm(b->c, r, (uint32_t)v);
+				b->cannot_keep = true;
 			} else {
 				b->failed = true;
 			}
@@ -61,7 +67,9 @@ static void plain(struct tr_build *b)
 			cg_reencode(b->c, in, &shadow);
 		b->failed = false;
 	}
+	uint8_t *op = b->c->p;
 	cg_bytes(b->c, in->bytes, in->len);
+	tr_exit_op(b, op);
 }
 
 /* Emit instruction i. Returns true if the fragment ends with it. */
@@ -77,10 +85,14 @@ static bool emit_insn(struct tr_build *b)
 		tr_call_insn(b);
 		return false;
 	}
+	if (b->policy.lock)
+		tr_order_before(b);
 	if (in->attr & INSN_A_FENCE) {
 		tr_fence_insn(b);
 	} else if (in->id == INSN_RDTSC || in->id == INSN_RDTSCP) {
 		tr_tsc_insn(b);
+	} else if (in->id == INSN_CPUID) {
+		tr_cpuid_insn(b);
 	} else if (in->attr & INSN_A_BRANCH) {
 		if (tr_flow_insn(b))
 			return true;
@@ -98,6 +110,8 @@ static bool emit_insn(struct tr_build *b)
 		plain(b);
 	}
 	finish(b);
+	if (b->policy.look && !b->failed)
+		tr_order_after(b);
 	return false;
 }
 
@@ -122,7 +136,7 @@ static void compare_code(struct tr_build *b, const struct tr_state *st, uint64_t
 		struct ea m = ea_base(1, (int32_t)k);
 		cg_cmp(c, (unsigned)n, 0, &m);
 		cg_jcc(c, 5, cg_va(b->cold));
-		tr_exit_stop(b, b->cold, *st, TR_STOP_CHANGED, pc, 0, ARITH);
+		tr_exit_stop(b, b->cold, *st, TR_STOP_CHANGED, pc, tr_lag(b), ARITH);
 	}
 }
 
@@ -140,7 +154,7 @@ static void emit_checks(struct tr_build *b, uint64_t pc, size_t len, uint64_t fa
 		cg_imm(c, 1, facts);
 		cg_cmp(c, 8, 1, &known);
 		cg_jcc(c, 7, cg_va(b->cold)); /* above */
-		tr_exit_stop(b, b->cold, st, TR_STOP_FACTS, pc, 0, ARITH);
+		tr_exit_stop(b, b->cold, st, TR_STOP_FACTS, pc, tr_lag(b), ARITH);
 	}
 	if (b->changing)
 		compare_code(b, &st, pc, len);
@@ -154,6 +168,7 @@ static bool emit_or_undo(struct tr_build *b)
 	struct cg hot = *b->c, cold = *b->cold;
 	struct tr_state st = b->st;
 	uint32_t numbers = b->numbers;
+	unsigned noted = b->log.n;
 	bool ended = emit_insn(b);
 	if (!b->failed)
 		return ended;
@@ -164,9 +179,10 @@ static bool emit_or_undo(struct tr_build *b)
 	*b->c = hot;
 	*b->cold = cold;
 	b->c->overflow = overflow; /* then the fragment is made again elsewhere */
+	b->log.n = noted;
 	b->st = st;
 	fi->body = fi->start;
-	tr_exit_stop(b, b->c, b->st, TR_STOP_NATIVE, in->addr, b->i, b->live[b->i]);
+	tr_exit_stop(b, b->c, b->st, TR_STOP_NATIVE, in->addr, tr_lag(b), b->live[b->i]);
 	return true;
 }
 
@@ -176,11 +192,15 @@ static void emit_all(struct tr_build *b, uint64_t pc)
 	bool ended = false;
 	for (b->i = 0; b->i < b->n && !ended; b->i++) {
 		struct tr_finsn *fi = &f->insn[b->i];
-		fi->pc_off = (uint16_t)(b->insn[b->i].addr - pc);
-		fi->start = fi->body = (uint32_t)(cg_va(b->c) - f->entry);
+		fi->pc_off = (uint32_t)(b->insn[b->i].addr - pc) & 0x7ff;
+		fi->lag = tr_lag(b) & 0x1fff;
+		fi->start = fi->body = (uint16_t)(cg_va(b->c) - f->entry);
 		fi->spilled_start = fi->spilled_body = (uint16_t)b->st.spilled;
-		fi->flags_start = fi->flags_body = (uint8_t)b->st.flags;
+		fi->flags_start = fi->flags_body = b->st.flags;
+		fi->flags_lost = b->st.lost != 0;
 		b->body_marked = false;
+		if (b->op_end != b->c->p)
+			b->op = NULL;
 		b->busy = 0;
 		b->failed = false;
 		f->n = b->i + 1;
@@ -188,12 +208,12 @@ static void emit_all(struct tr_build *b, uint64_t pc)
 	}
 	if (!ended) {
 		const struct insn *last = &b->insn[b->n - 1];
-		tr_exit_to(b, b->st, last->addr + last->len, b->n);
+		tr_exit_to(b, b->st, last->addr + last->len, tr_lag(b));
 	}
 	for (unsigned k = 0; k < b->n_sides; k++) {
 		if (!b->c->overflow)
 			cg_patch32(b->side[k].site, b->c->delta, cg_va(b->c));
-		tr_exit_to(b, b->side[k].st, b->side[k].target, b->side[k].executed);
+		tr_exit_to(b, b->side[k].st, b->side[k].target, b->side[k].steps);
 	}
 }
 
@@ -215,7 +235,7 @@ static void forget_maybe(struct translator *tr)
 			may_be_there(tr, f->pc);
 }
 
-void tr_publish(struct translator *tr, struct tr_frag *f)
+void tr_enter(struct translator *tr, struct tr_frag *f)
 {
 	unsigned slot = tr_hash(f->pc);
 	if (tr->published++ == FRAG_MAYBE / 4)
@@ -225,6 +245,11 @@ void tr_publish(struct translator *tr, struct tr_frag *f)
 	tr->hash[slot] = f;
 	f->chunk = tr_chunk_hold(f->arena);
 	tr_chunk_add(f->arena, f);
+}
+
+void tr_publish(struct translator *tr, struct tr_frag *f)
+{
+	tr_enter(tr, f);
 	tr_links_begin(tr, f);
 	tr_links_join(tr, f);
 }
@@ -232,12 +257,19 @@ void tr_publish(struct translator *tr, struct tr_frag *f)
 /* The fragment, in as much memory as it takes. */
 static struct tr_frag *finished(const struct tr_build *b)
 {
-	struct tr_frag *f = malloc(TR_FRAG_SIZE(b->f->n, b->n_uses));
-	DJ_ASSERT(f, "out of memory for a fragment");
-	memcpy(f, b->f, TR_FRAG_SIZE(b->f->n, 0));
-	f->n_uses = b->n_uses;
-	f->uses = (struct tr_use *)(void *)&f->insn[f->n];
+	struct tr_frag *f = tr_frag_new(b->tr, b->f->n, b->n_uses), *from = b->f;
+	from->block = f->block;
+	from->n_uses = f->n_uses;
+	from->uses = f->uses;
+	memcpy(f, from, TR_FRAG_SIZE(f->n, 0));
 	return f;
+}
+
+/* Flags that whoever comes to the fragment at pc has kept, having looked ahead. */
+static uint32_t kept_for(struct tr_build *b, uint64_t pc)
+{
+	struct tr_look look = { .n = 0 };
+	return b->policy.exact_flags ? ARITH : tr_flags_live_at(b->tr, pc, 1, &look) & b->live[0];
 }
 
 struct tr_frag *tr_translate(struct tr_build *b, struct tr_arena *a, uint64_t pc)
@@ -249,31 +281,51 @@ struct tr_frag *tr_translate(struct tr_build *b, struct tr_arena *a, uint64_t pc
 	b->n_targets = b->n_sides = 0;
 	b->numbers = 0;
 	b->ret_site = 0;
+	b->cannot_keep = b->other_lags = false;
+	b->log.n = 0;
+	b->log.overflow = false;
+	struct tr_frag *again = tr_make_again(b, a, pc);
+	if (again || tr_arena_overflow(a))
+		return again;
 	tr_scan(b, pc);
 	if (!b->n)
 		return NULL;
-	const struct insn *last = &b->insn[b->n - 1];
-	size_t len = (size_t)(last->addr + last->len - pc);
+	size_t len = tr_scanned(b);
 	uint64_t facts = tr->ops.translated(tr->ops.ctx, pc, len);
 
 	struct tr_frag *f = b->f;
+	bool keep = tr->ops.kept && !b->changing && !facts;
+	const uint8_t *hot = b->c->p, *cold = b->cold->p;
+	b->c->log = b->cold->log = keep ? &b->log : NULL;
 	memset(f, 0, TR_FRAG_SIZE(b->n, 0));
 	f->pc = pc;
 	f->arena = a;
-	f->entry = cg_va(b->c);
 	f->live = b->live[0];
 	f->slot = TR_NO_SLOT;
+	f->stub_chunk = TR_NO_CHUNK;
+	f->lag = tr_lag_at(tr, pc, 0, 0);
+	b->lag = (int)f->lag;
+	b->op = NULL;
+	b->i = 0;
+	if (tr->expect_indirect) /* of the code before it, so that it needs no jump */
+		f->stub = tr_emit_indirect(b->c, a, f);
+	tr->expect_indirect = false;
+	f->entry = cg_va(b->c);
 	b->st = (struct tr_state){ .spilled = HOME_BIT, .flags = TR_FLAGS_HW };
+	b->st.lost = ARITH & ~kept_for(b, pc);
 	if (b->changing || facts) /* boundary 0 is behind it, where the state is whole again */
 		emit_checks(b, pc, len, facts);
 	emit_all(b, pc);
 	f->end = cg_va(b->c);
 	f->numbers = b->numbers;
+	b->c->log = b->cold->log = NULL;
 	if (tr_arena_overflow(a)) {
 		tr_numbers_drop(tr, f->numbers);
 		return NULL;
 	}
 	f->ret_site = b->ret_site;
+	if (keep)
+		tr_keep(b, f, hot, cold, len);
 	f = finished(b);
 	tr_use_pages(tr, f, b->use);
 	tr_publish(tr, f);

@@ -6,21 +6,22 @@
 static void emit_stop(struct cg *c, uint32_t number)
 {
 	cg8(c, 0xcc);
+	cg_note(c, CG_NUMBER);
 	cg32(c, number);
 }
 
-/* Add `n` to the step count: shortest if flags need not be kept, else through the home register. */
-static void emit_steps(struct cg *c, unsigned n, bool keep_flags)
+void tr_emit_steps(struct cg *c, int32_t n, bool keep_flags)
 {
-	struct ea m = ea_gs(T_STEPS), plus = ea_base(HOME, (int32_t)n);
+	struct ea m = ea_gs(T_STEPS), plus = ea_base(HOME, n);
+	bool small = n >= -128 && n < 128;
 	if (!n)
 		return;
 	if (!keep_flags) {
-		cg_rm(c, 8, n < 128 ? 0x83 : 0x81, 0, &m, n < 128 ? 1 : 4);
-		if (n < 128)
+		cg_rm(c, 8, small ? 0x83 : 0x81, 0, &m, small ? 1 : 4);
+		if (small)
 			cg8(c, (uint8_t)n);
 		else
-			cg32(c, n);
+			cg32(c, (uint32_t)n);
 		return;
 	}
 	cg_load(c, HOME, &m);
@@ -34,11 +35,10 @@ static void home_to_slot(struct cg *c, const struct tr_state *st)
 		cg_store_gs(c, HOME, T_SLOT(HOME));
 }
 
-/* Everything that leaving takes except the jump: steps, flags, registers but the home one. */
-void tr_exit_leave(struct cg *c, const struct tr_state *st, unsigned executed, uint32_t live)
+void tr_exit_leave(struct cg *c, const struct tr_state *st, int32_t n, uint32_t live)
 {
 	home_to_slot(c, st);
-	emit_steps(c, executed, live && st->flags != TR_FLAGS_SAVED);
+	tr_emit_steps(c, n, live && st->flags != TR_FLAGS_SAVED);
 	if (st->flags == TR_FLAGS_SAVED && live)
 		tr_emit_restore_flags(c, st->spilled & 1 ? RAX_FREE : RAX_TO_HOME);
 	for (unsigned r = 0; r < 16; r++)
@@ -46,63 +46,113 @@ void tr_exit_leave(struct cg *c, const struct tr_state *st, unsigned executed, u
 			cg_load_gs(c, r, T_SLOT((int)r));
 }
 
-/* The next instruction is `jmp rel32`, which will be patched while others execute it: its rel32 has
- * to lie within eight aligned bytes. */
-static void align_jump(struct cg *c)
+/* Nops needed if a rel32 at `site`, which will be patched while others execute it, is to lie within
+ * eight aligned bytes. */
+static unsigned nops_before(uint64_t site)
 {
-	static const char nops[4][4] = { "", "\x90", "\x66\x90", "\x0f\x1f\x00" };
-	unsigned at = (unsigned)(cg_va(c) + 1) & 7;
-	if (at > 4)
-		cg_bytes(c, nops[8 - at], 8 - at);
+	return (site & 7) > 4 ? 8 - (site & 7) : 0;
 }
 
-void tr_exit_to(struct tr_build *b, struct tr_state st, uint64_t target, unsigned executed)
+static const char nops[4][4] = { "", "\x90", "\x66\x90", "\x0f\x1f\x00" };
+
+/* The lag of the entry at `target` for one who comes with so many steps that are not in T_STEPS. */
+static uint32_t lag_at(const struct tr_build *b, uint64_t target, unsigned steps)
 {
-	struct cg *c = b->c;
+	if (target == b->f->pc)
+		return b->f->lag;
+	steps = tr_lag_kept(b->tr, target, steps <= TR_LAG_MAX / 2 ? steps : 0);
+	return tr_lag_at(b->tr, target, b->numbers, steps);
+}
+
+/* The rel32 that was emitted last is a link, which leads to its stub. */
+static void link_here(struct tr_build *b, uint64_t target, uint32_t lag)
+{
 	struct translator *tr = b->tr;
-	tr_exit_leave(c, &st, executed, tr_live_at(b, target));
 	b->numbers = tr_number_new(tr, TR_STOP_LINK, target, b->numbers);
 	struct tr_number *n = &tr->numbers[b->numbers];
-	align_jump(c);
+	n->stop.lag = lag;
 	n->stub = (uint32_t)(b->cold->p - b->arena->ours);
-	n->site = (uint32_t)(cg_jmp(c, cg_va(b->cold)) - b->arena->ours);
+	n->site = (uint32_t)(b->c->p - 4 - b->arena->ours);
 	emit_stop(b->cold, b->numbers);
 	n->to = tr_find(tr, target); /* will be linked to it */
 	if (!n->to && b->n_targets < sizeof(b->target) / sizeof(*b->target))
 		b->target[b->n_targets++] = target;
 }
 
-void tr_exit_side(struct tr_build *b, uint8_t *site, uint64_t target, unsigned executed)
+void tr_exit_to(struct tr_build *b, struct tr_state st, uint64_t target, unsigned steps)
 {
-	b->side[b->n_sides++] = (struct tr_side){ site, b->st, target, executed };
+	struct cg *c = b->c;
+	uint32_t lag = lag_at(b, target, steps);
+	unsigned pad;
+	tr_exit_leave(c, &st, (int32_t)(steps - lag), tr_live_at(b, target));
+	pad = nops_before(cg_va(c) + 1);
+	cg_bytes(c, nops[pad], pad);
+	cg_jmp(c, cg_va(b->cold));
+	link_here(b, target, lag);
+}
+
+void tr_exit_op(struct tr_build *b, uint8_t *op)
+{
+	b->op = op;
+	b->op_end = b->c->p;
+}
+
+bool tr_exit_jcc(struct tr_build *b, unsigned cond, uint64_t target, unsigned steps)
+{
+	struct cg *c = b->c;
+	const struct tr_state *st = &b->st;
+	uint32_t lag = lag_at(b, target, steps);
+	unsigned pad = nops_before(cg_va(c) + 2);
+	if (lag != steps || st->spilled & ~HOME_BIT || !((st->spilled | st->clean) & HOME_BIT) ||
+	    (st->flags == TR_FLAGS_SAVED && tr_live_at(b, target)))
+		return false;
+	if (pad && b->op && b->op_end == c->p && !c->overflow) {
+		size_t n = (size_t)(c->p - b->op);
+		uint8_t op[INSN_MAX];
+		struct tr_finsn *fi = &b->f->insn[b->i];
+		memcpy(op, b->op, n);
+		c->p = b->op;
+		cg_bytes(c, nops[pad], pad);
+		cg_bytes(c, op, n);
+		fi->start = (uint16_t)(fi->start + pad);
+		fi->body = (uint16_t)(fi->body + pad);
+	} else {
+		cg_bytes(c, nops[pad], pad);
+	}
+	cg_jcc(c, cond, cg_va(b->cold));
+	link_here(b, target, lag);
+	return true;
+}
+
+void tr_exit_side(struct tr_build *b, uint8_t *site, uint64_t target, unsigned steps)
+{
+	b->side[b->n_sides++] = (struct tr_side){ site, b->st, target, steps };
 }
 
 void tr_exit_stop(struct tr_build *b, struct cg *c, struct tr_state st, enum tr_stop_kind kind,
-		  uint64_t pc, unsigned executed, uint32_t live)
+		  uint64_t pc, unsigned steps, uint32_t live)
 {
-	tr_exit_leave(c, &st, executed, live);
+	tr_exit_leave(c, &st, (int32_t)steps, live);
 	b->numbers = tr_number_new(b->tr, kind, pc, b->numbers);
 	emit_stop(c, b->numbers);
 }
 
-void tr_exit_indirect(struct tr_build *b, unsigned executed)
+void tr_exit_indirect(struct tr_build *b, unsigned steps)
 {
 	struct cg *c = b->c;
-	tr_reg_spill(b, 0);
-	DJ_ASSERT(b->st.spilled & 2, "indirect exit without rcx spilled");
-	bool hw = b->st.flags != TR_FLAGS_SAVED;
-	home_to_slot(c, &b->st);
-	emit_steps(c, executed, hw);
-	for (unsigned r = 2; r < 16; r++)
-		if (r != HOME && b->st.spilled & 1u << r)
+	DJ_ASSERT(b->st.spilled & HOME_BIT, "indirect exit without the home register spilled");
+	DJ_ASSERT(b->st.flags == TR_FLAGS_SAVED, "indirect exit with flags in the processor");
+	tr_emit_steps(c, (int32_t)steps, false);
+	tr_reg_spill(b, 1);
+	for (unsigned r = 0; r < 16; r++)
+		if (r != 1 && r != HOME && b->st.spilled & 1u << r)
 			cg_load_gs(c, r, T_SLOT((int)r));
 	/* who it was, for a target that the processor refuses */
 	b->numbers = tr_number_new(b->tr, TR_STOP_BRANCH, b->insn[b->i].addr, b->numbers);
 	cg_imm_gs(c, T_BRANCH, b->numbers);
-	cg_bytes(c, "\x0f\xb7\xc1", 3); /* movzx eax, cx */
-	struct ea stub = {
-		.base = -1, .index = 0, .scale = 8, .disp = hw ? T_FAST : T_FAST_SAVED, .gs = true
-	};
+	cg_note_at(c, c->p - 4, CG_NUMBER);
+	cg_rr(c, 4, 0x0fb7, 1, HOME); /* movzx ecx, r11w */
+	struct ea stub = { .base = -1, .index = 1, .scale = 8, .disp = T_FAST, .gs = true };
 	cg_rm(c, 4, 0xff, 4, &stub, 0);
 }
 

@@ -5,12 +5,39 @@
 #include "format/regs.h"
 #include "translator/build.h"
 
+/* Flags that the SDM leaves undefined after `in` and that do not depend on what they were: what the
+ * processor makes of them (doc/cpu.md), and the emulator too, comes from the operands alone. Were
+ * AF not among them it would be live nearly everywhere, because compilers write nothing but AND,
+ * OR, XOR, TEST and shifts between one return and the next. */
+static uint32_t defined_by_operands(const struct insn *in)
+{
+	switch (in->id) {
+	case INSN_AND:
+	case INSN_OR:
+	case INSN_XOR:
+	case INSN_TEST:
+		return DJ_FLAG_AF;
+	case INSN_SHL:
+	case INSN_SHR:
+	case INSN_SAR:
+		return DJ_FLAG_AF | DJ_FLAG_OF;
+	case INSN_BSF:
+	case INSN_BSR:
+		return ARITH;
+	case INSN_MUL:
+	case INSN_IMUL:
+		return in->cpu == DJ_CPU_AMD ? 0 : ARITH;
+	default:
+		return 0;
+	}
+}
+
 /* Arithmetic flags that `in` surely overwrites. */
 uint32_t tr_flags_killed(const struct insn *in)
 {
-	return in->attr & (INSN_A_FLAGSCOND | INSN_A_REP)
-		       ? 0
-		       : in->flags_written & ~in->flags_undefined & ARITH;
+	if (in->attr & (INSN_A_FLAGSCOND | INSN_A_REP))
+		return 0;
+	return in->flags_written & ARITH & (~in->flags_undefined | defined_by_operands(in));
 }
 
 /* Arithmetic flags that `in` really consumes. Of instructions that may leave flags as they were
@@ -26,6 +53,26 @@ uint32_t tr_flags_used(const struct insn *in)
 	if (in->id == INSN_RCL || in->id == INSN_RCR)
 		read |= DJ_FLAG_CF;
 	return read;
+}
+
+/* Whether `in` may raise what a handler is called for; then somebody sees the flags from before it.
+ * Those of vectors and of the x87 may by what they compute. */
+bool tr_may_fault(const struct insn *in)
+{
+	return in->mem_access || in->id == INSN_DIV || in->id == INSN_IDIV ||
+	       tr_must_be_native(in) ||
+	       in->attr & (INSN_A_STACK | INSN_A_STRING | INSN_A_X87 | INSN_A_MMX | INSN_A_VEC |
+			   INSN_A_XSTATE | INSN_A_MASKED | INSN_A_ATOMIC);
+}
+
+/* Whether that is one access, made before translated code does anything to flags. */
+bool tr_faults_first(const struct insn *in)
+{
+	return in->mem_access == INSN_R && in->mem_size <= 8 &&
+	       !(in->attr &
+		 (INSN_A_BITSTRING | INSN_A_STACK | INSN_A_STRING | INSN_A_X87 | INSN_A_MMX |
+		  INSN_A_VEC | INSN_A_XSTATE | INSN_A_MASKED | INSN_A_ATOMIC | INSN_A_BRANCH)) &&
+	       in->id != INSN_DIV && in->id != INSN_IDIV;
 }
 
 /* These lines of a page say something. False if that makes too many pages. */
@@ -86,6 +133,10 @@ static uint32_t flags_ahead(struct translator *tr, uint64_t pc, int depth, struc
 		uint32_t attr = in->attr;
 		uint64_t target = (uint64_t)in->imm;
 		live |= tr_flags_used(in) & open;
+		/* A signal may come in the midst of many iterations: no going on to where flags are
+		 * the program's again, as rec_goes_beyond() does. */
+		if (attr & INSN_A_REP || (tr->policy.fault_flags && tr_may_fault(in)))
+			return live | open;
 		if (attr & (INSN_A_SYSCALL | INSN_A_PRIV | INSN_A_NONDET | INSN_A_XSTATE))
 			return ARITH;
 		open &= ~tr_flags_killed(in);

@@ -8,21 +8,94 @@
 
 /* ---- numbers ---- */
 
+/*
+ * Those that are free lie in runs, as long as they can be: a bale wants many in a row, and of each
+ * program that loads and unloads its libraries there are many bales. The first of a run and the
+ * last know how long it is (`site`), and the first ones are in a list (`next`, `prev`).
+ */
+static void run_add(struct translator *tr, uint32_t first, uint32_t len)
+{
+	struct tr_number *n = tr->numbers;
+	n[first].site = n[first + len - 1].site = len;
+	n[first].prev = 0;
+	n[first].next = tr->free_run;
+	if (tr->free_run)
+		n[tr->free_run].prev = first;
+	tr->free_run = first;
+}
+
+static void run_remove(struct translator *tr, uint32_t first)
+{
+	struct tr_number *n = tr->numbers;
+	if (n[first].prev)
+		n[n[first].prev].next = n[first].next;
+	else
+		tr->free_run = n[first].next;
+	if (n[first].next)
+		n[n[first].next].prev = n[first].prev;
+}
+
+/* The last `len` of a run. */
+static uint32_t run_take(struct translator *tr, uint32_t first, uint32_t len)
+{
+	struct tr_number *n = tr->numbers;
+	uint32_t left = n[first].site - len;
+	if (left)
+		n[first].site = n[first + left - 1].site = left;
+	else
+		run_remove(tr, first);
+	return first + left;
+}
+
+static void give_back(struct translator *tr, uint32_t number)
+{
+	struct tr_number *n = tr->numbers;
+	uint32_t first = number, len = 1;
+	if (number + 1 < tr->n_numbers && n[number + 1].free) {
+		len += n[number + 1].site;
+		run_remove(tr, number + 1);
+	}
+	if (n[number - 1].free) {
+		first -= n[number - 1].site;
+		len += number - first;
+		run_remove(tr, first);
+	}
+	n[number] = (struct tr_number){ .free = true };
+	run_add(tr, first, len);
+}
+
+/* So many that there have not been yet. */
+static uint32_t more_numbers(struct translator *tr, uint32_t len)
+{
+	uint32_t first = tr->n_numbers, cap = tr->cap_numbers;
+	while (cap - first < len)
+		cap = cap ? cap * 2 : 4096;
+	if (cap != tr->cap_numbers) {
+		tr->numbers = realloc(tr->numbers, cap * sizeof(*tr->numbers));
+		DJ_ASSERT(tr->numbers, "out of memory for %u numbers", cap);
+		tr->cap_numbers = cap;
+	}
+	tr->n_numbers += len;
+	return first;
+}
+
 uint32_t tr_number_new(struct translator *tr, enum tr_stop_kind kind, uint64_t pc, uint32_t sibling)
 {
-	uint32_t n = tr->free_number;
-	if (n) {
-		tr->free_number = tr->numbers[n].sibling;
-	} else {
-		if (tr->n_numbers == tr->cap_numbers) {
-			tr->cap_numbers = tr->cap_numbers ? tr->cap_numbers * 2 : 4096;
-			tr->numbers = realloc(tr->numbers, tr->cap_numbers * sizeof(*tr->numbers));
-			DJ_ASSERT(tr->numbers, "out of memory for %u numbers", tr->cap_numbers);
-		}
-		n = tr->n_numbers++;
-	}
-	tr->numbers[n] = (struct tr_number){ .stop = { kind, pc }, .sibling = sibling };
+	uint32_t n = tr->free_run ? run_take(tr, tr->free_run, 1) : more_numbers(tr, 1);
+	tr->numbers[n] =
+		(struct tr_number){ .stop = { .kind = kind, .pc = pc }, .sibling = sibling };
 	return n;
+}
+
+#define RUNS 32 /* so many are looked at */
+
+uint32_t tr_numbers_row(struct translator *tr, uint32_t n)
+{
+	uint32_t run = tr->free_run;
+	for (unsigned i = 0; run && i < RUNS; i++, run = tr->numbers[run].next)
+		if (tr->numbers[run].site >= n)
+			return run_take(tr, run, n);
+	return more_numbers(tr, n);
 }
 
 void tr_numbers_drop(struct translator *tr, uint32_t first)
@@ -33,10 +106,35 @@ void tr_numbers_drop(struct translator *tr, uint32_t first)
 		DJ_ASSERT(!n->listed, "a link is given up while it is in a list");
 		if (n->far)
 			tr_chunk_drop(n->frag->arena, n->far_chunk);
-		*n = (struct tr_number){ .sibling = tr->free_number };
-		tr->free_number = first;
+		give_back(tr, first);
 		first = next;
 	}
+}
+
+/* ---- lags ---- */
+
+uint32_t tr_lag_at(const struct translator *tr, uint64_t pc, uint32_t own, uint32_t or)
+{
+	for (const struct tr_frag *f = tr->hash[tr_hash(pc)]; f; f = f->next)
+		if (f->pc == pc) /* also if it is asleep */
+			return f->lag;
+	for (uint32_t k = tr->waiting[tr_hash(pc)]; k; k = tr->numbers[k].next)
+		if (tr->numbers[k].stop.pc == pc)
+			return tr->numbers[k].stop.lag;
+	for (uint32_t k = own; k; k = tr->numbers[k].sibling)
+		if (tr->numbers[k].stop.kind == TR_STOP_LINK && tr->numbers[k].stop.pc == pc)
+			return tr->numbers[k].stop.lag;
+	return or ;
+}
+
+bool tr_lags_agree(const struct translator *tr, const struct tr_frag *f)
+{
+	for (uint32_t k = f->numbers; k; k = tr->numbers[k].sibling) {
+		const struct tr_stop *s = &tr->numbers[k].stop;
+		if (s->kind == TR_STOP_LINK && tr_lag_at(tr, s->pc, 0, s->lag) != s->lag)
+			return false;
+	}
+	return true;
 }
 
 /* ---- one store ---- */
@@ -150,6 +248,15 @@ void tr_links_begin(struct translator *tr, struct tr_frag *f)
 		else
 			list_add(tr, k);
 	}
+}
+
+void tr_link_out(struct translator *tr, uint32_t number)
+{
+	struct tr_frag *to = tr_find(tr, tr->numbers[number].stop.pc);
+	if (to)
+		link_to(tr, number, to);
+	else
+		list_add(tr, number);
 }
 
 void tr_links_end(struct translator *tr, struct tr_frag *f)

@@ -37,7 +37,9 @@ bool tr_mem_operand(struct tr_build *b, struct ea *mem, struct ea *shadow)
 				       .scale = 1,
 				       .disp = (int32_t)(uint32_t)t,
 				       .gs = true,
-				       .a32 = true };
+				       .a32 = true,
+				       .low = true };
+		b->cannot_keep |= in->addr32;
 		if ((int64_t)t == (int32_t)t) {
 			m.disp = (int32_t)t;
 		} else {
@@ -49,7 +51,7 @@ bool tr_mem_operand(struct tr_build *b, struct ea *mem, struct ea *shadow)
 				int s = tr_reg_scratch(b, 0, low);
 				if (b->failed)
 					return false;
-				cg_imm(b->c, (unsigned)s, t);
+				cg_addr(b->c, (unsigned)s, t);
 				m.base = (int8_t)s;
 			}
 		}
@@ -97,11 +99,11 @@ void tr_mem_import(struct tr_build *b, unsigned s, const struct ea *mem, unsigne
 	struct cg *c = b->cold;
 	struct ea back = { .rip = true, .target = resume };
 	if (mem->rip)
-		cg_imm(c, s, mem->target);
+		cg_addr(c, s, mem->target);
 	else
 		cg_rm(c, 8, 0x8d, s, mem, 0);
 	cg_store_gs(c, s, T_IMP_ADDR);
-	cg_imm_gs(c, T_IMP_DESC, size | b->i << 16);
+	cg_imm_gs(c, T_IMP_DESC, size | tr_lag(b) << 16);
 	cg_rm(c, 8, 0x8d, s, &back, 0);
 	uint8_t *at = c->p - 4;
 	cg_store_gs(c, s, T_IMP_RET);
@@ -204,6 +206,8 @@ void tr_mem_load(struct tr_build *b, unsigned size, unsigned dst, const struct e
 	tr_mem_import(b, dst, mem, size, 0, rt_import);
 	cg_load_zx(b->cold, size, dst, shadow);
 	cg_jmp(b->cold, cg_va(b->c));
+	if (b->policy.look && b->insn[b->i].attr & INSN_A_BRANCH)
+		tr_order_look(b);
 }
 
 /* Copy `size` bytes from the shadow to memory through a scratch register. */
@@ -250,31 +254,6 @@ void tr_mem_on_shadow(struct tr_build *b, const struct insn *in, const struct ea
 	}
 }
 
-void tr_mem_target(struct tr_build *b, const struct ea *mem, const struct ea *shadow)
-{
-	struct cg *c = b->c;
-	if (b->st.flags != TR_FLAGS_HW || b->policy.import_all) {
-		tr_mem_load(b, 8, 1, mem, shadow);
-		return;
-	}
-	/* rcx = value - shadow, without flags */
-	tr_mark_body(b);
-	cg_load(c, 1, mem);
-	cg_load(c, 0, shadow);
-	cg_bytes(c, "\x48\xf7\xd0", 3); /* not rax */
-	struct ea sum = { .base = 1, .index = 0, .scale = 1, .disp = 1 };
-	cg_rm(c, 8, 0x8d, 1, &sum, 0);
-	uint8_t *same = cg_jcc8(c, 0xe3);
-	cg_jmp(c, cg_va(b->cold));
-	cg_here8(c, same);
-	uint64_t resume = cg_va(c);
-	cg_load(c, 1, shadow);
-	tr_emit_save_flags(b->cold, RAX_FREE);
-	tr_mem_import(b, 1, mem, 8, 0, rt_import);
-	tr_emit_restore_flags(b->cold, RAX_FREE);
-	cg_jmp(b->cold, resume);
-}
-
 /* ---- the general case ------------------------------------------------------------------ */
 
 /* Whether the instruction does the same with a general register in place of its memory operand. */
@@ -312,13 +291,16 @@ static void load(struct tr_build *b, const struct insn *in, const struct ea *mem
 		return;
 	if (register_form(in, size)) {
 		/* the checked value is in a register: use it from there */
+		tr_flags_clobber(b, false); /* while rax has somewhere to go */
 		int s = tr_reg_scratch(b, ea_regs(mem), false);
 		if (b->failed)
 			return;
 		tr_mem_load(b, size, (unsigned)s, mem, shadow);
 		tr_flags_for_op(b);
+		uint8_t *op = b->c->p;
 		if (!cg_reencode_reg(b->c, in, (unsigned)s, -1))
 			b->failed = true;
+		tr_exit_op(b, op);
 		return;
 	}
 	tr_flags_clobber(b, false);

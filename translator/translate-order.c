@@ -129,7 +129,7 @@ static void note(struct tr_build *b)
 	cg_load_gs(c, 1, T_HEAD);
 	cg_store(c, 0, &at8);
 	cg_load_gs(c, 0, T_STEPS);
-	cg_lea(c, 0, 0, (int32_t)b->i);
+	cg_lea(c, 0, 0, (int32_t)tr_lag(b));
 	cg_store(c, 0, &at);
 	cg_rm(c, 4, 0xc6, 0, &type, 1); /* mov byte */
 	cg8(c, RING_SEQ);
@@ -142,6 +142,14 @@ static void note(struct tr_build *b)
 	cg_here8(c, room);
 }
 
+/* T_SEQ_AT, by way of a register. */
+static void note_place(const struct tr_build *b, struct cg *c, unsigned reg)
+{
+	cg_load_gs(c, reg, T_STEPS);
+	cg_lea(c, reg, reg, (int32_t)tr_lag(b) + 1);
+	cg_store_gs(c, reg, T_SEQ_AT);
+}
+
 void tr_order_number(struct tr_build *b, unsigned a, unsigned size)
 {
 	struct cg *c = b->cold;
@@ -149,6 +157,9 @@ void tr_order_number(struct tr_build *b, unsigned a, unsigned size)
 	if_shared(b);
 	cg_rm(b->c, 8, 0x83, 0, &seq, 1); /* add qword gs:[T_SEQ], 1 */
 	cg8(b->c, 1);
+	cg_store_gs(b->c, 0, T_ORDER_SAVE(0));
+	note_place(b, b->c, 0);
+	cg_load_gs(b->c, 0, T_ORDER_SAVE(0));
 
 	save(c, false);
 	cg_imm(c, 0, 1);
@@ -156,6 +167,7 @@ void tr_order_number(struct tr_build *b, unsigned a, unsigned size)
 	cg_rm(c, 8, 0x0fc1, 0, &number, 0); /* lock xadd */
 	if (size)
 		unlock(c, a, size);
+	note_place(b, c, 1);
 	cg_cmp(c, 8, 0, &seq);
 	cg_lea(c, 0, 0, 1);
 	cg_store_gs(c, 0, T_SEQ);
@@ -164,4 +176,96 @@ void tr_order_number(struct tr_build *b, unsigned a, unsigned size)
 	cg_here8(c, next);
 	save(c, true);
 	cg_jmp(c, cg_va(b->c));
+}
+
+/* ---- the stronger models ------------------------------------------------------------------- */
+
+/* Whether the instruction has one memory operand that is a plain load, store, or both, of up to 32
+ * bytes. */
+static bool plain_operand(const struct insn *in)
+{
+	const uint64_t others = INSN_A_NOACCESS | INSN_A_ATOMIC | INSN_A_BRANCH | INSN_A_STRING |
+				INSN_A_STACK | INSN_A_XSTATE | INSN_A_BITSTRING | INSN_A_MASKED;
+	return in->has_mem && in->modrm_off && !(in->attr & others) && in->mem_size &&
+	       in->mem_size <= 32;
+}
+
+static bool may_load(const struct insn *in)
+{
+	if (in->attr & (INSN_A_ATOMIC | INSN_A_BRANCH)) /* it has a number; it has been looked at */
+		return false;
+	if (in->attr & INSN_A_STACK)
+		return in->id == INSN_POP || in->id == INSN_POPF || in->id == INSN_LEAVE ||
+		       in->has_mem;
+	if (in->attr & INSN_A_STRING)
+		return in->id != INSN_STOS;
+	return in->has_mem && !(in->attr & INSN_A_NOACCESS) && in->mem_access != INSN_W;
+}
+
+/* rcx = the address of the operand; rax, rcx and rdx are aside, and still the program's. */
+static void address(struct cg *c, const struct insn *in)
+{
+	struct ea m = { .base = -1, .index = -1, .scale = 1 }, base = ea_gs(T_FSBASE);
+	if (in->base == INSN_RIP) {
+		cg_addr(c, 1, in->target);
+		return;
+	}
+	m.base = in->base == INSN_NOREG ? -1 : (int8_t)in->base;
+	m.index = in->index == INSN_NOREG ? -1 : (int8_t)in->index;
+	m.scale = in->scale ? in->scale : 1;
+	m.disp = (int32_t)in->disp;
+	m.a32 = in->addr32;
+	cg_rm(c, 8, 0x8d, 1, &m, 0);
+	if (in->seg) {
+		if (in->seg != 4)
+			base = ea_gs(T_GSBASE);
+		cg_rm(c, 8, 0x03, 1, &base, 0); /* add rcx */
+	}
+}
+
+void tr_order_before(struct tr_build *b)
+{
+	const struct insn *in = &b->insn[b->i];
+	struct cg *c = b->cold;
+	struct ea back = { .rip = true };
+	if (!plain_operand(in))
+		return;
+	tr_flags_clobber(b, false);
+	if_shared(b);
+	save(c, false);
+	address(c, in);
+	back.target = cg_va(b->c);
+	cg_rm(c, 8, 0x8d, 2, &back, 0);
+	cg_store_gs(c, 2, T_ORDER_BACK);
+	cg_lea(c, 0, 1, (int32_t)in->mem_size - 1);
+	cg_jmp(c, rt_va(b->arena, rt_order_hold));
+}
+
+/* To a routine that returns here; flags are free. */
+static void behind(struct tr_build *b, const uint8_t *routine)
+{
+	struct cg *c = b->cold;
+	struct ea back = { .rip = true };
+	if_shared(b);
+	cg_store_gs(c, 1, T_ORDER_SAVE(1));
+	back.target = cg_va(b->c);
+	cg_rm(c, 8, 0x8d, 1, &back, 0);
+	cg_store_gs(c, 1, T_ORDER_RET);
+	cg_imm(c, 1, tr_lag(b));
+	cg_jmp(c, rt_va(b->arena, routine));
+}
+
+void tr_order_look(struct tr_build *b)
+{
+	behind(b, rt_order_look);
+}
+
+void tr_order_after(struct tr_build *b)
+{
+	const struct insn *in = &b->insn[b->i];
+	bool held = b->policy.lock && plain_operand(in);
+	if (!held && !may_load(in))
+		return;
+	tr_flags_clobber(b, true);
+	behind(b, held ? rt_order_give : rt_order_look);
 }

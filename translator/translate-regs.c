@@ -4,7 +4,7 @@
  */
 #include "translator/build.h"
 
-uint32_t tr_reg_used(const struct tr_build *b)
+static uint32_t reg_used(const struct tr_build *b)
 {
 	const struct insn *in = &b->insn[b->i];
 	return in->gpr_read | in->gpr_written;
@@ -42,7 +42,7 @@ static unsigned needed(const struct tr_build *b, unsigned r)
  * below r8 if `low`. Prefers one that is spilled already, then the one needed latest. */
 int tr_reg_scratch(struct tr_build *b, uint32_t avoid, bool low)
 {
-	uint32_t no = avoid | tr_reg_used(b) | 1u << 4;
+	uint32_t no = avoid | reg_used(b) | 1u << 4;
 	if (low)
 		no |= 0xff00;
 	uint32_t ready = b->st.spilled & ~no & 0xffff;
@@ -108,7 +108,7 @@ static enum tr_aside aside_for(const struct tr_build *b)
 	return free_regs & 1 ? RAX_FREE : free_regs & HOME_BIT ? RAX_TO_HOME : RAX_TO_MEMORY;
 }
 
-void tr_flags_save(struct tr_build *b)
+static void flags_save(struct tr_build *b)
 {
 	if (b->st.flags != TR_FLAGS_HW)
 		return;
@@ -118,11 +118,13 @@ void tr_flags_save(struct tr_build *b)
 
 void tr_flags_clobber(struct tr_build *b, bool after)
 {
-	uint32_t live = b->live[after ? b->i + 1 : b->i];
+	uint32_t live = after ? b->live[b->i + 1] : b->within[b->i];
 	if (b->st.flags == TR_FLAGS_HW) {
-		if (!live)
+		if (!live) {
+			b->st.lost = ARITH;
 			return;
-		tr_flags_save(b);
+		}
+		flags_save(b);
 	}
 	b->st.flags = TR_FLAGS_SAVED;
 }
@@ -153,8 +155,8 @@ void tr_mark_body(struct tr_build *b)
 	if (b->body_marked)
 		return;
 	struct tr_finsn *fi = &b->f->insn[b->i];
-	fi->body = (uint32_t)(cg_va(b->c) - b->f->entry);
+	fi->body = (uint16_t)(cg_va(b->c) - b->f->entry);
 	fi->spilled_body = (uint16_t)b->st.spilled;
-	fi->flags_body = (uint8_t)b->st.flags;
+	fi->flags_body = b->st.flags;
 	b->body_marked = true;
 }

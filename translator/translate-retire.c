@@ -29,7 +29,7 @@ static void grow_pages(struct translator *tr)
 	free(old);
 }
 
-static struct tr_page *page_of(struct translator *tr, uint64_t page)
+struct tr_page *tr_page_of(struct translator *tr, uint64_t page)
 {
 	if (2 * tr->n_pages >= tr->cap_pages)
 		grow_pages(tr);
@@ -43,18 +43,21 @@ static struct tr_page *page_of(struct translator *tr, uint64_t page)
 	return *p;
 }
 
+void tr_use_page(struct tr_frag *f, unsigned i, struct tr_page *p, uint64_t lines)
+{
+	struct tr_use *u = &f->uses[i];
+	*u = (struct tr_use){
+		.frag = f, .page = p, .lines = lines, .next = p->uses, .at = &p->uses
+	};
+	if (u->next)
+		u->next->at = &u->next;
+	p->uses = u;
+}
+
 void tr_use_pages(struct translator *tr, struct tr_frag *f, const struct tr_lines *in)
 {
-	for (unsigned i = 0; i < f->n_uses; i++) {
-		struct tr_page *p = page_of(tr, in[i].page);
-		struct tr_use *u = &f->uses[i];
-		*u = (struct tr_use){
-			.frag = f, .page = p, .lines = in[i].lines, .next = p->uses, .at = &p->uses
-		};
-		if (u->next)
-			u->next->at = &u->next;
-		p->uses = u;
-	}
+	for (unsigned i = 0; i < f->n_uses; i++)
+		tr_use_page(f, i, tr_page_of(tr, in[i].page), in[i].lines);
 }
 
 static void end_uses(struct tr_frag *f)
@@ -141,6 +144,7 @@ void tr_flush(struct translator *tr)
 		if (tr->pages[i])
 			retire_page(tr, tr->pages[i]);
 	tr_forget_decoded(tr, 0, UINT64_MAX);
+	memset(tr->refused, 0, sizeof(tr->refused));
 	tr->stats.flushes++;
 	end_epoch(tr, before);
 }
@@ -178,12 +182,12 @@ void tr_wake(struct translator *tr, uint64_t page, uint64_t changed)
 }
 
 /* Whether it is asleep for no reason any more. */
-static bool can_wake(const struct tr_frag *f)
+static bool can_wake(const struct translator *tr, const struct tr_frag *f)
 {
 	for (unsigned i = 0; i < f->n_uses; i++)
 		if (f->uses[i].page->asleep)
 			return false;
-	return f->asleep;
+	return f->asleep && tr_lags_agree(tr, f);
 }
 
 static void wake(struct translator *tr, struct tr_frag *f)
@@ -203,7 +207,7 @@ static void wake(struct translator *tr, struct tr_frag *f)
 struct tr_frag *tr_wake_at(struct translator *tr, uint64_t pc)
 {
 	struct tr_frag *f = tr->hash[tr_hash(pc)];
-	while (f && (f->pc != pc || !can_wake(f)))
+	while (f && (f->pc != pc || !can_wake(tr, f)))
 		f = f->next;
 	if (!f)
 		return NULL;
@@ -211,7 +215,7 @@ struct tr_frag *tr_wake_at(struct translator *tr, uint64_t pc)
 	/* where one function of a page is called others are, and each would take a stop */
 	unsigned woken = 0;
 	for (struct tr_use *u = f->uses[0].page->uses; u && woken < WAKE_MAX; u = u->next) {
-		if (!can_wake(u->frag) || tr_find(tr, u->frag->pc))
+		if (!can_wake(tr, u->frag) || tr_find(tr, u->frag->pc))
 			continue;
 		wake(tr, u->frag);
 		woken++;
@@ -232,9 +236,14 @@ static void give_up(struct translator *tr, struct tr_frag *f)
 	tr_numbers_drop(tr, f->numbers);
 	tr_chunk_remove(a, f);
 	tr_chunk_drop(a, f->chunk);
-	if (f->hw)
+	if (f->stub && f->stub_chunk != TR_NO_CHUNK)
 		tr_chunk_drop(a, f->stub_chunk);
-	free(f);
+	tr_frag_free(tr, f);
+}
+
+bool tr_retired(const struct translator *tr)
+{
+	return tr->retired;
 }
 
 void tr_reclaim(struct translator *tr, uint64_t oldest)

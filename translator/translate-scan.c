@@ -9,7 +9,7 @@ bool tr_must_be_native(const struct insn *in)
 		return true; /* faults */
 	if (in->id == INSN_RDTSC || in->id == INSN_RDTSCP)
 		return false;
-	if (in->id == INSN_SYSCALL)
+	if (in->id == INSN_SYSCALL || (in->id == INSN_CPUID && in->len == 2))
 		return false;
 	if (!insn_is_emulated(in))
 		return true;
@@ -36,6 +36,8 @@ static bool depend(struct tr_build *b, uint64_t page, uint64_t lines)
 uint32_t tr_live_at(struct tr_build *b, uint64_t pc)
 {
 	struct tr_look look = { .n = 0 };
+	if (b->policy.exact_flags)
+		return ARITH;
 	uint32_t live = tr_flags_live_at(b->tr, pc, 1, &look);
 	if (live == ARITH)
 		return live; /* nothing was assumed */
@@ -49,6 +51,11 @@ uint32_t tr_live_at(struct tr_build *b, uint64_t pc)
 static void find_live(struct tr_build *b)
 {
 	uint32_t live;
+	if (b->policy.exact_flags) {
+		for (unsigned i = 0; i <= b->n; i++)
+			b->live[i] = b->within[i] = ARITH;
+		return;
+	}
 	const struct insn *last = &b->insn[b->n - 1];
 	if (tr_must_be_native(last) || (last->attr & (INSN_A_INDIRECT | INSN_A_RET)))
 		live = ARITH;
@@ -56,28 +63,65 @@ static void find_live(struct tr_build *b)
 		live = tr_live_at(b, (uint64_t)last->imm);
 	else
 		live = tr_live_at(b, last->addr + last->len);
-	b->live[b->n] = live;
+	b->live[b->n] = b->within[b->n] = live;
 	for (unsigned i = b->n; i-- > 0;) {
 		const struct insn *in = &b->insn[i];
 		if ((in->attr & INSN_A_BRANCH) && (in->attr & INSN_A_COND))
-			live |= tr_live_at(b, (uint64_t)in->imm);
+			live |= tr_live_at(b, tr_goes_around(b, i) ? in->addr + in->len
+								   : (uint64_t)in->imm);
 		live &= ~tr_flags_killed(in);
 		live |= tr_flags_used(in);
-		if (tr_must_be_native(in))
+		if (tr_must_be_native(in) || in->attr & INSN_A_REP) /* flags_ahead() */
 			live = ARITH;
+		b->within[i] = live;
+		if (b->policy.fault_flags && tr_may_fault(in)) {
+			live = ARITH;
+			if (b->policy.lock || b->policy.look || !tr_faults_first(in))
+				b->within[i] = ARITH;
+		}
 		b->live[i] = live;
 	}
+}
+
+/*
+ * The last instruction read leads back to the start. A short loop is written several times in a
+ * row: steps are added up in memory, at the end of each round otherwise, and the next addition
+ * waits for the one before, which takes longer than many a loop. True if it is to be read once
+ * more; the instructions that make up a round are `round`, or 0 if this is the first.
+ */
+static bool once_more(struct tr_build *b, unsigned *round)
+{
+	const struct insn *in = &b->insn[b->n - 1];
+	if (in->id != INSN_JCC && (in->id != INSN_JMP || (in->attr & INSN_A_INDIRECT)))
+		return false;
+	if (!*round)
+		*round = b->n;
+	if (b->changing || b->n + *round > AROUND_INSNS || b->n >= *round * AROUND_MOST)
+		return false;
+	b->around |= 1ULL << (b->n - 1);
+	return true;
+}
+
+size_t tr_scanned(const struct tr_build *b)
+{
+	uint64_t end = 0;
+	for (unsigned i = 0; i < b->n; i++)
+		if (b->insn[i].addr + b->insn[i].len > end)
+			end = b->insn[i].addr + b->insn[i].len;
+	return (size_t)(end - b->insn[0].addr);
 }
 
 void tr_scan(struct tr_build *b, uint64_t pc)
 {
 	const uint64_t start = pc;
+	unsigned round = 0;
 	b->n = 0;
+	b->around = 0;
 	b->changing = false;
 	while (b->n < FRAG_MAX) {
 		const struct tr_decoded *d = tr_decode(b->tr, pc);
 		struct insn *in = &b->insn[b->n];
-		if (!d || (b->n >= JOIN && tr_find(b->tr, pc)))
+		if (!d || (b->n >= JOIN && !round && tr_find(b->tr, pc)))
 			break; /* go on in the fragment that is there */
 		*in = d->insn;
 		b->n++;
@@ -88,13 +132,19 @@ void tr_scan(struct tr_build *b, uint64_t pc)
 			break;
 		if (tr_must_be_native(in))
 			break;
-		if ((in->attr & INSN_A_BRANCH) && !(in->attr & INSN_A_COND))
+		if (!(in->attr & INSN_A_BRANCH))
+			continue;
+		bool back = (uint64_t)in->imm == start;
+		if (back && once_more(b, &round))
+			pc = start;
+		else if (!(in->attr & INSN_A_COND) || (back && b->around))
 			break;
 	}
 	b->n_uses = 0;
 	if (!b->n)
 		return;
-	for (uint64_t page = start >> 12; page <= (pc - 1) >> 12; page++)
-		depend(b, page, tr_lines_of(page, start, pc - start));
+	size_t len = tr_scanned(b);
+	for (uint64_t page = start >> 12; page <= (start + len - 1) >> 12; page++)
+		depend(b, page, tr_lines_of(page, start, len));
 	find_live(b);
 }

@@ -168,7 +168,7 @@ void tr_stack_insn(struct tr_build *b)
 		uint8_t *traps = cg_jcc(c, 5, 0);
 		if (!c->overflow)
 			cg_patch32(traps, c->delta, cg_va(b->cold));
-		tr_exit_stop(b, b->cold, b->st, TR_STOP_NATIVE, in->addr, b->i, b->live[b->i]);
+		tr_exit_stop(b, b->cold, b->st, TR_STOP_NATIVE, in->addr, tr_lag(b), b->live[b->i]);
 		cg8(c, 0x9d);
 		b->st.flags = TR_FLAGS_HW;
 		return;

@@ -59,7 +59,7 @@ void tr_string_insn(struct tr_build *b)
 	tr_flags_clobber(b, false);
 	for (unsigned r = 8; r < 12; r++)
 		tr_reg_spill(b, r);
-	cg_imm_gs(c, T_RT_STEP, b->i << 16);
+	cg_imm_gs(c, T_RT_STEP, tr_lag(b) << 16);
 	bool compares = k >= 3;
 	uint8_t *skip = NULL;
 	if (compares && rep)

@@ -1,5 +1,5 @@
 /*
- * Targets of indirect branches: the fast tables and the target table, which generated code reads
+ * Targets of indirect branches: the fast table and the target table, which generated code reads
  * while they change (doc/code-cache.md has the order of stores).
  *
  * The tables lie in memory that the program can write to. What is read back from there is only
@@ -8,8 +8,11 @@
 #include "translator/runtime.h"
 #include "translator/build.h"
 
-#define PLACES (1u << AREA_TARGET_BITS)
+#include <stdlib.h>
+
 #define RUN    64 /* places in a row that may have a key: no search is longer */
+#define BITS   12 /* of places, to begin with: a small program touches few pages */
+#define SPARSE 4  /* one of so many places may have a key, as long as there can be more places */
 #define GONE   ((struct tr_frag *)(void *)tr_tables_init) /* a key that leads nowhere any more */
 
 static void store(uint64_t *at, uint64_t value)
@@ -22,11 +25,16 @@ static uint64_t *key(const struct translator *tr, uint32_t place)
 	return (uint64_t *)tr_table(tr, T_TARGETS) + 2 * place;
 }
 
-/* As rt_none_saved computes it. */
-static uint32_t home_place(uint64_t pc)
+static uint32_t mask(const struct translator *tr)
 {
-	uint32_t mixed = (uint32_t)(pc >> AREA_TARGET_BITS) * AREA_TARGET_MIX + (uint32_t)pc;
-	return mixed & (PLACES - 1);
+	return (1u << tr->target_bits) - 1;
+}
+
+/* As rt_other computes it. */
+static uint32_t home_place(const struct translator *tr, uint64_t pc)
+{
+	uint64_t mix = (uint64_t)(int32_t)AREA_TARGET_MIX;
+	return (uint32_t)(pc * mix >> 32) & mask(tr);
 }
 
 /* ---- the target table ---- */
@@ -35,22 +43,59 @@ static uint32_t home_place(uint64_t pc)
 static unsigned row(struct translator *tr, uint32_t i, uint32_t step, bool empty)
 {
 	unsigned n = 0;
-	for (i &= PLACES - 1; tr->target[i]; i = (i + step) & (PLACES - 1), n++) {
+	for (i &= mask(tr); tr->target[i]; i = (i + step) & mask(tr), n++) {
 		if (!empty)
 			continue;
 		store(key(tr, i), 0);
 		if (tr->target[i] != GONE)
 			tr->target[i]->slot = TR_NO_SLOT;
 		tr->target[i] = NULL;
+		tr->n_keys--;
 	}
 	return n;
 }
 
+/* Code that searches knows how many places there are: the runtime of every arena. */
+static void tell_places(const struct translator *tr)
+{
+	for (const struct tr_arena *a = tr->arenas; a; a = a->next) {
+		uint64_t *at = (uint64_t *)(void *)(a->ours + (rt_places - rt_begin)), v = *at;
+		uint32_t twice = 2 * mask(tr);
+		memcpy((uint8_t *)&v + 1, &twice, sizeof(twice));
+		store(at, v);
+	}
+}
+
+static void enter(struct translator *tr, struct tr_frag *f);
+
+/*
+ * More places. All are emptied first, and then everybody gets a new one; who searches meanwhile, or
+ * where it would have been before, finds an empty place, which is a miss.
+ */
+static void grow(struct translator *tr)
+{
+	struct tr_frag **old = tr->target;
+	uint32_t n = mask(tr) + 1;
+	tr->target = tr_sparse(TR_TARGETS_SIZE);
+	for (uint32_t i = 0; i < n; i++)
+		if (old[i])
+			store(key(tr, i), 0);
+	tr->n_keys = 0;
+	tr->target_bits += 2;
+	tell_places(tr);
+	for (uint32_t i = 0; i < n; i++)
+		if (old[i] && old[i] != GONE)
+			enter(tr, old[i]);
+	tr_sparse_free(old, TR_TARGETS_SIZE);
+}
+
 static void enter(struct translator *tr, struct tr_frag *f)
 {
-	uint32_t home = home_place(f->pc), place = home;
+	if (tr->n_keys * SPARSE > mask(tr) && tr->target_bits < AREA_TARGET_BITS)
+		grow(tr);
+	uint32_t home = home_place(tr, f->pc), place = home;
 	while (tr->target[place] && tr->target[place] != GONE)
-		place = (place + 1) & (PLACES - 1);
+		place = (place + 1) & mask(tr);
 	if (!tr->target[place] &&
 	    row(tr, place + 1, 1, false) + row(tr, place - 1, -1u, false) >= RUN) {
 		row(tr, place + 1, 1, true);
@@ -58,74 +103,75 @@ static void enter(struct translator *tr, struct tr_frag *f)
 		place = home;
 		tr->stats.clears++;
 	}
+	tr->n_keys += !tr->target[place];
 	tr->target[place] = f;
 	f->slot = place;
-	store(key(tr, place) + 1, f->saved);
+	store(key(tr, place) + 1, f->stub);
 	store(key(tr, place), f->pc);
 }
 
-/* ---- a fragment's stubs ---- */
+/* ---- a fragment's stub ---- */
 
-/* From an indirect branch to the entry of `f`. It checks that it is meant without touching flags:
- * rcx minus the address must be zero. */
-static uint64_t emit_stub(struct cg *c, const struct tr_frag *f, bool saved)
+uint64_t tr_emit_indirect(struct cg *c, const struct tr_arena *a, const struct tr_frag *f)
 {
-	uint64_t at = cg_va(c);
-	cg_imm(c, 0, -f->pc);
-	struct ea sum = { .base = 1, .index = 0, .scale = 1 };
-	cg_rm(c, 8, 0x8d, 1, &sum, 0);
-	uint8_t *meant = cg_jcc8(c, 0xe3); /* jrcxz */
-	cg_jmp(c, rt_va(f->arena, saved ? rt_other_saved : rt_other_hw));
-	cg_here8(c, meant);
-	if (saved && f->live)
-		tr_emit_restore_flags(c, RAX_FREE);
+	uint64_t at = cg_va(c), pc = f->pc;
+	struct ea code = { .rip = true, .target = pc };
+	int64_t d = (int64_t)(pc - cg_va(c));
+	if (pc < 1ULL << 31) {
+		cg_rr(c, 8, 0x81, 7, HOME); /* cmp r11, imm32 */
+		cg32(c, (uint32_t)pc);
+	} else {
+		if (d > -0x7f000000LL && d < 0x7f000000LL)
+			cg_rm(c, 8, 0x8d, 1, &code, 0);
+		else
+			cg_addr(c, 1, pc);
+		cg_rr(c, 8, 0x39, 1, HOME);
+	}
+	cg_jcc(c, 5, rt_va(a, rt_other));
+	tr_emit_steps(c, -(int32_t)f->lag, false);
+	if (f->live)
+		tr_emit_restore_flags(c, RAX_TO_HOME);
 	cg_load_gs(c, 1, T_SLOT(1));
-	cg_load_gs(c, 0, T_SLOT(0));
-	cg_jmp(c, f->entry);
 	return at;
 }
 
 void tr_add_indirect(struct translator *tr, struct tr_frag *f)
 {
-	if (f->hw) {
+	if (f->indirect) {
 		if (f->slot == TR_NO_SLOT) /* another one took its place */
 			enter(tr, f);
 		return;
 	}
-	if (!tr_arena_room(f->arena, 0, 256)) {
-		tr->start_over = true;
-		return;
+	if (!f->stub) {
+		if (!tr_arena_room(f->arena, 0, 256)) {
+			tr->start_over = true;
+			return;
+		}
+		struct cg *c = &f->arena->cold;
+		f->stub_chunk = tr_chunk_hold(f->arena);
+		f->stub = tr_emit_indirect(c, f->arena, f);
+		cg_jmp(c, f->entry);
+		DJ_ASSERT(!c->overflow, "a stub is longer than thought");
 	}
-	struct cg *c = &f->arena->cold;
-	uint64_t *fast = tr_table(tr, T_FAST), *fast_saved = tr_table(tr, T_FAST_SAVED);
-	f->stub_chunk = tr_chunk_hold(f->arena);
-	f->hw = emit_stub(c, f, false);
-	f->saved = emit_stub(c, f, true);
-	DJ_ASSERT(!c->overflow, "stubs are longer than thought");
-	store(&fast[f->pc & 0xffff], f->hw);
-	store(&fast_saved[f->pc & 0xffff], f->saved);
-	enter(tr, f);
+	f->indirect = true;
+	tr_restore_indirect(tr, f);
 }
 
 void tr_restore_indirect(struct translator *tr, struct tr_frag *f)
 {
-	if (!f->hw)
+	if (!f->indirect)
 		return;
-	store((uint64_t *)tr_table(tr, T_FAST) + (f->pc & 0xffff), f->hw);
-	store((uint64_t *)tr_table(tr, T_FAST_SAVED) + (f->pc & 0xffff), f->saved);
+	store((uint64_t *)tr_table(tr, T_FAST) + (f->pc & 0xffff), f->stub);
 	enter(tr, f);
 }
 
 void tr_remove_indirect(struct translator *tr, struct tr_frag *f)
 {
-	if (!f->hw)
+	if (!f->indirect)
 		return;
 	uint64_t *fast = (uint64_t *)tr_table(tr, T_FAST) + (f->pc & 0xffff);
-	uint64_t *fast_saved = (uint64_t *)tr_table(tr, T_FAST_SAVED) + (f->pc & 0xffff);
-	if (*fast == f->hw)
-		store(fast, rt_va(tr->arenas, rt_none_hw));
-	if (*fast_saved == f->saved)
-		store(fast_saved, rt_va(tr->arenas, rt_none_saved));
+	if (*fast == f->stub)
+		store(fast, rt_va(tr->arenas, rt_other));
 	if (f->slot != TR_NO_SLOT) {
 		store(key(tr, f->slot) + 1, rt_va(tr->arenas, rt_miss));
 		tr->target[f->slot] = GONE;
@@ -135,20 +181,26 @@ void tr_remove_indirect(struct translator *tr, struct tr_frag *f)
 
 void tr_tables_clear(struct translator *tr)
 {
-	for (uint32_t i = 0; i < PLACES; i++) {
+	for (uint32_t i = 0; i <= mask(tr); i++) {
 		if (tr->target[i])
 			store(key(tr, i), 0);
 		tr->target[i] = NULL;
 	}
+	tr->n_keys = 0;
 	if (tr->arenas)
 		tr_tables_init(tr);
 }
 
 void tr_tables_init(struct translator *tr)
 {
-	uint64_t *fast = tr_table(tr, T_FAST), *fast_saved = tr_table(tr, T_FAST_SAVED);
-	for (unsigned i = 0; i < 1 << 16; i++) {
-		fast[i] = rt_va(tr->arenas, rt_none_hw);
-		fast_saved[i] = rt_va(tr->arenas, rt_none_saved);
-	}
+	uint64_t *fast = tr_table(tr, T_FAST);
+	for (unsigned i = 0; i < 1 << 16; i++)
+		fast[i] = rt_va(tr->arenas, rt_other);
+}
+
+void tr_tables_arena(struct translator *tr)
+{
+	if (!tr->target_bits)
+		tr->target_bits = BITS;
+	tell_places(tr);
 }

@@ -59,6 +59,7 @@ bool tr_vec_load(struct tr_build *b, const struct insn *in, const struct ea *mem
 	if (b->policy.import_all)
 		return false;
 	if (scalar_load(in)) {
+		tr_flags_clobber(b, false); /* while rax has somewhere to go */
 		int s = tr_reg_scratch(b, ea_regs(mem), false);
 		if (b->failed)
 			return true;
@@ -76,10 +77,10 @@ bool tr_vec_load(struct tr_build *b, const struct insn *in, const struct ea *mem
 	if (!whole_load(in))
 		return false;
 	/* load; xor with the shadow; nothing left? then load from the shadow */
+	tr_flags_clobber(b, false);
 	int s = tr_reg_scratch(b, ea_regs(mem), false); /* for the import only */
 	if (b->failed)
 		return true;
-	tr_flags_clobber(b, false);
 	tr_mark_body(b);
 	unsigned d = in->opnd[0].reg;
 	cg_reencode(c, in, mem);
@@ -219,7 +220,7 @@ static void gather(struct tr_build *b, const struct insn *in, const struct ea *m
 	cg_store_gs(cold, (unsigned)v, T_GATHER_BASE);
 	cg_imm(cold, (unsigned)v, in->addr32 ? 0xffffffff : ~0ULL);
 	cg_store_gs(cold, (unsigned)v, T_GATHER_WRAP);
-	cg_imm_gs(cold, T_GATHER, (unsigned)__builtin_ctz(in->scale) | n << 8 | b->i << 16);
+	cg_imm_gs(cold, T_GATHER, (unsigned)__builtin_ctz(in->scale) | n << 8 | tr_lag(b) << 16);
 	cg_rm(cold, 8, 0x8d, (unsigned)v, &back, 0);
 	uint8_t *ret = cold->p - 4;
 	cg_store_gs(cold, (unsigned)v, T_GATHER_RET);

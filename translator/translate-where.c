@@ -28,8 +28,9 @@ bool tr_locate(const struct translator *tr, uint64_t va, uint64_t rt_ret, struct
 		return false;
 	i--;
 	const struct tr_finsn *fi = &f->insn[i];
-	w->index = i;
+	w->lag = fi->lag;
 	w->pc = f->pc + fi->pc_off;
+	w->flags_lost = fi->flags_lost;
 	w->boundary = !string && fi->start == off;
 	if (w->boundary) {
 		w->spilled = fi->spilled_start;
@@ -43,7 +44,7 @@ bool tr_locate(const struct translator *tr, uint64_t va, uint64_t rt_ret, struct
 		uint32_t left = fi->after_syscall - off - fi->flags_before;
 		w->before_syscall = !fi->flags_length || left - 1 >= fi->flags_length - 1u;
 		w->spilled = fi->spilled_start;
-		if (off == fi->after_syscall - 2) /* the kernel has come back to it */
+		if (off + 2 == fi->after_syscall) /* the kernel has come back to it */
 			w->spilled |= 1u << 1 | 1u << 11;
 		w->flags = fi->flags_body;
 		return true;

@@ -4,6 +4,7 @@
  */
 #include "format/regs.h"
 #include "translator/build.h"
+#include "translator/runtime.h"
 
 /*
  * A store that pops the x87 stack, which cannot be executed twice: on the shadow first, then
@@ -45,6 +46,24 @@ void tr_pop_to_memory(struct tr_build *b, const struct insn *in, const struct ea
 }
 
 /*
+ * What lies there now goes to the trace, for people to look at (rt_state_data): to the replay such
+ * a store is nothing. `size`: of the area; 0: T_DATA_IOVS has it.
+ */
+static void state_data(struct tr_build *b, const struct ea *mem, uint32_t size)
+{
+	struct cg *c = b->c;
+	cg_store_gs(c, 11, T_CALL_SAVE);
+	cg_rm(c, 8, 0x8d, 11, mem, 0);
+	cg_store_gs(c, 11, T_DATA_MSG);
+	cg_store_gs(c, 1, T_DATA_IOV);
+	cg_imm(c, 1, tr_lag(b) + 1);
+	if (size)
+		cg_imm_gs(c, T_DATA_IOVS, size);
+	tr_call_runtime(b, c, rt_state_data);
+	cg_load_gs(c, 1, T_DATA_IOV);
+}
+
+/*
  * fxsave and the xsave family: memory only; the shadow is left to heal by imports. The mask in
  * edx:eax is cut down to the components the program knows of (XCR0 as it sees it): with more
  * enabled in the processor the area would be larger than what the program has reserved.
@@ -53,8 +72,10 @@ void tr_xsave_insn(struct tr_build *b, const struct insn *in, const struct ea *m
 {
 	struct cg *c = b->c;
 	if (in->id == INSN_FXSAVE) {
+		tr_flags_clobber(b, false);
 		tr_mark_body(b);
 		b->failed = !cg_reencode(c, in, mem);
+		state_data(b, mem, 512);
 		return;
 	}
 	if (in->id != INSN_XSAVE && in->id != INSN_XSAVEC && in->id != INSN_XSAVEOPT) {
@@ -76,10 +97,15 @@ void tr_xsave_insn(struct tr_build *b, const struct insn *in, const struct ea *m
 		b->failed = true;
 		return;
 	}
+	/* legacy area and header, and upper halves of ymm if asked for (SDM vol. 1, 13.4) */
+	cg_bytes(c, "\x83\xe0\x04\xc1\xe0\x06\x05", 7); /* and eax, 4; shl eax, 6; add eax, */
+	cg32(c, 512 + 64);
+	cg_store_gs(c, 0, T_DATA_IOVS);
 	tr_reg_reload(c, 0);
 	tr_reg_reload(c, 2);
 	b->st.spilled &= ~5u;
 	b->st.clean |= 5u;
+	state_data(b, mem, 0);
 }
 
 /* mov between the accumulator and an address of 64 bits */

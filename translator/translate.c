@@ -5,6 +5,7 @@
 #include "translator/build.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 const struct tr_policy tr_policies[TR_POLICIES] = {
 	[TR_POLICY_SHADOW] = { .name = "shadow", .mirror = true, .number = true },
@@ -86,8 +87,12 @@ uint64_t tr_entry(const struct tr_frag *f)
 	return f->entry;
 }
 
-/* Where the fragment, which was made earlier, goes on. */
-static void leads_to(const struct translator *tr, const struct tr_frag *f, struct tr_build *b)
+uint32_t tr_entry_lag(const struct tr_frag *f)
+{
+	return f->lag;
+}
+
+void tr_leads_to(const struct translator *tr, const struct tr_frag *f, struct tr_build *b)
 {
 	b->ret_site = f->ret_site;
 	b->n_targets = 0;
@@ -103,10 +108,11 @@ static enum tr_found make(struct translator *tr, uint64_t pc, struct tr_frag **f
 	struct tr_build *b = tr->build;
 	*found = tr_wake_at(tr, pc);
 	if (*found) {
-		leads_to(tr, *found, b);
+		tr_leads_to(tr, *found, b);
 		return TR_FOUND;
 	}
-	if (!tr_decode(tr, pc)) /* nothing there: no arena has to be made for that */
+	if (!tr_is_kept(tr, pc) &&
+	    !tr_decode(tr, pc)) /* nothing there: no arena has to be made for that */
 		return TR_NATIVE;
 	for (;;) {
 		struct tr_arena *a = NULL;
@@ -123,29 +129,36 @@ static enum tr_found make(struct translator *tr, uint64_t pc, struct tr_frag **f
 	}
 }
 
-#define AHEAD 24
+/* What a fragment costs, of what a stop may. */
+#define COST	  8
+#define COST_KEPT 2
+#define AHEAD	  (TR_AHEAD * COST)
+#define QUEUE	  (AHEAD * 2)
 
-/* One stop costs as much as translating a dozen fragments: go ahead from the one just made along
- * direct branches, and to return addresses, which are indirect targets soon. */
+/* One stop costs as much as translating a handful of fragments, of which one is of use or two: go
+ * ahead from the one just made along direct branches, and to return addresses, which are indirect
+ * targets soon. */
 static void translate_ahead(struct tr_build *b)
 {
 	struct translator *tr = b->tr;
 	struct {
 		uint64_t pc;
 		bool ret;
-	} queue[AHEAD * 4];
+	} queue[QUEUE];
 	unsigned head = 0, tail = 0;
-	unsigned made = 0;
+	unsigned spent = 0;
+	uint64_t kept;
 	do {
-		if (b->ret_site && tail < AHEAD * 4) {
+		if (b->ret_site && tail < QUEUE) {
 			queue[tail].pc = b->ret_site;
 			queue[tail++].ret = true;
 		}
-		for (unsigned i = 0; i < b->n_targets && tail < AHEAD * 4; i++) {
+		for (unsigned i = 0; i < b->n_targets && tail < QUEUE; i++) {
 			queue[tail].pc = b->target[i];
 			queue[tail++].ret = false;
 		}
 		struct tr_frag *g = NULL;
+		kept = tr->stats.kept;
 		while (head < tail && !g) {
 			uint64_t t = queue[head].pc;
 			bool ret = queue[head++].ret;
@@ -156,14 +169,27 @@ static void translate_ahead(struct tr_build *b)
 				g = NULL;
 				continue;
 			}
+			tr->expect_indirect = ret;
 			if (make(tr, t, &g) != TR_FOUND)
 				g = NULL;
 			else if (ret)
 				tr_add_indirect(tr, g);
+			tr->expect_indirect = false;
 		}
 		if (!g)
 			break;
-	} while (++made < AHEAD);
+		spent += tr->stats.kept != kept && !tr->sparing ? COST_KEPT : COST;
+	} while (spent < (tr->sparing ? tr->sparing * COST : AHEAD));
+}
+
+void tr_expect_indirect(struct translator *tr)
+{
+	tr->expect_indirect = true;
+}
+
+void tr_spare(struct translator *tr, unsigned ahead)
+{
+	tr->sparing = ahead;
 }
 
 enum tr_found tr_fragment(struct translator *tr, uint64_t pc, struct tr_frag **found)
@@ -171,10 +197,13 @@ enum tr_found tr_fragment(struct translator *tr, uint64_t pc, struct tr_frag **f
 	enum tr_found why = tr->start_over ? TR_FULL : TR_FOUND;
 	if (why == TR_FOUND) {
 		*found = tr_find(tr, pc);
-		if (*found)
+		if (*found) {
+			tr->expect_indirect = false;
 			return TR_FOUND;
+		}
 		why = make(tr, pc, found);
 	}
+	tr->expect_indirect = false;
 	if (why == TR_FOUND) {
 		translate_ahead(tr->build);
 	} else if (why == TR_FULL) {
@@ -189,23 +218,35 @@ enum tr_found tr_fragment(struct translator *tr, uint64_t pc, struct tr_frag **f
 /* ---- life -------------------------------------------------------------------------------------
  */
 
+/* Large tables of which little is touched: memory that the kernel gives out zero, page by page. */
+void *tr_sparse(size_t size)
+{
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	DJ_ASSERT(p != MAP_FAILED, "out of memory for the translator");
+	return p;
+}
+
+void tr_sparse_free(void *p, size_t size)
+{
+	if (p)
+		munmap(p, size);
+}
+
 struct translator *tr_new(const struct tr_ops *ops, const struct tr_config *config)
 {
-	struct translator *tr = calloc(1, sizeof(*tr));
-	DJ_ASSERT(tr, "out of memory for the translator");
+	struct translator *tr = tr_sparse(sizeof(*tr));
 	tr->ops = *ops;
 	tr->tables = config->tables;
 	tr->policy = config->policy;
+	tr->bales = config->bales;
 	tr->epoch = 1;
 	tr->retired_end = &tr->retired;
 	tr->build = calloc(1, sizeof(*tr->build));
-	tr->waiting = calloc(FRAG_HASH, sizeof(*tr->waiting));
-	tr->target = calloc(1u << AREA_TARGET_BITS, sizeof(struct tr_frag *));
-	tr->decoded = aligned_alloc(64, DECODED * sizeof(*tr->decoded));
-	if (tr->decoded)
-		memset(tr->decoded, 0, DECODED * sizeof(*tr->decoded));
-	DJ_ASSERT(tr->build && tr->waiting && tr->target && tr->decoded,
-		  "out of memory for the translator");
+	tr->waiting = tr_sparse(TR_WAITING_SIZE);
+	tr->target = tr_sparse(TR_TARGETS_SIZE);
+	tr->decoded = tr_sparse(DECODED * sizeof(*tr->decoded));
+	DJ_ASSERT(tr->build, "out of memory for the translator");
 	tr->build->tr = tr;
 	tr->build->f = malloc(TR_FRAG_SIZE(FRAG_MAX, 0));
 	DJ_ASSERT(tr->build->f, "out of memory for the translator");
@@ -215,19 +256,30 @@ struct translator *tr_new(const struct tr_ops *ops, const struct tr_config *conf
 	return tr;
 }
 
+/* What is there was made for a program in which nobody sees the flags of a fault. */
+void tr_keep_fault_flags(struct translator *tr)
+{
+	if (tr->policy.fault_flags || tr->policy.exact_flags)
+		return;
+	tr->policy.fault_flags = tr->build->policy.fault_flags = true;
+	memset(&tr->asked_kept, 0, sizeof(tr->asked_kept));
+	tr_flush(tr);
+}
+
 void tr_free(struct translator *tr)
 {
 	if (!tr)
 		return;
 	tr_arenas_free(tr);
+	tr_blocks_free(tr);
 	for (uint32_t i = 0; i < tr->cap_pages; i++)
 		free(tr->pages[i]);
 	free(tr->pages);
 	free(tr->build->f);
 	free(tr->build);
-	free(tr->waiting);
-	free(tr->target);
-	free(tr->decoded);
+	tr_sparse_free(tr->waiting, TR_WAITING_SIZE);
+	tr_sparse_free(tr->target, TR_TARGETS_SIZE);
+	tr_sparse_free(tr->decoded, DECODED * sizeof(*tr->decoded));
 	free(tr->numbers);
-	free(tr);
+	tr_sparse_free(tr, sizeof(*tr));
 }

@@ -12,8 +12,10 @@
  *    (lahf, seto) and restored before the next instruction that needs them, or at an exit to code
  *    that may need them. Flags that the program overwrites before reading them are
  *    not preserved.
- *  - steps: the control block counts instructions up to the fragment's entry; exits add
- *    what the fragment executed.
+ *  - steps: the thread's instructions are T_STEPS plus a constant of the place in the code, its
+ * lag. The lag of an entry is chosen so that the way into it that was seen first has nothing to add
+ *    up; other exits add the difference. It is 0 where nothing is known about who comes: at
+ *    indirect branches and at most stops.
  *
  * For each program instruction the fragment keeps where its code starts and which
  * registers and flags are elsewhere there, so that the supervisor can rebuild the
@@ -21,9 +23,8 @@
  *
  * Main entry of a fragment: all program state in the registers, except that r11 is in its slot
  * (TR_HOME_BIT): most fragments need a scratch register, few use r11. The same holds at stops. A
- * fragment that is the target of indirect branches also gets stubs (tr_add_indirect) that are
- * entered with rcx the target and rax free, the program's in their slots, and flags in the
- * processor or in T_FLAGS.
+ * fragment that is the target of indirect branches also gets a stub (tr_add_indirect) that is
+ * entered with r11 the target and rcx free, the program's in their slots, and flags in T_FLAGS.
  */
 #ifndef DEJA_TRANSLATOR_TRANSLATE_H
 #define DEJA_TRANSLATOR_TRANSLATE_H
@@ -34,8 +35,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define TR_HOME_BIT (1u << 11)
+#define TR_LAG_MAX  4096 /* no place has a longer lag */
 
 enum tr_flags_state {
 	TR_FLAGS_HW,	/* in the processor (or dead) */
@@ -56,6 +59,7 @@ enum tr_stop_kind {
 struct tr_stop {
 	enum tr_stop_kind kind;
 	uint64_t pc;
+	uint32_t lag; /* T_STEPS lacks so many */
 };
 
 struct tr_frag;
@@ -69,14 +73,35 @@ struct tr_ops {
 	/* The code at [pc, pc+len) is about to become executable in translation. Returns 0, or a
 	 * number that a thread's T_FACTS must have come to before it executes the fragment. */
 	uint64_t (*translated)(void *ctx, uint64_t pc, size_t len);
+	/* Where translations of the code in the page of pc are kept, to be made again where the
+	 * same code lies elsewhere: it is the same for all pages with the same place and the same
+	 * `base` (page-aligned), at the same distance from that. NULL: nowhere. May be NULL. */
+	struct tr_kept *(*kept)(void *ctx, uint64_t pc, uint64_t *base);
 };
+
+/* Kept translations, of all translators with the same configuration. As many as there is *room for,
+ * in bytes, which may be shared with others. */
+struct tr_kept *tr_kept_new(uint64_t *room);
+void tr_kept_free(struct tr_kept *kept);
+/* All there is, in a file of not much more than `limit` bytes: else as much of it as has been of
+ * use lately. `id` says whose they are and who wrote them: they are read again with the same one
+ * only. False: there is nothing to be read. */
+#define TR_KEPT_ID 128
+bool tr_kept_write(struct tr_kept *kept, const uint8_t id[TR_KEPT_ID], size_t limit, FILE *to);
+bool tr_kept_read(struct tr_kept *kept, int fd, size_t size, const uint8_t id[TR_KEPT_ID]);
+/* Whether there are enough that no file had. */
+bool tr_kept_new_ones(const struct tr_kept *kept);
 
 /* What translated code does about memory. */
 struct tr_policy {
 	const char *name;
-	bool import_all; /* every load is imported; else those that differ from the shadow */
-	bool mirror;	 /* stores go to the shadow, too */
-	bool number;	 /* locked instructions and fences have numbers, as system calls have */
+	bool import_all;  /* every load is imported; else those that differ from the shadow */
+	bool mirror;	  /* stores go to the shadow, too */
+	bool number;	  /* locked instructions and fences have numbers, as system calls have */
+	bool look;	  /* a load has one, too, if somebody else has had one since the last */
+	bool exact_flags; /* arithmetic flags are never taken for dead */
+	bool fault_flags; /* nor where an instruction may fault */
+	bool lock;	  /* loads and stores are made under the lock of their place, too */
 };
 enum { TR_POLICY_SHADOW, TR_POLICY_LAST, TR_POLICY_NONE, TR_POLICIES };
 extern const struct tr_policy tr_policies[TR_POLICIES];
@@ -84,6 +109,7 @@ extern const struct tr_policy tr_policies[TR_POLICIES];
 struct tr_config {
 	uint8_t *tables; /* our mapping of the AREA_TABLES bytes below each thread's S; zero */
 	struct tr_policy policy;
+	bool bales; /* what was kept is made again many at a time */
 };
 
 struct translator *tr_new(const struct tr_ops *ops, const struct tr_config *config);
@@ -101,6 +127,14 @@ enum tr_found {
 /* The fragment for `pc`, translated now if need be. */
 enum tr_found tr_fragment(struct translator *tr, uint64_t pc, struct tr_frag **f);
 
+/* The program handles faults from now on: its handlers will see the flags (fault_flags). */
+void tr_keep_fault_flags(struct translator *tr);
+
+/* From now on no more than so many fragments ahead, also of those that were kept: who asks knows
+ * what will be needed. TR_AHEAD is as far as is gone where nothing was kept, 0 as usual. */
+#define TR_AHEAD 6
+void tr_spare(struct translator *tr, unsigned ahead);
+
 /* An arena of TR_ARENA_SIZE bytes, zero: the program has it at `va` (readable and executable, not
  * writable), we at `ours`. */
 void tr_add_arena(struct translator *tr, uint64_t va, uint8_t *ours);
@@ -114,9 +148,14 @@ void tr_drop_arena(struct translator *tr, uint64_t va);
 
 /* Where to enter it, with r11 in its slot (TR_HOME_BIT). Until the next call that may retire it. */
 uint64_t tr_entry(const struct tr_frag *f);
+/* So many steps fewer than there are T_STEPS must have there. */
+uint32_t tr_entry_lag(const struct tr_frag *f);
 
 /* Indirect branches find it. */
 void tr_add_indirect(struct translator *tr, struct tr_frag *f);
+/* That is going to be said of the one that tr_fragment() is asked for next: if it has to be made it
+ * is laid out accordingly. */
+void tr_expect_indirect(struct translator *tr);
 
 /* The stop whose int3 lies at `va`, valid until the next call; runtime stops give *runtime != 0 and
  * NULL. */
@@ -131,12 +170,13 @@ bool tr_in_cache(const struct translator *tr, uint64_t va);
 
 /* Where the program is when the processor is at `va` in the cache. */
 struct tr_where {
-	uint32_t index;	     /* instructions of the fragment that are done */
-	bool boundary;	     /* exactly at the start of instruction `index` */
+	uint32_t lag;	     /* instructions that are done and not in T_STEPS */
+	bool boundary;	     /* exactly at the start of an instruction */
 	bool before_syscall; /* in the code of a system call, before the syscall instruction */
 	bool after_syscall;  /* just behind a syscall instruction */
 	bool string;	     /* in a string instruction */
 	bool string_head;    /* at the top of an iteration in a string routine */
+	bool flags_lost;     /* arithmetic flags are dead and may not be the program's */
 	uint64_t pc;	     /* program address of the instruction */
 	uint32_t spilled;    /* registers to be found in slots */
 	enum tr_flags_state flags;
@@ -177,6 +217,8 @@ void tr_flush(struct translator *tr);
  */
 uint64_t tr_epoch(const struct translator *tr);
 void tr_reclaim(struct translator *tr, uint64_t oldest);
+/* Whether there is anything that it could give up. */
+bool tr_retired(const struct translator *tr);
 
 /* Whether a thread that is at `va` in the cache waits for the lock of a place. If rax is 1 it stops
  * soon (STOP_ORDER), should that not have come. */
@@ -191,6 +233,7 @@ bool tr_arena(const struct translator *tr, unsigned i, uint64_t *at, uint64_t *s
 
 struct tr_stats {
 	uint64_t fragments, instructions, code_bytes; /* made */
+	uint64_t kept;				      /* made of what was kept, beside these */
 	uint64_t retired, flushes;
 	uint64_t clears; /* of crowded places in the table of indirect targets */
 };

@@ -32,4 +32,26 @@ compare() {
 "${CXX:-g++}" -O2 -g -fomit-frame-pointer "$here/backtrace.cc" -o "$work/shop" || exit 99
 compare c++ "$work/shop"
 compare sort sort -n /etc/services
+
+# How a program died, in deja info: with the stack, and beneath it nothing of who was not there.
+cat >crash.c <<'EOS'
+#include <stdlib.h>
+static int __attribute__((noinline)) deep(int n)
+{
+	return n ? deep(n - 1) + 1 : *(volatile int *)0;
+}
+int main(void)
+{
+	return deep(3);
+}
+EOS
+${CC:-gcc} -O1 -g crash.c -o crash || exit 99
+(ulimit -c 0; "$DEJA" record -o crash.deja ./crash >/dev/null 2>&1)
+"$DEJA" info crash.deja | sed -n '/died at/,$p' | sed 1d | awk '{ print $4 }' | sed 's/+.*//' | head -5 | tr '\n' ' ' >out
+[ "$(cat out)" = "deep deep deep deep main " ] || fail "the stack of a crash in deja info: $(cat out)"
+"$DEJA" info --json crash.deja | /usr/bin/python3 -c '
+import json, sys
+crash, = json.load(sys.stdin)["crashes"]
+assert [f["function"] for f in crash["frames"]][:5] == ["deep"] * 4 + ["main"], crash' || fail "deja info --json"
+"$DEJA" info "$work/probe.deja" | grep -q 'died at' && fail "a good end is a crash in deja info"
 conclude

@@ -130,9 +130,21 @@ static const char *one(unsigned long at, unsigned long size)
 	return result;
 }
 
+/* How far the break can go, as some programs find out: by halves, from more than there is. */
+static void breaks(void)
+{
+	for (unsigned long more = 1UL << 63; more > GiB; more /= 2) {
+		unsigned long end = (unsigned long)sbrk(0) + more;
+		if (end < more || end > 1UL << 46)
+			printf("break %lx: %d\n", more, brk((void *)end));
+	}
+	printf("break: %d, %lu\n", sbrk(MiB) == (void *)-1, work());
+}
+
 int main(int argc, char **argv)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	breaks();
 	seed = (unsigned long)atoi(argv[1]);
 	for (unsigned i = 0; i < 60; i++) {
 		unsigned long at = place(i), size = (1 + rnd(1000)) * 4096;

@@ -124,6 +124,9 @@ void handler(int sig, siginfo_t *info, void *context)
 		note("call", info->si_syscall);
 		if (info->si_code > 0)
 			note("ax", u->uc_mcontext.gregs[REG_RAX]);
+		if (info->si_code > 0) /* behind the call (kernel/signal.c, force_sig_seccomp) */
+			note("here", (greg_t)(uintptr_t)info->si_call_addr ==
+					     u->uc_mcontext.gregs[REG_RIP]);
 	}
 	put(" mask=");
 	put_hex(mask_now());

@@ -21,7 +21,7 @@
 
 void queue_some(void)
 {
-	unsigned n = 1 + rnd(rnd(4) ? 4 : 60);
+	unsigned n = 1 + rnd(rnd(4) ? 4 : rnd(4) ? 60 : 400);
 	int sig = rnd(2) ? 34 + (int)rnd(3) : plain_signal();
 
 	if (sig == SIGSEGV || sig == SIGFPE || sig == SIGILL || sig == SIGBUS || sig == SIGSYS)
@@ -35,7 +35,7 @@ void queue_some(void)
 void many_at_once(void)
 {
 	sigset_t set, old;
-	unsigned n = 2 + rnd(20);
+	unsigned n = 2 + rnd(rnd(3) ? 20 : 60);
 
 	random_set(&set, 100);
 	sigprocmask(SIG_BLOCK, &set, &old);
@@ -105,6 +105,60 @@ void from_outside(void)
 		;
 	note("outside", n);
 	note("child", status);
+	sigprocmask(SIG_SETMASK, &old, NULL);
+}
+
+static volatile sig_atomic_t came;
+
+static void count_one(int sig)
+{
+	(void)sig;
+	came++;
+}
+
+/* The same while it computes: several at a time, and the next when all of these have been handled.
+ * In what order they come is open. */
+void from_outside_while_computing(void)
+{
+	static const int sigs[] = { SIGUSR1, SIGUSR2, SIGWINCH, 35 };
+	const struct sigaction counts = { .sa_handler = count_one, .sa_flags = SA_RESTART };
+	struct sigaction before[4];
+	sigset_t set, old;
+	int go[2], n = 2 + (int)rnd(3), status = 0;
+	pid_t parent = getpid();
+	char byte = 0;
+
+	sigemptyset(&set);
+	for (int i = 0; i < n; i++) {
+		sigaction(sigs[i], &counts, &before[i]);
+		sigaddset(&set, sigs[i]);
+	}
+	came = 0;
+	sigprocmask(SIG_UNBLOCK, &set, &old);
+	if (pipe(go))
+		return;
+	pid_t child = fork();
+	if (child == 0) {
+		close(go[1]);
+		while (read(go[0], &byte, 1) == 1)
+			for (int i = 0; i < n; i++)
+				kill(parent, sigs[i]);
+		_exit(8);
+	}
+	close(go[0]);
+	for (int round = 1; round <= 10 && child > 0; round++) {
+		if (write(go[1], &byte, 1) != 1)
+			break;
+		for (unsigned long spent = 0; came < round * n && spent < 2000000000; spent++)
+			;
+	}
+	note("came", came);
+	close(go[1]);
+	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	note("child", status);
+	for (int i = 0; i < n; i++)
+		sigaction(sigs[i], &before[i], NULL);
 	sigprocmask(SIG_SETMASK, &old, NULL);
 }
 

@@ -76,9 +76,10 @@ static void after_exec(void)
 }
 
 static void (*const operations[])(void) = {
-	queue_some, many_at_once, many_at_once, from_outside,	  from_outside, some_masks,
-	fault,	    fault,	  trap_flag,	interrupted_call, mappings,	vfork_and_exec,
-	limits,	    stop_in_loop, own_traps,	clones,		  after_calls,	seccomp_trap,
+	queue_some, many_at_once,   many_at_once, from_outside, from_outside,
+	some_masks, fault,	    fault,	  trap_flag,	interrupted_call,
+	mappings,   vfork_and_exec, limits,	  stop_in_loop, own_traps,
+	clones,	    after_calls,    dead_flags,	  seccomp_trap, from_outside_while_computing,
 };
 #define OPERATIONS (sizeof(operations) / sizeof(*operations))
 

@@ -53,10 +53,14 @@ void trap_flag(void);
 void own_traps(void);
 void after_calls(void);
 
+/* ---- combine-flags.c ---- */
+void dead_flags(void);
+
 /* ---- combine-operations.c ---- */
 void queue_some(void);
 void many_at_once(void);
 void from_outside(void);
+void from_outside_while_computing(void);
 void stop_in_loop(void);
 void interrupted_call(void);
 void some_masks(void);

@@ -11,24 +11,10 @@ ${CC:-gcc} -O1 -w "$here"/combine*.c -o combine || exit 99
 can_record
 
 for ((seed = first; seed < first + seeds; seed++)); do
-	: >err
 	predict=shadow
 	case $((seed % 8)) in 3) predict=last ;; 7) predict=none ;; esac
 	follow=--follow
 	[ $((seed % 4)) = 1 ] && follow=--no-follow
-	run_into native ./combine "$seed" "$cases"
-	run_into recorded "$deja" record $follow --predict=$predict -o t.deja ./combine "$seed" "$cases"
-	if ! cmp -s native recorded; then
-		run_into again ./combine "$seed" "$cases"
-		cmp -s native again || echo "seed $seed: two native runs differ, too"
-		fail "tests/cli/combine.sh 1 $cases $seed"
-		diff native recorded | head -n 12
-		head -n 5 err
-		continue
-	fi
-	"$deja" verify t.deja >out 2>&1 || {
-		fail "tests/cli/combine.sh 1 $cases $seed: the trace does not replay"
-		tail -n 3 out
-	}
+	as_natively "tests/cli/combine.sh 1 $cases $seed" "$follow --predict=$predict" ./combine "$seed" "$cases"
 done
 conclude

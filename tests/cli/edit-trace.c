@@ -7,7 +7,8 @@
  *                           drop KIND all | spoil WHAT N]...
  *
  * drop leaves out all records of a kind. spoil changes one bit in the Nth record from the end (1 is
- * the last) that has what it names: import (its line's last byte), digest, flags, memory.
+ * the last) that has what it names: import (its line's last byte), digest, flags, memory, keyframe
+ * (rbx).
  *
  * Relies on a recording of one process with one thread and one image.
  */
@@ -97,6 +98,8 @@ static bool has(const struct dj_record *r, const char *what)
 		return r->kind == DJ_REC_IMPORT;
 	if (!strcmp(what, "digest"))
 		return r->kind == DJ_REC_DIGEST;
+	if (!strcmp(what, "keyframe"))
+		return dj_record_is_keyframe(r);
 	if (r->kind != DJ_REC_CHECK || !dj_check_unpack(&c, r->bytes, r->length))
 		return false;
 	return strcmp(what, "flags") ? c.n != 0 : (c.flags_known & DJ_FLAGS_ARITH) != 0;
@@ -109,6 +112,10 @@ static void spoil(struct dj_record *r, const char *what)
 
 	if (r->kind == DJ_REC_DIGEST) {
 		r->digest ^= 1;
+		return;
+	}
+	if (r->kind == DJ_REC_KEYFRAME) {
+		r->regs.gpr[DJ_RBX] ^= 1;
 		return;
 	}
 	if (r->kind == DJ_REC_IMPORT) {

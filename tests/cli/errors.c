@@ -51,6 +51,8 @@ void _start(void)
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../../translator/area.h"
+
 extern char **environ;
 static volatile int zero;
 
@@ -381,12 +383,13 @@ static void overwrite_order(volatile unsigned long *order, const char *what)
 		for (int i = 0; i < 512; i++)
 			order[i] = 0x5a;
 	else if (!strcmp(what, "alone"))
-		order[512 + 32] = 0;
+		order[(T_ORDER_SHARED - T_ORDER) / 8] = 0;
 	else
-		order[512] = !strcmp(what, "number") ? 1 : 1UL << 50;
+		order[(T_ORDER_NUMBER - T_ORDER) / 8] = !strcmp(what, "number") ? 1 : 1UL << 50;
 }
 
-/* Write to deja's part of the address space (translator/area.h). */
+/* Write to deja's part of the address space. */
+#define AT(t)	 control[((t)-T_BASE) / 8]
 static int do_overwrite(const char *what, unsigned seed)
 {
 	unsigned long s = control_block_end();
@@ -396,33 +399,33 @@ static int do_overwrite(const char *what, unsigned seed)
 
 	if (!s)
 		return 3;
-	char *log = (char *)control - 65536, *ring = log - (8 << 20);
+	char *log = (char *)s + T_LOG, *ring = (char *)s + T_RING;
 	char *code = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (!strncmp(what, "order-", 6))
-		overwrite_order((unsigned long *)(ring - (9 << 20) - 8192), what + 6);
+		overwrite_order((unsigned long *)(s + T_ORDER), what + 6);
 	else
 		say("before\n");
 	if (!strcmp(what, "ring")) {
 		memset(ring, 0x5a, 8 << 20);
 	} else if (!strcmp(what, "log")) { /* entries that nobody wrote */
 		memset(log, 0x5a, 3 * 72);
-		control[0x650 / 8] += 3 * 72;
+		AT(T_LOG_HEAD) += 3 * 72;
 	} else if (!strcmp(what, "log-head")) {
-		control[0x650 / 8] = (unsigned long)other;
+		AT(T_LOG_HEAD) = (unsigned long)other;
 	} else if (!strcmp(what, "data")) { /* code is data, says the program */
-		control[0x600 / 8] = 0;
-		control[0x608 / 8] = 1ul << 47;
+		AT(T_DATA(0)) = 0;
+		AT(T_DATA(0) + 8) = 1ul << 47;
 		munmap(code, 4096);
 	} else if (!strcmp(what, "head")) {
-		control[0x90 / 8] = (unsigned long)other;
+		AT(T_HEAD) = (unsigned long)other;
 	} else if (!strcmp(what, "steps")) {
-		control[0x88 / 8] = -5UL;
+		AT(T_STEPS) = -5UL;
 	} else if (!strcmp(what, "back")) {
-		control[0x88 / 8] = 1;
+		AT(T_STEPS) = 1;
 	} else if (!strcmp(what, "seq")) {
-		control[0x148 / 8] += 1UL << 50;
+		AT(T_SEQ) += 1UL << 50;
 	} else if (!strcmp(what, "gsbase")) {
-		control[0x108 / 8] = 1UL << 60;
+		AT(T_GSBASE) = 1UL << 60;
 	}
 	srand(seed);
 	for (int i = 0; i < 100; i++) {

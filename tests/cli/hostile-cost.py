@@ -37,6 +37,9 @@ TRACES = {
     "rep_stos_unmapped": ("refused", "more than .* MB of memory"),
     "rep_imports": ("long",),
     "loop_for_ever": ("long",),
+    "code_wild": ("plain",),
+    "code_nowhere": ("refused", "no code known"),
+    "code_exceptions": ("refused", "divide error"),
     "steps_enormous": ("damaged", "damaged or incomplete"),
     "stores_everywhere": ("refused", "more than .* MB of memory"),
     "imports_everywhere": ("refused", "more than .* MB of memory"),
@@ -61,6 +64,7 @@ TRACES = {
     "records_back": ("refused", "too low"),
     "digests_alone": ("refused", "digest"),
     "signals_flood": ("plain",),
+    "signals_kept": ("plain",),
     "bomb_records": ("damaged", "damaged or incomplete"),
     "bomb_meta": ("damaged", "damaged or incomplete"),
     "bomb_memory": ("damaged", "damaged or incomplete"),
@@ -78,18 +82,26 @@ TRACES = {
     "index_circle": ("plain",),
     "threads_many": ("plain",),
     "processes_many": ("plain",),
-    "facts_for_all": ("long",),
+    "facts_for_all": ("plain", "", "backtrace"),  # which asks all threads, one after the other
     "escapes": ("plain",),
 }
+# The same with an index beside the trace (tests/cli/make-hostile-index), which only a debugger looks at: what
+# becomes of verify is what becomes of it without.
+INDEXES = {}
+if os.access("tests/cli/make-hostile-index", os.X_OK):
+    INDEXES = dict(line.split() for line in subprocess.run(
+        ["tests/cli/make-hostile-index", "--list"], capture_output=True, text=True).stdout.splitlines())
 # a second and more, to make or to go through
 SLOW = {"maps_many", "bomb_meta", "bomb_modules", "bomb_modules_full", "copies_full", "modules_many", "marks_flood",
         "threads_many", "facts_for_all", "names_flood", "maps_flood", "code_flood", "bomb_memory",
-        "maps_named", "processes_many", "mremap_flood", "exec_flood", "signals_flood",
+        "maps_named", "processes_many", "mremap_flood", "exec_flood", "signals_flood", "signals_kept",
+        "index_threads", "index_blocks", "index_memory", "index_mappings", "index_names",
         "imports_everywhere", "unmap_flood", "stale_reads", "rep_stos_unmapped", "stores_everywhere", "to_pass_over"}
 
 here = os.getcwd()
 deja = os.path.abspath(os.environ.get("DEJA", "./deja"))
 maker = os.path.join(here, "tests/cli/make-hostile")
+index_maker = maker + "-index"
 failures = []
 verbose = "--verbose" in sys.argv
 patience = 1.0 if "--all" in sys.argv else 0.2  # seconds before ^C
@@ -173,7 +185,8 @@ class Client:
         self.child = subprocess.Popen([deja, "serve", "--stdio", "--at-once", trace], stdin=subprocess.PIPE,
                                       stdout=subprocess.PIPE, stderr=self.errors,
                                       preexec_fn=limit_output)
-        self.buffer = b""
+        self.buffer = bytearray()
+        self.whole = False  # a packet may end in it
         self.open = True
 
     def more(self, seconds):
@@ -182,6 +195,7 @@ class Client:
         data = os.read(self.child.stdout.fileno(), 1 << 16)
         self.open = bool(data)
         self.buffer += data
+        self.whole |= b"#" in data
         return True
 
     def write(self, data):
@@ -194,11 +208,14 @@ class Client:
         """The next packet that is not console output; None if it does not come."""
         end = time.monotonic() + seconds
         while self.open:
-            found = b"#" in self.buffer and re.search(rb"\$([^#]*)#..", self.buffer)
+            found = self.whole and re.search(rb"\$([^#]*)#..", self.buffer)
             if found:
-                self.buffer = self.buffer[found.end():]
+                text = expand(bytes(found.group(1)))
+                end_of = found.end()
+                found = None  # it keeps the buffer from shrinking
+                del self.buffer[:end_of]
+                self.whole = b"#" in self.buffer
                 self.write(b"+")
-                text = expand(found.group(1))
                 if text.startswith(b"O") and text != b"OK":
                     harmless(self.name, "the console", bytes.fromhex(text[1:].decode()))
                     continue
@@ -303,9 +320,11 @@ def in_gdb(name, trace, moves, directory):
 
 
 def try_trace(name, directory):
-    expected, started = TRACES[name], time.monotonic()
+    of = INDEXES.get(name, name)
+    expected, started = TRACES[of], time.monotonic()
     trace = os.path.join(directory, name + ".deja")
-    if subprocess.run([maker, name, trace]).returncode:
+    if subprocess.run([maker, of, trace]).returncode or \
+            (of != name and subprocess.run([index_maker, name, trace]).returncode):
         fail(name, "cannot be made")
         return
     for command in (["info"], ["info", "--json"], ["ps"], ["dump"], ["backtrace", trace, "begin"]):
@@ -319,12 +338,16 @@ def try_trace(name, directory):
             fail(name, f"verify says {complaint!r}")
     elif expected[0] == "plain" and status and "nothing was compared" not in complaint:
         fail(name, f"verify: status {status}, {complaint!r}")
-    if expected[0] == "long":
-        run(name, trace, ["backtrace"], True)
+    if expected[0] == "long" or "backtrace" in expected[2:]:
+        status, complaint = run(name, trace, ["backtrace"], True)
+        if "backtrace" in expected[2:] and (status != 130 or "interrupted" not in complaint):
+            fail(name, f"backtrace on ^C: status {status}, {complaint!r}")
     session(name, trace)
     if "--all" in sys.argv:
         in_gdb(name, trace, expected[0] != "long", directory)
     os.unlink(trace)
+    if of != name:
+        os.unlink(trace + ".index")
     if verbose:
         print(f"{name}: {time.monotonic() - started:.1f} s")
 
@@ -355,7 +378,7 @@ def main():
     if sorted(made) != sorted(TRACES):
         fail("make-hostile", f"not the same traces: {set(made) ^ set(TRACES)}")
     if not names:
-        names = [n for n in made if "--all" in sys.argv or n not in SLOW]
+        names = [n for n in made + list(INDEXES) if "--all" in sys.argv or n not in SLOW]
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="deja-hostile.") as directory:
         # most of the quick ones wait for the right moment to interrupt
@@ -368,7 +391,7 @@ def main():
     return 1 if failures else 0
 
 
-if not (os.access(deja, os.X_OK) and os.access(maker, os.X_OK)):
+if not (os.access(deja, os.X_OK) and os.access(maker, os.X_OK) and os.access(index_maker, os.X_OK)):
     print("deja or make-hostile is not built")
     sys.exit(77)
 sys.exit(main())

@@ -1,13 +1,14 @@
 /*
- * litmus-check TRACE ADDRESS [forward]: does the timeline of a recording of tests/programs/litmus.c
- * show values only after they were written?
+ * litmus-check TRACE ADDRESS [forward|cells]: does the timeline of a recording of
+ * tests/programs/litmus.c show values only after they were written?
  *
  * ADDRESS is that of note_store: who comes there with esi 0 is about to write number rax on channel
  * edx, who comes with 1 has seen it. Goes through the history forward, stopping at each note of any
  * thread. A number that is seen before its note of writing, or a note that comes earlier than the
  * one before it in the order of positions, is a fault of the timeline. Then goes back from the end,
  * and must meet the same notes. Prints "notes N, seen S, early E"; exit status 1 if E or anything
- * else is wrong.
+ * else is wrong. For `cells' ADDRESS is that of cell_done, and early is what was loaded although
+ * something else was stored there last.
  */
 #include "replayer/replay.h"
 
@@ -69,7 +70,7 @@ static bool run(struct replay *r, enum replay_dir dir, struct replay_stop *stop)
 	return false;
 }
 
-static void check_order(void)
+static void check_order(bool cells)
 {
 	uint64_t written[CHANNELS] = { 0 }, when[CHANNELS] = { 0 };
 	unsigned long seen = 0;
@@ -88,7 +89,8 @@ static void check_order(void)
 			continue;
 		}
 		seen++;
-		if (s->number > written[s->channel] && early++ < SHOWN)
+		if ((cells ? s->number != written[s->channel] : s->number > written[s->channel]) &&
+		    early++ < SHOWN)
 			printf("thread %u sees %" PRIu64 " of channel %u at %" PRIu64 ":%" PRIu64
 			       "; last written there was %" PRIu64 ", at %" PRIu64 "\n",
 			       s->pos.thread, s->number, s->channel, s->pos.seq, s->pos.within,
@@ -119,7 +121,7 @@ int main(int argc, char **argv)
 	}
 	while (run(r, REPLAY_FORWARD, &stop))
 		add(r, &stop);
-	check_order();
+	check_order(argc == 4 && !strcmp(argv[3], "cells"));
 	if (argc == 4) /* not back */
 		back = count;
 	while (argc == 3 && count && run(r, REPLAY_BACKWARD, &stop)) {

@@ -208,6 +208,33 @@ static void steps_enormous(void)
 	WORLD(0xeb, 0xfe);
 	last_steps = UINT64_MAX - 1;
 }
+/* Long enough to be replayed in translated code: accesses all over the 64 bits of addresses, of
+ * which few pages are left of the shadow's. imul rdi, rdi, 1664525; add rdi, 1013904223; mov rsi,
+ * rdi; shl rsi, 20; mov [rsi+rdi*0+8], rax; add rax, [rsi-8]; movups xmm0, [rsi-1]; movups [rsi],
+ * xmm0; jmp */
+static void code_wild(void)
+{
+	WORLD(0x48, 0x69, 0xff, 0x0d, 0x66, 0x19, 0x00, 0x48, 0x81, 0xc7, 0x5f, 0xf3, 0x6e, 0x3c,
+	      0x48, 0x89, 0xfe, 0x48, 0xc1, 0xe6, 0x18, 0x48, 0x89, 0x46, 0x08, 0x48, 0x03, 0x46,
+	      0xf8, 0x0f, 0x10, 0x46, 0xff, 0x0f, 0x11, 0x06, 0xeb, 0xda);
+	map(0, 64 << 20, "");
+	last_steps = 100000;
+}
+/* The same, and then to where nothing is: mov ecx, 100000; dec ecx; jne; mov rax, rdi; jmp rax */
+static void code_nowhere(void)
+{
+	regs.gpr[DJ_RDI] = 0x8000123456789abc;
+	WORLD(0xb9, 0xa0, 0x86, 0x01, 0x00, 0xff, 0xc9, 0x75, 0xfc, 0x48, 0x89, 0xf8, 0xff, 0xe0);
+	last_steps = 1ull << 30;
+}
+/* An operand that the processor wants aligned, and a division by zero: mov ecx, 100000; movaps
+ * [rsp+1], xmm0; dec ecx; jne; div ecx */
+static void code_exceptions(void)
+{
+	WORLD(0xb9, 0xa0, 0x86, 0x01, 0x00, 0x0f, 0x29, 0x44, 0x24, 0x01, 0xff, 0xc9, 0x75, 0xf7,
+	      0xf7, 0xf1);
+	last_steps = 1ull << 30;
+}
 /* A new page at every second instruction: mov [rdi], rax; add rdi, 4096; jmp */
 static void stores_everywhere(void)
 {
@@ -410,15 +437,29 @@ static void digests_alone(void)
 			.kind = DJ_REC_DIGEST, .digest = 1, .seq = DJ_SEQ_UNKNOWN });
 	last_steps = 4;
 }
+static void signal_at(unsigned i)
+{
+	put((struct dj_record){ .kind = DJ_REC_SIGNAL,
+				.signo = 200 + i,
+				.addr = 0x10000000 + ((uint64_t)i << 12),
+				.bytes = (const uint8_t *)"x",
+				.length = 1 });
+}
 static void signals_flood(void)
 {
 	two_steps();
 	for (unsigned i = 0; i < 200000; i++)
-		put((struct dj_record){ .kind = DJ_REC_SIGNAL,
-					.signo = 200 + i,
-					.addr = 0x10000000 + ((uint64_t)i << 12),
-					.bytes = (const uint8_t *)"x",
-					.length = 1 });
+		signal_at(i);
+}
+/* As many pages as may be, with moments between them that a debugger would like to keep. */
+static void signals_kept(void)
+{
+	WORLD(0xeb, 0xfe);
+	for (unsigned i = 0; i < 80000; i++) {
+		at = i / 8000 * 2000000;
+		signal_at(i);
+	}
+	last_steps = at + 2000000;
 }
 
 /* ---- chunks -------------------------------------------------------------------------------------
@@ -752,12 +793,12 @@ static const struct {
 } traces[] = {
 #define X(name) { #name, name }
 	X(rep_stos), X(rep_movs), X(rep_lods), X(rep_scas), X(rep_cmps), X(rep_stos_unmapped),
-	X(rep_imports), X(loop_for_ever), X(steps_enormous), X(stores_everywhere),
+	X(rep_imports), X(loop_for_ever), X(code_wild), X(code_nowhere), X(code_exceptions), X(steps_enormous), X(stores_everywhere),
 	X(imports_everywhere), X(imports_at_once), X(stale_reads), X(stale_vectors),
 	X(stale_messages), X(mremap_flood), X(stack_reached), X(names_flood), X(maps_flood),
 	X(maps_named), X(maps_many), X(maps_huge), X(maps_beyond), X(maps_negative), X(maps_odd), X(unmap_flood),
 	X(code_flood), X(exec_flood), X(marks_flood), X(records_back), X(digests_alone),
-	X(signals_flood), X(bomb_records), X(bomb_meta), X(bomb_memory), X(bomb_modules),
+	X(signals_flood), X(signals_kept), X(bomb_records), X(bomb_meta), X(bomb_memory), X(bomb_modules),
 	X(bomb_modules_full), X(copies_full), X(modules_many), X(modules_shared), X(module_far),
 	X(counts_enormous),
 	X(string_endless), X(string_long), X(facts_missing), X(to_pass_over), X(index_circle),

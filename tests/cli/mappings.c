@@ -10,6 +10,8 @@
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <linux/futex.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -221,6 +223,38 @@ static void child(void)
 		fail("child");
 }
 
+/* The same by another thread, without libc, which would have memory on the heap for it; then this
+ * one is alone again. */
+static int a_few(void *unused)
+{
+	for (unsigned i = 0; i < 3; i++) {
+		map(draw(PAGES - 16), 1 + draw(8));
+		unmap(draw(PAGES - 16), 1 + draw(8));
+		protect(draw(PAGES - 16), 1 + draw(8));
+	}
+	(void)unused;
+	return 0;
+}
+
+static void thread(void)
+{
+	static char stack[1 << 16];
+	static int tid; /* becomes 0 when the thread has ended: clone(2) */
+	sigset_t timer; /* its handlers would get in each other's way */
+	int now;
+	sigemptyset(&timer);
+	sigaddset(&timer, SIGALRM);
+	sigprocmask(SIG_BLOCK, &timer, NULL);
+	if (clone(a_few, stack + sizeof(stack),
+		  CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |
+			  CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID,
+		  NULL, &tid, NULL, &tid) < 0)
+		fail("thread");
+	while ((now = __atomic_load_n(&tid, __ATOMIC_ACQUIRE)))
+		syscall(SYS_futex, &tid, FUTEX_WAIT, now, NULL);
+	sigprocmask(SIG_UNBLOCK, &timer, NULL);
+}
+
 static void step(void)
 {
 	static char *heap;
@@ -254,6 +288,8 @@ static void step(void)
 	default:
 		if (draw(40) == 0)
 			child();
+		else if (draw(40) == 0)
+			thread();
 	}
 }
 
@@ -290,6 +326,10 @@ static void calls(const char *kind, unsigned n)
 {
 	const int flags = MAP_PRIVATE | MAP_ANONYMOUS;
 	char *p = mmap(NULL, 64 * PAGE, PROT_READ | PROT_WRITE, flags, -1, 0), *heap = sbrk(0);
+	if (!strcmp(kind, "after")) { /* a thread */
+		thread();
+		kind = "pair";
+	}
 	for (unsigned i = 0; i < n; i++) {
 		if (!strcmp(kind, "pair"))
 			munmap(mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, flags, -1, 0),

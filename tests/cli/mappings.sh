@@ -39,7 +39,7 @@ stops() {
 }
 # What the last image stopped for is translated at once for the next.
 stops exec 20 4000
-for kind in pair brk mprotect mremap many; do
+for kind in pair after brk mprotect mremap many; do
 	stops $kind 20000 1500
 done
 conclude

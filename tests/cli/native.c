@@ -1,7 +1,9 @@
-/* For tests/cli/native.sh: code that is executed one instruction at a time, and code of 32 bits. */
+/* For tests/cli/native.sh: code that is executed one instruction at a time, what the processor says
+ * of itself many times, and code of 32 bits. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,9 +35,60 @@ static void narrow(void)
 	__asm__ volatile("ljmp *%0" : : "m"(far) : "rax", "memory");
 }
 
+/* Leaves with what is in ecx, or without. */
+static const struct {
+	uint32_t leaf, sub;
+	int has_subs;
+} asked[] = {
+	{ 0, 0, 0 },	      { 2, 0, 0 },	    { 4, 0, 1 },	  { 4, 1, 1 },
+	{ 4, 2, 1 },	      { 6, 0, 0 },	    { 7, 0, 1 },	  { 7, 1, 1 },
+	{ 0xd, 0, 1 },	      { 0xd, 1, 1 },	    { 0xd, 2, 1 },	  { 0x80000000, 0, 0 },
+	{ 0x80000001, 0, 0 }, { 0x80000002, 0, 0 }, { 0x80000006, 0, 0 },
+};
+#define ASKED (sizeof(asked) / sizeof(*asked))
+
+/* Each answer is the same as the first; nothing but four registers changes. */
+static void *cpuid(void *rounds)
+{
+	static uint64_t first[ASKED][4];
+	for (int n = 0; n < (int)(intptr_t)rounds; n++)
+		for (unsigned i = 0; i < ASKED; i++) {
+			uint64_t r[4], flags, before, same,
+				other = 0x5a5a5a5a5a5a5a5a + (unsigned)n;
+			uint64_t a = asked[i].leaf | 7ULL << 40;
+			uint64_t c = asked[i].sub | 9ULL << 35;
+			if (!asked[i].has_subs)
+				c += (unsigned)n * 77u;
+			__asm__ volatile("mov %8, %%r11\n\tmov %8, %%r8\n\tcmp $5, %9\n\t"
+					 "pushf\n\tpop %5\n\tcpuid\n\tpushf\n\tpop %4\n\t"
+					 "xor %%r8, %%r11\n\tmov %%r11, %6"
+					 : "=&a"(r[0]), "=&b"(r[1]), "=&c"(r[2]), "=&d"(r[3]),
+					   "=&r"(flags), "=&r"(before), "=&r"(same)
+					 : "0"(a), "r"(other), "r"(n), "2"(c), "3"(other)
+					 : "r8", "r11", "cc");
+			if (n == 0 && !first[i][0] && !first[i][1] && !first[i][2] && !first[i][3])
+				memcpy(first[i], r, sizeof(r));
+			if (memcmp(first[i], r, sizeof(r)) || flags != before || same ||
+			    (r[0] | r[1] | r[2] | r[3]) >> 32)
+				exit(1);
+		}
+	return NULL;
+}
+
+static void ask(int rounds)
+{
+	pthread_t other;
+	cpuid((void *)(intptr_t)1);
+	pthread_create(&other, NULL, cpuid, (void *)(intptr_t)rounds);
+	cpuid((void *)(intptr_t)rounds);
+	pthread_join(other, NULL);
+}
+
 int main(int argc, char **argv)
 {
-	if (argc > 2 && !strcmp(argv[1], "wide"))
+	if (argc > 2 && !strcmp(argv[1], "cpuid"))
+		ask(atoi(argv[2]));
+	else if (argc > 2 && !strcmp(argv[1], "wide"))
 		wide(atoi(argv[2]));
 	else
 		narrow();

@@ -5,7 +5,7 @@
 # usage: tests/cli/native.sh     (DEJA names the program under test)
 . "$(dirname "$0")/../lib/shell.sh"
 work_in native
-${CC:-gcc} -g -O1 -w "$here/native.c" -o native || exit 99
+${CC:-gcc} -g -O1 -w "$here/native.c" -o native -pthread || exit 99
 can_record
 
 # expect WHAT FILE PATTERN COUNT: so many lines match
@@ -37,6 +37,14 @@ assert info["recorder"]["stops: system call"] > 5
 assert sum(p["count"] for p in info["side_effect_places"]) <= info["records"]["effects"]
 assert any(p["module"].endswith("ld-linux-x86-64.so.2") for p in info["side_effect_places"])
 EOF
+
+# What CPUID says is known when it has been asked once, to all processes: 15 questions, 2 x 400 times in each.
+timeout -s KILL 60 "$deja" record -o c.deja sh -c './native cpuid 400; ./native cpuid 400' >out 2>err || fail "cpuid: $(cat err)"
+expect cpuid out '^done$' 2
+"$deja" verify c.deja >out 2>&1 || fail "cpuid: $(tail -1 out)"
+"$deja" info c.deja >out 2>err || fail "info: $(cat err)"
+expect cpuid out '^  cpuid +24,[0-9]+ \(cpuid\)$' 1
+expect cpuid out '^  [0-9]?[0-9]?[0-9] +stops: instruction executed natively$' 1
 
 # wide vectors
 if grep -q avx512f /proc/cpuinfo; then

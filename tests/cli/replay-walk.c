@@ -1,44 +1,115 @@
 /*
- * replay-walk TRACE [N [SEED]]: N random positions of a recording. One replay that only ever
- * goes forward keeps what it saw at each. Another starts at the end and must see the same at
- * each of them, coming from the right; there, stepi then reverse-stepi, reverse-stepi then
- * stepi, and going away and coming back must give identical registers and stack memory.
- * Prints what it did; exit status 1 if anything differs.
+ * replay-walk TRACE [N [SEED]]: N random positions of all threads of a recording. One replay that
+ * only ever goes forward in each thread keeps what it saw at each. Another starts at the end, to
+ * which it has come over ground that was covered in generated code where this host can, and
+ * must see the same at each of them, coming from the right; there, stepi then reverse-stepi,
+ * reverse-stepi then stepi, and going away and coming back must give identical registers, stack
+ * memory, and samples of everything that is mapped. All that a thread has met is compared. Then it
+ * jumps among them. Prints what it did; exit status 1 if anything differs.
  */
-#include "replayer/replay.h"
+#include "cli/confine.h"
+#include "replayer/memview-page.h"
+#include "replayer/worker.h"
+#include "tests/lib/random.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <xxhash.h>
 
-#define STACK 512
+#define STACK  512
+#define SPARSE 1500 /* more of them, byte by byte: some may not be known */
 
 struct state {
 	struct replay_pos pos;
 	struct dj_regs regs;
 	size_t known;
-	uint8_t stack[STACK];
+	uint8_t stack[STACK], sparse[SPARSE], sparse_known[SPARSE];
+	uint64_t samples; /* of all mappings */
+	uint64_t met;	  /* the whole of it */
 };
 
 static uint64_t random_state = 88172645463325252ULL;
 
 static uint64_t rnd(void)
 {
-	random_state ^= random_state << 13;
-	random_state ^= random_state >> 7;
-	random_state ^= random_state << 17;
-	return random_state;
+	return random_next(&random_state);
 }
 
-static void look(struct replay *r, struct state *s)
+/* A checksum of some pages of each mapping, others at each position, and of which bytes are known.
+ */
+static uint64_t sample(struct replay *r, uint64_t which)
+{
+	const struct replay_mapping *maps;
+	size_t n = replay_mappings(r, &maps);
+	uint64_t sum = 1;
+	uint8_t buf[4096];
+
+	for (size_t i = 0; i < n; i++) {
+		uint64_t pages = (maps[i].end - maps[i].start) / 4096;
+		uint64_t page = pages ? (which * 0x9e3779b97f4a7c15ULL >> 20) % pages : 0;
+		/* where the kernel has put what is no file's */
+		if (!pages || maps[i].start >> 47)
+			continue;
+		for (size_t at = 0, got; at < sizeof(buf); at += got + 64) {
+			got = replay_read(r, maps[i].start + page * 4096 + at, buf + at,
+					  sizeof(buf) - at);
+			for (size_t k = 0; k < got; k++)
+				sum = (sum ^ buf[at + k]) * 0x100000001b3ULL;
+			sum = (sum ^ got) * 0x100000001b3ULL;
+		}
+	}
+	return sum;
+}
+
+/* A checksum of all bytes that the thread has met, and of what each is to it. */
+static uint64_t met(struct replay *r)
+{
+	static uint8_t state[RP_PAGE], value[RP_PAGE];
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < r->mv->hash_size; i++)
+		for (const struct rp_memview_page *p = r->mv->hash[i]; p; p = p->hash_next) {
+			if (!rp_memview_bytes(r->mv, p->num, state, value))
+				continue;
+			for (unsigned k = 0; k < RP_PAGE; k++)
+				if (state[k] != RP_BYTE_HAS)
+					value[k] = 0;
+			sum += XXH3_64bits_withSeed(state, sizeof(state), p->num) * 3 +
+			       XXH3_64bits_withSeed(value, sizeof(value), p->num);
+		}
+	return sum;
+}
+
+static void look(struct replay *r, struct state *s, bool all)
 {
 	memset(s, 0, sizeof(*s));
 	replay_pos(r, &s->pos);
 	replay_regs(r, &s->regs);
 	s->known = replay_read(r, s->regs.gpr[DJ_RSP], s->stack, STACK);
 	memset(s->stack + s->known, 0, STACK - s->known);
+	for (unsigned i = 0; i < SPARSE; i++)
+		s->sparse_known[i] =
+			replay_read(r, s->regs.gpr[DJ_RSP] - SPARSE / 3 + i, &s->sparse[i], 1) == 1;
+	s->samples = all ? sample(r, s->pos.steps) : 0;
+	s->met = all ? met(r) : 0;
+}
+
+/* The first byte that is another one, or known in one of them only. */
+static void say_byte(const struct state *was, const struct state *now)
+{
+	unsigned i = 0;
+
+	while (i < SPARSE && was->sparse_known[i] == now->sparse_known[i] &&
+	       was->sparse[i] == now->sparse[i])
+		i++;
+	if (i < SPARSE)
+		printf("  at %#" PRIx64 ", rsp%+d: %s %02x became %s %02x\n",
+		       now->regs.gpr[DJ_RSP] - SPARSE / 3 + i, (int)i - SPARSE / 3,
+		       was->sparse_known[i] ? "known" : "unknown", was->sparse[i],
+		       now->sparse_known[i] ? "known" : "unknown", now->sparse[i]);
 }
 
 static unsigned compare(struct replay *r, const struct state *was, const char *what)
@@ -46,15 +117,22 @@ static unsigned compare(struct replay *r, const struct state *was, const char *w
 	struct state now;
 	uint64_t parts;
 
-	look(r, &now);
+	look(r, &now, was->samples != 0);
 	if (!memcmp(&now, was, sizeof(now)))
 		return 0;
 	parts = dj_regs_diff(&now.regs, &was->regs);
-	printf("%s: %" PRIu64 "/%u+%" PRIu64 " became %" PRIu64 "/%u+%" PRIu64 "%s%s, stack %s\n",
+	printf("%s: %" PRIu64 "/%u+%" PRIu64 " became %" PRIu64 "/%u+%" PRIu64
+	       "%s%s, stack %s, byte by byte %s, samples %s, what was met %s\n",
 	       what, was->pos.steps, was->pos.signals, was->pos.rep, now.pos.steps, now.pos.signals,
 	       now.pos.rep, parts ? ", " : "", parts ? dj_regs_part_name(parts) : "",
-	       now.known != was->known || memcmp(now.stack, was->stack, STACK) ? "differs"
-									       : "same");
+	       now.known != was->known || memcmp(now.stack, was->stack, STACK) ? "differs" : "same",
+	       memcmp(now.sparse, was->sparse, SPARSE) ||
+			       memcmp(now.sparse_known, was->sparse_known, SPARSE)
+		       ? "differs"
+		       : "same",
+	       now.samples != was->samples ? "differ" : "same",
+	       now.met != was->met ? "differs" : "same");
+	say_byte(was, &now);
 	return 1;
 }
 
@@ -64,7 +142,7 @@ static unsigned steps_there_and_back(struct replay *r)
 	struct state here;
 	unsigned bad = 0;
 
-	look(r, &here);
+	look(r, &here, false);
 	replay_step(r, REPLAY_FORWARD, &stop);
 	if (stop.reason == REPLAY_STEPPED) {
 		replay_step(r, REPLAY_BACKWARD, &stop);
@@ -78,15 +156,19 @@ static unsigned steps_there_and_back(struct replay *r)
 	return bad;
 }
 
-static unsigned both_sides(struct replay *r, uint64_t first, uint64_t last)
+static unsigned both_sides(struct replay *r)
 {
+	struct replay_thread t;
 	struct state here;
 	struct dj_error err;
 	struct replay_pos other;
 
-	look(r, &here);
+	look(r, &here, false);
 	other = here.pos;
-	uint64_t away = rnd() % 5000;
+	replay_thread(r, &t);
+	const struct dj_thread_info *info = dj_trace_thread(replay_trace(r), t.number);
+	uint64_t first = info->first_steps, last = info->last_steps;
+	uint64_t away = rnd() % (rnd() % 4 ? 5000 : last - first + 1);
 	other.signals = 0;
 	other.rep = 0;
 	other.steps = rnd() & 1 ? here.pos.steps + away : here.pos.steps - away;
@@ -99,12 +181,37 @@ static unsigned both_sides(struct replay *r, uint64_t first, uint64_t last)
 	return compare(r, &here, "from the other side");
 }
 
+/* Steps both ways with a look at memory that nobody knows after each: a look that ran ahead each
+ * time, as a debugger would make one after each step, would take some 10 ms. */
+static unsigned cheap_looks(struct replay *r)
+{
+	struct replay_stop stop;
+	struct state s;
+	clock_t began = clock();
+	double seconds;
+
+	for (unsigned i = 0; i < 1000; i++) {
+		replay_step(r, i < 500 ? REPLAY_FORWARD : REPLAY_BACKWARD, &stop);
+		look(r, &s, false);
+	}
+	seconds = (double)(clock() - began) / CLOCKS_PER_SEC;
+	if (seconds < 3)
+		return 0;
+	printf("1000 steps with looks took %.1f s\n", seconds);
+	return 1;
+}
+
 static int by_position(const void *a, const void *b)
 {
 	const struct state *x = a, *y = b;
 
+	if (x->pos.thread != y->pos.thread)
+		return x->pos.thread < y->pos.thread ? -1 : 1;
 	return x->pos.steps < y->pos.steps ? -1 : x->pos.steps > y->pos.steps;
 }
+
+/* Bytes by which a replay may grow that has been at many positions, when it goes to more. */
+#define GROWTH ((uint64_t)64 << 20)
 
 static struct replay *start(const char *path)
 {
@@ -130,15 +237,21 @@ static void seek(struct replay *r, const struct replay_pos *pos)
 }
 
 /* In clusters, so that most moves are short ones. */
-static struct state *choose(unsigned n, const struct dj_thread_info *info)
+static struct state *choose(unsigned n, struct replay *r)
 {
+	struct dj_trace *t = replay_trace(r);
+	const struct dj_thread_info *info = NULL;
 	struct state *states = calloc(n, sizeof(*states));
 	uint64_t base = 0;
+	uint32_t thread = 0;
 
 	if (!states)
 		exit(2);
 	for (unsigned i = 0; i < n; i++) {
 		struct replay_pos *pos = &states[i].pos;
+		if (i % 50 == 0)
+			info = dj_trace_thread(t, thread = rnd() % dj_trace_threads(t));
+		pos->thread = thread;
 		if (i % 50 == 0)
 			base = info->first_steps +
 			       rnd() % (info->last_steps - info->first_steps + 1);
@@ -148,6 +261,80 @@ static struct state *choose(unsigned n, const struct dj_thread_info *info)
 	}
 	qsort(states, n, sizeof(*states), by_position);
 	return states;
+}
+
+/* Some of them from what was found out on the way, as the next replay would. */
+static unsigned from_index(struct replay *was, const char *path, const struct state *states,
+			   unsigned n)
+{
+	struct dj_error err;
+	unsigned bad = 0;
+
+	if (replay_keep(was, true, &err)) {
+		printf("%s\n", err.text);
+		return 1;
+	}
+	struct replay *r = start(path);
+	r->land_worth = 300000;
+	r->land_page = 0;
+	replay_use_index(r);
+	if (!r->index) {
+		printf("there is no index\n");
+		bad++;
+	}
+	for (unsigned i = 0; i < n / 8 && bad < 10; i++) {
+		const struct state *s = &states[rnd() % n];
+		seek(r, &s->pos);
+		bad += compare(r, s, "from an index");
+	}
+	if (r->cs->indexed && !r->index) {
+		printf("the index was refused\n");
+		bad++;
+	}
+	replay_close(r);
+	return bad;
+}
+
+/* Some of them where no ground is covered and nothing between was kept: then it takes a process to
+ * land anywhere, whatever else the machine does. */
+static unsigned landed(const char *path, const struct state *states, unsigned n)
+{
+	struct replay *r = start(path);
+	struct replay_pos end;
+	unsigned bad = 0;
+
+	r->ground_worth = UINT64_MAX / 4;
+	replay_limits(r, UINT64_MAX / 4, 1000, 1 << 20);
+	r->land_worth = 300000;
+	r->land_page = 0;
+	replay_end_pos(r, &end);
+	seek(r, &end);
+	for (unsigned i = 0; i < n / 8 && bad < 10; i++) {
+		const struct state *s = &states[rnd() % n];
+		seek(r, &s->pos);
+		bad += compare(r, s, "landed");
+	}
+	printf("%" PRIu64 " landings where no ground is covered\n", r->landed);
+	if (!r->landed && rp_worker_possible(r) && r->nthreads == 1 &&
+	    r->th->end_steps > 10000000) {
+		printf("no process has landed the thread anywhere\n");
+		bad++;
+	}
+	replay_close(r);
+	return bad;
+}
+
+/* Memory that this process has, in bytes. */
+static uint64_t resident(void)
+{
+	FILE *f = fopen("/proc/self/statm", "r");
+	unsigned long long pages = 0;
+
+	if (!f || fscanf(f, "%*u %llu", &pages) != 1)
+		pages = 0;
+	if (f)
+		fclose(f);
+	return pages * 4096;
 }
 
 int main(int argc, char **argv)
@@ -164,26 +351,52 @@ int main(int argc, char **argv)
 	clock_gettime(CLOCK_MONOTONIC, &t0);
 
 	struct replay *r = start(argv[1]);
-	struct state *states = choose(n, dj_trace_thread(replay_trace(r), 0));
+	struct state *states = choose(n, r);
 	for (unsigned i = 0; i < n; i++) {
 		seek(r, &states[i].pos);
-		look(r, &states[i]);
+		look(r, &states[i], true);
 	}
 	replay_close(r);
 
+	replay_confine(cli_confine);
 	r = start(argv[1]);
-	const struct dj_thread_info *info = dj_trace_thread(replay_trace(r), 0);
+	r->ground_worth = 100000;
+	/* few full checkpoints, and a process that goes from them to positions even when near */
+	replay_limits(r, 100000, 1000, 1 << 20);
+	/* full checkpoints may be as close as 100000 instructions: how far apart is a matter of
+	 * what taking one costs, and so of time */
+	r->land_worth = 50000;
+	r->land_page = 0;
 	struct replay_pos end;
 	replay_end_pos(r, &end);
 	seek(r, &end);
+	uint64_t took = 0, most = GROWTH;
 	for (unsigned i = n; i-- > 0 && bad < 10;) {
 		seek(r, &states[i].pos);
 		bad += compare(r, &states[i], "from the right");
 		bad += steps_there_and_back(r);
-		bad += both_sides(r, info->first_steps, info->last_steps);
+		bad += both_sides(r);
+		/* a thread that is looked at for the first time takes some */
+		if (i == (dj_trace_threads(replay_trace(r)) == 1 ? n / 2 : 0))
+			took = resident();
 	}
+	for (unsigned i = 0; i < n && bad < 10; i++) {
+		const struct state *s = &states[rnd() % n];
+		seek(r, &s->pos);
+		bad += compare(r, s, "out of order");
+	}
+	if (dj_trace_threads(replay_trace(r)) == 1) {
+		seek(r, &states[n / 2].pos);
+		bad += cheap_looks(r);
+	}
+	if (resident() > took + most) {
+		printf("from %" PRIu64 " to %" PRIu64 " bytes of memory\n", took, resident());
+		bad++;
+	}
+	bad += from_index(r, argv[1], states, n);
+	bad += landed(argv[1], states, n);
 	clock_gettime(CLOCK_MONOTONIC, &t1);
-	printf("%u positions, %u differences, %.1f s\n", n, bad,
+	printf("%u positions, %u differences, %" PRIu64 " landings, %.1f s\n", n, bad, r->landed,
 	       (double)(t1.tv_sec - t0.tv_sec) + (double)(t1.tv_nsec - t0.tv_nsec) / 1e9);
 	replay_close(r);
 	free(states);

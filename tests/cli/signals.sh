@@ -50,8 +50,10 @@ for mode in group child; do
 	"$deja" verify t.deja >out 2>err || fail "kill(0), $mode: the trace does not replay"
 done
 
-for mode in wait blocked; do
-	begin "$deja" record -o t.deja ./count $mode
+for mode in wait blocked "wait --no-wait"; do
+	option=
+	[ "$mode" = "${mode% *}" ] || option=${mode#* } mode=${mode% *}
+	begin "$deja" record $option -o t.deja ./count $mode
 	for s in HUP INT QUIT USR1 USR2 WINCH; do
 		kill -$s "$pid"
 		sleep 0.1
@@ -59,7 +61,7 @@ for mode in wait blocked; do
 	[ $mode = wait ] || echo >input
 	finish "to deja alone, $mode" "1: 1 2: 1 3: 1 10: 1 12: 1 15: 1 28: 1 "
 
-	begin "$deja" record -o t.deja ./count $mode
+	begin "$deja" record $option -o t.deja ./count $mode
 	for s in HUP INT QUIT USR1 USR2 WINCH; do
 		kill -$s -- "-$pid"
 	done
@@ -68,8 +70,31 @@ for mode in wait blocked; do
 	finish "to the process group, $mode" "1: 1 2: 1 3: 1 10: 1 12: 1 15: 1 28: 1 "
 done
 
+# what a handler sees of the arithmetic flags
+${CC:-gcc} -O1 -w "$here/flags.c" -o flags || exit 99
+for args in "" fault; do
+	./flags $args >out 2>&1 || fail "flags $args, natively: $(cat out)"
+	"$deja" record -o t.deja ./flags ${args:-1000} >out 2>&1 || fail "flags $args: $(cat out)"
+	grep -q 'enough: 0 wrong' out || fail "flags $args: $(cat out)"
+	"$deja" verify t.deja >out 2>&1 || fail "flags $args: the trace does not replay: $(cat out)"
+done
+
+# that costs something, and is done only for a handler that is told of the context
+for args in fault number; do
+	"$deja" record -v -o t.deja ./flags $args >out 2>&1
+	grep -q 'instructions translated' out || fail "flags $args: $(cat out)"
+	[ $args = fault ] && kept=1 || kept=0
+	grep -q " $kept flushes" out || fail "flags $args: not $kept flushes: $(cat out)"
+done
+
 # a server tells its parent that it is ready
-got=$(bash -c 'trap "echo told" USR1
-	"$1" record -o t.deja ./count parent >/dev/null & sleep 1; kill -TERM $!; wait $!' x "$deja" 2>&1)
-[ "$got" = told ] || fail "the program's parent was told: $got"
+for option in --follow --no-wait; do
+	got=$(bash -c 'trap "told=yes" USR1
+		"$1" record $2 -o t.deja ./count parent >ready & for i in {1..200}; do
+			[ -n "$told" ] && grep -q ready ready && break
+			sleep 0.1
+		done
+		echo "${told:+told}"; kill -TERM $!; wait $!' x "$deja" $option 2>&1)
+	[ "$got" = told ] || fail "the program's parent was told, $option: $got"
+done
 conclude

@@ -1,8 +1,8 @@
 /*
- * A program of random combinations for several threads at once: signals, masks, mappings, code,
- * forks, execs, exits of threads, locks, futexes, faults. What it prints is a function of its seed
- * alone: every operation checks its own result, and adds to sums that do not depend on who came
- * first.
+ * A program of random combinations for several threads at once: signals, masks, traps, mappings,
+ * code, forks, execs, exits of threads, filters, limits, locks, futexes, faults. What it prints is
+ * a function of its seed alone: every operation checks its own result, and adds to sums that do not
+ * depend on who came first.
  *
  * usage: torment SEED ROUNDS
  *
@@ -11,25 +11,29 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <linux/filter.h>
 #include <linux/futex.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { THREADS = 6, STEPS = 24, OPERATIONS = 20 };
+enum { THREADS = 6, STEPS = 24, OPERATIONS = 26 };
 
 struct script {
 	uint8_t op[STEPS];
@@ -56,6 +60,7 @@ static unsigned long guarded, waited;
 static __thread sigjmp_buf escape;
 static __thread volatile bool escapes;
 static __thread char *volatile faulty;
+static __thread volatile unsigned traps, steps;
 static const char *self;
 
 static void bad(unsigned op, unsigned line)
@@ -77,6 +82,10 @@ static void on_signal(int sig, siginfo_t *info, void *context)
 		if (escapes && (char *)info->si_addr == faulty)
 			siglongjmp(escape, 1);
 		_exit(97);
+	}
+	if (sig == SIGTRAP) {
+		traps++;
+		steps += info->si_code == TRAP_TRACE;
 	}
 	handled[sig]++;
 	if (sig == SIGRTMIN + 1) /* a handler that is interrupted by others, and makes calls */
@@ -229,6 +238,97 @@ static void child(unsigned op, uint32_t arg)
 	sum += arg % 50;
 }
 
+/* Traps of the thread's own. */
+static void own_traps(unsigned op, uint32_t arg)
+{
+	unsigned before = traps, stepped = steps;
+
+	__asm__ volatile("int3");
+	must(traps > before);
+	if (arg & 1) { /* singly, behind each of five instructions */
+		before = traps;
+		__asm__ volatile(
+			"lea -128(%%rsp), %%rsp\n\tpushf\n\torl $0x100, (%%rsp)\n\tpopf\n\t"
+			"nop\n\tnop\n\tpushf\n\tandl $~0x100, (%%rsp)\n\tpopf\n\t"
+			"lea 128(%%rsp), %%rsp"
+			:
+			:
+			: "memory", "cc");
+		must(traps - before >= 5 && steps - stepped <= 5);
+	}
+	sum += arg % 11;
+}
+
+/* What is blocked is taken, with its value. */
+static void waited_for(unsigned op, uint32_t arg)
+{
+	sigset_t s, old;
+	siginfo_t info;
+
+	sigemptyset(&s);
+	sigaddset(&s, SIGRTMIN + 4);
+	must(pthread_sigmask(SIG_BLOCK, &s, &old) == 0);
+	must(pthread_sigqueue(pthread_self(), SIGRTMIN + 4,
+			      (union sigval){ .sival_int = (int)arg }) == 0);
+	while (sigwaitinfo(&s, &info) < 0 && errno == EINTR)
+		;
+	must(info.si_value.sival_int == (int)arg);
+	must(pthread_sigmask(SIG_SETMASK, &old, NULL) == 0);
+}
+
+/* What is pending comes in while a call waits with another mask, and nothing else. */
+static void suspended(unsigned op, uint32_t arg)
+{
+	sigset_t s, old, all_but;
+	int before = handled[SIGUSR2];
+
+	sigfillset(&all_but);
+	sigdelset(&all_but, SIGUSR2);
+	sigemptyset(&s);
+	sigaddset(&s, SIGUSR2);
+	must(pthread_sigmask(SIG_BLOCK, &s, &old) == 0);
+	must(pthread_kill(pthread_self(), SIGUSR2) == 0);
+	must(sigsuspend(&all_but) == -1 && errno == EINTR);
+	must(handled[SIGUSR2] > before);
+	must(pthread_sigmask(SIG_SETMASK, &old, NULL) == 0);
+	sum += arg % 5;
+}
+
+/* In a thread of its own, which a filter ends with. */
+static void *filtered(void *arg)
+{
+	unsigned op = 24;
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getpgrp, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K,
+			 (uintptr_t)arg & 1 ? SECCOMP_RET_TRAP : SECCOMP_RET_ERRNO | 77),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = { sizeof(code) / sizeof(*code), code };
+	int before = handled[SIGSYS];
+
+	must(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+	must(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) == 0);
+	long r = syscall(SYS_getpgrp);
+	if ((uintptr_t)arg & 1)
+		must(handled[SIGSYS] > before);
+	else
+		must(r == -1 && errno == 77);
+	return arg;
+}
+
+/* Any of those that threads set. */
+static void limits(unsigned op, uint32_t arg)
+{
+	struct rlimit l = { (1ULL << 40) + arg, RLIM_INFINITY };
+	int what = arg & 1 ? RLIMIT_DATA : RLIMIT_AS;
+
+	must(setrlimit(what, &l) == 0);
+	l.rlim_cur = 0;
+	must(getrlimit(what, &l) == 0 && l.rlim_cur >> 40 == 1 && l.rlim_max == RLIM_INFINITY);
+}
+
 static void perform(unsigned op, uint32_t arg)
 {
 	struct timespec ts = { 0, (long)(arg % 300) * 1000 };
@@ -331,6 +431,23 @@ static void perform(unsigned op, uint32_t arg)
 		must(pthread_cancel(t) == 0 && pthread_join(t, &r) == 0 && r == PTHREAD_CANCELED);
 		break;
 	}
+	case 20:
+		own_traps(op, arg);
+		break;
+	case 21:
+		waited_for(op, arg);
+		break;
+	case 22:
+		suspended(op, arg);
+		break;
+	case 23:
+	case 24:
+		must(pthread_create(&t, NULL, filtered, (void *)(uintptr_t)arg) == 0);
+		must(pthread_join(t, &r) == 0 && (uintptr_t)r == arg);
+		break;
+	case 25:
+		limits(op, arg);
+		break;
 	}
 	done_ops[op]++;
 }
@@ -404,7 +521,8 @@ int main(int argc, char **argv)
 	state = strtoull(argv[1], NULL, 10) * 0x9e3779b97f4a7c15ULL + 1;
 	sa.sa_sigaction = on_signal;
 	sa.sa_flags = SA_SIGINFO | SA_RESTART;
-	int sigs[] = { SIGUSR1, SIGUSR2, SIGSEGV, SIGRTMIN + 1, SIGRTMIN + 2, SIGRTMIN + 3 };
+	int sigs[] = { SIGUSR1, SIGUSR2,      SIGSEGV,	    SIGTRAP,
+		       SIGSYS,	SIGRTMIN + 1, SIGRTMIN + 2, SIGRTMIN + 3 };
 	for (unsigned i = 0; i < sizeof(sigs) / sizeof(sigs[0]); i++) {
 		sa.sa_flags = SA_SIGINFO | (rnd(2) ? SA_RESTART : 0) | (rnd(2) ? SA_NODEFER : 0);
 		sigaction(sigs[i], &sa, NULL);

@@ -101,6 +101,34 @@ static int do_threads(void)
 	return 0;
 }
 
+static void *patient(void *lock)
+{
+	pthread_mutex_lock(lock);
+	pthread_mutex_unlock(lock);
+	return NULL;
+}
+
+/* Eight threads at once, as far as they can be made; twice. The process can fork all the same. */
+static int do_crowd(void)
+{
+	pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	for (int round = 0; round < 2; round++) {
+		pthread_t t[8];
+		int n = 0, why = 0;
+		pthread_mutex_lock(&lock);
+		while (n < 8 && !(why = pthread_create(&t[n], NULL, patient, &lock)))
+			n++;
+		pid_t pid = fork();
+		if (!pid)
+			_exit(pthread_create(&t[0], NULL, patient, &lock) ? 1 : 6);
+		printf("%d threads, %s; %d\n", n, strerror(why), waited(pid));
+		pthread_mutex_unlock(&lock);
+		while (n > 0)
+			pthread_join(t[--n], NULL);
+	}
+	return 0;
+}
+
 /* A daemon: two forks and a session of its own; what it does later is told through a pipe. */
 static int do_daemon(void)
 {
@@ -188,6 +216,8 @@ int main(int argc, char **argv)
 		return do_killed((unsigned)atoi(argv[2]));
 	if (!strcmp(mode, "threads"))
 		return do_threads();
+	if (!strcmp(mode, "crowd"))
+		return do_crowd();
 	if (!strcmp(mode, "daemon"))
 		return do_daemon();
 	if (!strcmp(mode, "traced"))

@@ -41,6 +41,12 @@ same() {
 
 same "a shell with pipes" 8 sh -c 'for i in 1 2; do (echo $i; exit $i) | cat; done; echo $(echo x | tr x y)'
 same "forks of a thread" 11 ./tree threads
+same "eight threads" 3 ./tree crowd
+# more than there is room for cannot be made, and that is all
+DEJA_THREADS=5 "$deja" record -o t.deja ./tree crowd >out 2>err
+sed 's/^8 threads, Success/5 threads, Resource temporarily unavailable/' native.out | cmp -s out - ||
+	fail "more threads than there is room for: $(head -c 300 out err)"
+replays "more threads than there is room for"
 same "a daemon" 3 ./tree daemon
 same "many at once" 82 bash -c 'for i in $(seq 40); do (read -r -t 0.3 <> <(:)) & done; wait; echo done'
 
@@ -52,9 +58,14 @@ replays "an orphan"
 has "an orphan" 3
 
 # a signal for deja, then, is for those that are left
-"$deja" record -o t.deja sh -c '(trap "echo term >got; exit" TERM; while :; do sleep 0.1; done) & exit 3' >out 2>err &
+"$deja" record -o t.deja sh -c 'echo $$ >first
+	(trap "echo term >got; exit" TERM; echo >set; while :; do sleep 0.1; done) & exit 3' >out 2>err &
 recorder=$!
-sleep 1.5
+for _ in {1..300}; do # it is ready, and the first one has ended
+	[ -e set ] && [ ! -e "/proc/$(cat first)" ] && break
+	sleep 0.1
+done
+sleep 0.3
 kill -TERM $recorder
 wait $recorder
 [ $? = 3 ] && [ "$(cat got 2>/dev/null)" = term ] || fail "SIGTERM for deja when the first process has ended: $(cat err)"
@@ -113,9 +124,12 @@ done
 sleep 0.7
 kill -KILL $recorder
 wait $recorder 2>/dev/null
-sleep 0.3
 for pid in $(cat pids); do
-	case $(cut -d' ' -f3 "/proc/$pid/stat" 2>/dev/null) in '' | Z) ;; *) fail "process $pid survives deja" ;; esac
+	for _ in {1..100}; do
+		case $(cut -d' ' -f3 "/proc/$pid/stat" 2>/dev/null) in '' | Z) continue 2 ;; esac
+		sleep 0.1
+	done
+	fail "process $pid survives deja"
 done
 timeout -s KILL 100 "$deja" verify t.deja >verify.out 2>verify.err
 [ -s verify.out ] && ! grep -q divergence verify.out ||
@@ -141,6 +155,26 @@ if [ $? = 7 ]; then
 else
 	echo "skipped: 32-bit children (none can be executed here)"
 fi
+
+# ---- deja ends with the first process ------------------------------------------------------------------
+
+rm -f late
+mkfifo go
+timeout 60 "$deja" record --no-wait -o t.deja \
+	sh -c '(read -r x <go; expr 1 + 1; echo late >late) >/dev/null & exit 5' >out 2>err
+[ $? = 5 ] || fail "--no-wait: not status 5: $(cat err)"
+timeout 60 sh -c 'echo >go' # now the one that waits for it goes on
+for _ in {1..100}; do
+	[ -e late ] && "$deja" info --json t.deja 2>/dev/null | grep -q '"complete": *true' && break
+	sleep 0.1
+done
+[ -e late ] || fail "--no-wait: who goes on has not got far"
+replays "--no-wait"
+has "--no-wait" 3
+"$deja" record --no-wait -o t.deja sh -c 'kill -SEGV $$' >out 2>err
+[ $? = 139 ] || fail "--no-wait: not killed as the program: $(cat err)"
+replays "--no-wait, nobody goes on"
+has "--no-wait, nobody goes on" 1
 
 # ---- what must not be traced by deja -----------------------------------------------------------------
 

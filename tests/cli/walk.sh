@@ -1,25 +1,50 @@
 #!/bin/bash
-# Random positions of two programs recorded on the spot: every step undone comes back to the
+# Random positions of four programs recorded on the spot: every step undone comes back to the
 # same state, and a position is the same whichever side one comes from (tests/cli/replay-walk.c).
+# Ground that was covered in generated code is what the emulator makes of it, checkpoint by
+# checkpoint, for these and some more (tests/cli/replay-ground.c).
 # Runs in the build directory.
 #
 # usage: tests/cli/walk.sh [POSITIONS [SEED]]     (DEJA names the program under test)
 . "$(dirname "$0")/../lib/shell.sh"
 positions=${1:-200} seed=${2:-1}
-walk=$build/tests/cli/replay-walk
-needs "$walk"
+walk=$build/tests/cli/replay-walk ground=$build/tests/cli/replay-ground
+needs "$walk" "$ground"
 work_in walk
 can_record
 
-# walk NAME PROGRAM ARG...
+# walk NAME PROGRAM ARG...: what the program's exit status is does not matter
 walk() {
 	local trace=$work/$1.deja
 	shift
-	"$deja" record -o "$trace" -- "$@" >/dev/null || { fail "recording $*"; return; }
+	"$deja" record -o "$trace" -- "$@" >/dev/null
+	[ -s "$trace" ] || { fail "recording $*"; return; }
 	"$walk" "$trace" "$positions" "$seed" ||
 		fail "tests/cli/replay-walk TRACE $positions $seed, of: $*"
+	covered "$trace" 100000
 }
 
+# covered TRACE SPACING [HOW]: what generated code has found is what the emulator finds. An exit
+# status of 77 says that this host has no generated code.
+covered() {
+	"$ground" "$@" || [ $? = 77 ] || fail "tests/cli/replay-ground $*"
+}
+
+# cover SPACING PROGRAM ARG...: the same of a program that is recorded for that; its output is cover.out.
+cover() {
+	local spacing=$1
+	shift
+	"$deja" record -o cover.deja -- "$@" >cover.out
+	covered cover.deja "$spacing"
+}
+
+# Memory that nobody knows yet.
+"${CC:-gcc}" -O1 -w "$here/walk.c" -o reader || exit 99
+walk reader ./reader
+# Threads that share memory; a look at it replays them all.
+"${CC:-gcc}" -O1 -w -pthread "$here/../gdb/threads.c" -o threads || exit 99
+"${CC:-gcc}" -O1 -w -pthread "$here/disputed.c" -o disputed || exit 99
+positions=$((positions / 5)) walk threads ./threads
 # Regular expressions and floating point; child processes, signals and pipes.
 walk awk awk 'BEGIN { for (i = 0; i < 2000; i++) { s = sprintf("%d %.3f", i, i / 7)
 	gsub(/[37]/, "xy", s); t[i % 97] = t[i % 97] substr(s, 1, 2); n += length(s) * sqrt(i) }
@@ -27,4 +52,83 @@ walk awk awk 'BEGIN { for (i = 0; i < 2000; i++) { s = sprintf("%d %.3f", i, i /
 # shellcheck disable=SC2016
 walk sh bash -c 'trap "n=\$((n + 1))" USR1
 	for i in 1 2 3 4 5 6; do kill -USR1 $$; x=$(echo $i | sort); done; echo $n $x; ls -l / | wc -l'
+# What ten thousand positions are: more programs, threads and processes among them.
+if [ "$positions" -ge 1000 ]; then
+	walk perl perl -e 'for $i (1 .. 60000) { $h{$i % 100} .= $i; $n += sqrt($i) } print "$n\n"'
+	walk gzip sh -c 'gzip -1 </usr/bin/bash | gzip -d | wc -c'
+	walk sort sh -c 'ls -lR /usr/lib | head -20000 | sort -k5n | md5sum'
+	walk sed sed -n 's/[aeiou]\{2\}/<&>/gp' /etc/services
+	walk disputed ./disputed
+	walk find find /usr/share -name '*a*b*'
+fi
+# Single steps tell which code ran; and a page that is left out shows.
+covered reader.deja 50000 steps
+"$ground" reader.deja 10000 skew >skew.out
+case $? in
+0) fail "a page that was left out did not show" ;;
+1 | 77) ;;
+*) fail "a page was left out: $(cat skew.out)" ;;
+esac
+# What was found out is kept beside a trace, with as many permissions, and serves the next replay.
+cp reader.deja kept.deja
+chmod 640 kept.deja
+covered kept.deja 50000 kept
+covered awk.deja 50000 kept
+covered awk.deja 100000 filled
+covered kept.deja 50000 spoilt
+covered kept.deja 50000 wrong
+"$deja" index kept.deja || fail "deja index"
+[ "$(stat -c %a kept.deja.index)" = 640 ] || fail "the index has other permissions than the trace"
+# It serves no other trace, and neither when it is cut or damaged.
+cp kept.deja.index awk.deja.index
+covered awk.deja 50000 foreign
+head -c 3000 kept.deja.index >cut && cp cut kept.deja.index
+covered kept.deja 50000 foreign
+"$deja" index kept.deja || fail "deja index, of a trace that has a bad one"
+cp kept.deja.index whole
+# another FILE AT: this byte of it
+another() {
+	local byte
+	byte=$(od -An -tu1 -j "$2" -N 1 "$1")
+	# shellcheck disable=SC2059
+	printf "\\$(printf %o $((byte ^ 0x58)))" | dd of="$1" bs=1 seek="$2" conv=notrunc 2>dd.err
+}
+another kept.deja.index 300
+covered kept.deja 50000 foreign
+# Where it says what is where: it may be of use all the same, and does no harm.
+for at in {0..79}; do
+	cp whole kept.deja.index
+	another kept.deja.index "$at"
+	"$ground" kept.deja 50000 foreign
+	[ $? -le 1 ] || fail "tests/cli/replay-ground kept.deja 50000 foreign, with byte $at changed"
+done
+
+# Memory that comes and goes, moves, and lies where other memory lies modulo 4 GiB.
+"${CC:-gcc}" -O1 -w "$here/ground.c" -o ground || exit 99
+cover 20000 ./ground
+# What digests found right before the emulator takes over says nothing of what comes then.
+"$deja" record --digest-interval 5000 -o often.deja -- ./ground >/dev/null
+covered often.deja 20000
+covered reader.deja 50000 damage
+covered reader.deja 50000 stops
+# Words that threads store to in turn: whatever ground was covered, a search back stops where it should.
+cover 3000 ./disputed
+covered cover.deja 3000 stops
+at=$(sed -n 's/^words at \(0x[0-9a-f]*\):.*/\1/p' cover.out)
+[ -n "$at" ] || fail "disputed does not say where its words are"
+for word in 0 1 2; do
+	covered cover.deja 3000 stops 0 $((at + 8 * word))
+done
+covered threads.deja 20000 stops
+# The same of a page that they map anew, and that system calls write to.
+"${CC:-gcc}" -O1 -w -pthread "$here/remapped.c" -o remapped || exit 99
+for n in 16 27; do
+	cover 3000 ./remapped "$n"
+	at=$(sed -n 's/^words at \(0x[0-9a-f]*\):.*/\1/p' cover.out)
+	[ -n "$at" ] || fail "remapped does not say where its words are"
+	covered cover.deja 3000 stops "$n" $((at + 8))
+	covered cover.deja 3000 stops 0 $((at + 12))
+done
+cover 300000 perl -e 'for $i (1 .. 20000) { $h{$i % 100} .= $i; } print length($h{5})'
+cover 300000 sh -c 'gzip -1 </usr/bin/bash | wc -c'
 conclude

@@ -13,9 +13,8 @@ chmod 755 .
 $cc -O1 -w "$here/world.c" -o world || exit 99
 $cc -O1 -w -static "$here/world.c" -o static || exit 99
 $cc -O1 -w "$here/collide.c" -o collide || exit 99
+$cc -O1 -w -no-pie "$here/collide.c" -o collide-low || exit 99
 ulimit -c 0
-
-ended=exited
 
 get() {
 	timeout --foreground -k 2 60 "$@" >out 2>err
@@ -24,7 +23,7 @@ get() {
 
 # same COMMAND...: does the same natively and recorded, and its recording replays
 same() {
-	local native
+	local native ended
 	get "$@"
 	native=$status
 	cp out native.out
@@ -32,11 +31,13 @@ same() {
 	get "$deja" record -o t.deja -- "$@"
 	[ "$status" = "$native" ] || fail "$*: exit status $status, natively $native: $(head -c 600 err)"
 	# a forked child may have no room for deja's memory, as after an exec: then it is left alone
+	cp err says.all
 	! grep -v ' goes on unrecorded$' err >says || fail "$*: says $(head -c 600 says)"
 	cmp -s out native.out || fail "$*: output differs: $(diff native.out out | head -20)"
 	get "$deja" verify t.deja
 	[ "$status" = 0 ] || fail "$*: the trace does not replay: $(head -c 600 err)"
 	get "$deja" info t.deja
+	[ "$native" -lt 128 ] && ended=exited || ended=killed
 	grep -q "^process.* $ended" out || fail "$*: not recorded to its end: $(grep '^process' out)"
 }
 
@@ -68,9 +69,7 @@ part_sandbox() {
 	done
 	same ./world few write
 	same ./world mremap report
-	ended=killed
 	same ./world strict write
-	ended=exited
 }
 
 # goes_on WHY COMMAND...: ends as it does natively, and its recording says why it is shorter
@@ -107,6 +106,9 @@ part_unrecorded() {
 		goes_on 'cannot make a file' ./world noproc,kill ./static none report
 		goes_on 'cannot make a file' ./world softas,noproc,errno ./static none report
 	fi
+	# one of several processes; the numbers of its events were the recording's
+	same sh -c './static none write; ./world mremap ./static none report; ./static none write'
+	[ "$(wc -l <says.all)" = 1 ] || fail "an exec of a child: says $(head -c 600 says.all)"
 	program_32 >small
 	chmod 755 small
 	get ./small
@@ -123,6 +125,17 @@ part_unrecorded() {
 		[ "$status" = 1 ] && [ "$(wc -l <err)" = 1 ] || fail "a closed program: $status $(cat err)"
 		grep -q 'not read' err || fail "a closed program: $(cat err)"
 	fi
+}
+
+# What would see deja is refused, as a system without it would, and the rest goes on.
+part_denied() {
+	$cc -O1 -w "$here/denied.c" -o denied || exit 99
+	./denied >out || fail "denied natively: $(cat out)"
+	get "$deja" record -o t.deja -- ./denied
+	[ "$(cat out)" = "rseq ENOSYS, shadow stacks EOPNOTSUPP, dispatch EINVAL, off 0, pid right" ] ||
+		fail "denied: $(cat out err)"
+	get "$deja" verify t.deja
+	[ "$status" = 0 ] || fail "denied: the trace does not replay: $(head -c 600 err)"
 }
 
 # mlockall locks the program's memory and not deja's.
@@ -143,6 +156,7 @@ part_collide() {
 	fi
 	for i in $seed $((seed + 1)); do
 		same setarch -R ./collide "$i"
+		same setarch -R ./collide-low "$i"
 	done
 }
 
@@ -169,7 +183,7 @@ part_combine() {
 	[ $failures = $before ] || echo "(tests/cli/world.sh combine $seed does that again)"
 }
 
-for part in single limits sandbox unrecorded locked collide combine; do
+for part in single limits sandbox unrecorded denied locked collide combine; do
 	[[ $part =~ $pattern ]] || continue
 	before=$failures
 	part_$part

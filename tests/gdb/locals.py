@@ -9,7 +9,7 @@ import gdb
 
 random.seed(int(os.environ.get("SEED", "1")))
 total = int(re.search(r": (\d+) instructions", gdb.execute("monitor info", to_string=True)).group(1))
-positions = int(os.environ.get("POSITIONS", "12"))
+positions = int(os.environ.get("POSITIONS", "100"))
 count = {"frames": 0, "variables": 0, "unknown": 0, "words": 0, "unknown words": 0, "lost": 0}
 
 
@@ -55,8 +55,14 @@ def look_at_stack():
         found = re.match(r"([0-9a-f]+)-([0-9a-f]+) .*\[stack\]", line)
         if not found or not int(found.group(1), 16) <= sp < int(found.group(2), 16):
             continue
-        for at in range(sp, int(found.group(2), 16), 8):
-            count["words"] += 1
+        end = int(found.group(2), 16)
+        count["words"] += (end - sp) // 8
+        try:
+            gdb.selected_inferior().read_memory(sp, end - sp)
+            continue
+        except gdb.MemoryError:
+            pass
+        for at in range(sp, end, 8):
             try:
                 gdb.selected_inferior().read_memory(at, 8)
             except gdb.MemoryError:

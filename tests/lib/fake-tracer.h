@@ -82,7 +82,8 @@ struct fake {
 	bool no_room;	 /* for the memory of another thread */
 	int vfork_needs; /* number of the thread that must have ended before a vfork child execs */
 	unsigned (*pick)(unsigned options);
-	const void *frame; /* from where wait() is called */
+	bool (*at_once)(unsigned options); /* whether more has happened by now; NULL: never */
+	const void *frame;		   /* from where wait() is called */
 	unsigned waits;
 	bool verbose;	   /* say what happens */
 	char failure[256]; /* the first thing that went wrong */

@@ -7,19 +7,12 @@
 
 #include <stdint.h>
 
-/* splitmix64 */
-static inline uint64_t fp_rand(uint64_t *s)
-{
-	uint64_t z = *s += 0x9e3779b97f4a7c15ULL;
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
-	return z ^ z >> 31;
-}
+#include "tests/lib/random.h"
 
 /* A significand of `mant` bits: random, or with few bits set, or nearly all. */
 static inline uint64_t fp_rand_mant(uint64_t *s, int mant)
 {
-	uint64_t mask = (1ULL << mant) - 1, r = fp_rand(s), m = fp_rand(s);
+	uint64_t mask = (1ULL << mant) - 1, r = random_next(s), m = random_next(s);
 	int k = (int)((r >> 8) % (unsigned)mant);
 
 	switch (r & 7) {
@@ -45,7 +38,7 @@ static inline uint64_t fp_rand_mant(uint64_t *s, int mant)
  * the range. */
 static inline uint64_t fp_rand_operand(uint64_t *s, int mant, int exp, uint64_t near)
 {
-	uint64_t r = fp_rand(s), emax = (1ULL << exp) - 1, bias = emax >> 1;
+	uint64_t r = random_next(s), emax = (1ULL << exp) - 1, bias = emax >> 1;
 	uint64_t e, m = fp_rand_mant(s, mant), ne = near >> mant & emax;
 	int64_t d = (int64_t)(r >> 8 & 7) - 4, wide = (int64_t)(r >> 8 & 127) - 64;
 
@@ -97,7 +90,7 @@ static inline uint64_t fp_rand_operand(uint64_t *s, int mant, int exp, uint64_t 
 /* MXCSR: any rounding, FTZ, DAZ and flags now and then; exceptions masked. */
 static inline uint32_t fp_rand_csr(uint64_t *s)
 {
-	uint64_t r = fp_rand(s);
+	uint64_t r = random_next(s);
 	uint32_t csr = 0x1f80;
 
 	if (r & 1)

@@ -20,6 +20,7 @@
 #include "format/error.h"
 #include "insn/insn.h"
 #include "tests/lib/oracle.h"
+#include "tests/lib/random.h"
 
 #ifdef __x86_64__
 #include <cpuid.h>
@@ -130,7 +131,7 @@ static void make_regs(struct dj_regs *r, const struct insn *in)
 	oracle_random_regs(r, &seed);
 	for (int i = 0; i < 16; i++)
 		if (in->attr & INSN_A_BITSTRING)
-			r->gpr[i] = oracle_rand(&seed) % 8;
+			r->gpr[i] = random_next(&seed) % 8;
 	r->gpr[DJ_RSI] = ORACLE_MEM + 1024;
 	r->gpr[DJ_RDI] = ORACLE_MEM + 2048;
 	r->gpr[DJ_RSP] = ORACLE_MEM + 3072;
@@ -148,7 +149,7 @@ static void make_regs(struct dj_regs *r, const struct insn *in)
 	for (int i = 0; (in->attr & INSN_A_MASKED) && i < 16; i++)
 		for (int k = 0; k < 32; k++)
 			r->ymm[i][k] |= 0x80;
-	r->rflags = 0x202 | (oracle_rand(&seed) & DJ_FLAGS_ARITH);
+	r->rflags = 0x202 | (random_next(&seed) & DJ_FLAGS_ARITH);
 }
 
 /* ---- what is left out ----------------------------------------------------------------- */
@@ -328,12 +329,12 @@ static void check_registers(const struct insn *in, const uint8_t *code)
 	b.in = a.in;
 	for (int i = 0; i < 16; i++) {
 		if (!(in->gpr_read & 1u << i) && i != DJ_RSP)
-			b.in.gpr[i] = oracle_rand(&seed);
+			b.in.gpr[i] = random_next(&seed);
 		if (!(vread & 1u << i))
 			for (int k = 0; k < 32; k++)
-				b.in.ymm[i][k] = (uint8_t)oracle_rand(&seed);
+				b.in.ymm[i][k] = (uint8_t)random_next(&seed);
 		for (unsigned k = 0; k < pure_bytes(in, (unsigned)i); k++)
-			b.in.ymm[i][k] = (uint8_t)oracle_rand(&seed);
+			b.in.ymm[i][k] = (uint8_t)random_next(&seed);
 	}
 	b.in.rflags ^= DJ_FLAGS_ARITH & ~in->flags_read;
 	run(&b, code, in->len);
@@ -458,7 +459,7 @@ static const uint8_t mandatory[6][2] = { { 0, 0 },    { 0x66, 0 },    { 0xf3, 0 
 /* Operand bytes after the opcode: modrm and what may be immediates. */
 static void put_tail(uint8_t *p, unsigned modrm)
 {
-	uint64_t x = oracle_rand(&seed);
+	uint64_t x = random_next(&seed);
 
 	p[0] = (uint8_t)modrm;
 	memcpy(p + 1, &x, 8);
@@ -499,7 +500,7 @@ static void setup(void)
 
 	DJ_ASSERT(p == (void *)GUARD || p == MAP_FAILED, "cannot map the guard page");
 	for (unsigned i = 0; i < sizeof(memory); i++)
-		memory[i] = (uint8_t)oracle_rand(&seed);
+		memory[i] = (uint8_t)random_next(&seed);
 }
 
 /* Prefix bytes and the escapes are no opcodes. */
@@ -634,7 +635,7 @@ unsigned insn_cpu_vex(insn_cpu_second *opinion)
 			for (unsigned i = 0; i < 16 * 8; i++)
 				for (unsigned v = 0; v < 2; v++) {
 					unsigned vvvv =
-						v ? 1 + (unsigned)oracle_rand(&seed) % 15 : 0;
+						v ? 1 + (unsigned)random_next(&seed) % 15 : 0;
 					unsigned reg = (i >> 4) << 3;
 					vex(map, op, i & 3, i >> 2 & 1, i >> 3 & 1, vvvv, reg | 3);
 					vex(map, op, i & 3, i >> 2 & 1, i >> 3 & 1, vvvv,

@@ -1,11 +1,5 @@
 /*
- * Both sides of the comparison declared in oracle.h.
- *
- * CPU side: a fixed code page, fixed operand memory and a fixed state page. The trampoline
- * in assembly loads every register from the state page, rsp included, and jumps to the code;
- * the code's last instruction, appended here, jumps back, and every register is stored. The
- * state page is reached by 32-bit absolute addresses, so no register is needed to find it.
- * Faults come back through a signal handler on an alternate stack.
+ * The emulator's side of the comparison declared in oracle.h, the comparison, and the log.
  *
  * On another machine the CPU's answers come from the emulator itself, and what is compared is the
  * emulator with the one on x86-64, by the log that the same test left there (oracle_ready()).
@@ -13,16 +7,13 @@
  * Emulator side: a struct emu without block cache or driver. Instructions are decoded and
  * bound one at a time and their handlers called directly.
  */
-#include "tests/lib/oracle.h"
-
 #include "format/cpu.h"
 #include "format/error.h"
 #include "insn/insn.h"
 #include "emu/emu-flags.h"
 #include "emu/emu.h"
+#include "tests/lib/oracle-parts.h"
 
-#include <setjmp.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +22,7 @@
 
 unsigned oracle_emu_loads;
 
-/* ---- the log ------------------------------------------------------------------------ */
+/* ---- the log ---- */
 
 /*
  * ORACLE_LOG names a file. On x86-64 it is written: after a byte for the kind of processor, for
@@ -46,7 +37,7 @@ static const char log_mode[] = "wb";
 static const char log_mode[] = "rb";
 #endif
 
-static bool log_open(void)
+bool oracle_log_open(void)
 {
 	const char *name = getenv("ORACLE_LOG");
 	int kind = (int)dj_cpu_host();
@@ -63,9 +54,9 @@ static bool log_open(void)
 	return true;
 }
 
-static int log_signal(int sig)
+int oracle_log_signal(int sig)
 {
-	if (!log_open())
+	if (!oracle_log_open())
 		return sig;
 	if (*log_mode == 'w') {
 		fprintf(log_file, "C%c", sig);
@@ -80,7 +71,7 @@ bool oracle_log(const struct dj_regs *out, const uint8_t *mem)
 	uint8_t here[9] = { 'E' }, there[9];
 	uint64_t digest;
 
-	if (!log_open())
+	if (!oracle_log_open())
 		return true;
 	digest = dj_regs_digest(out) ^ XXH3_64bits(mem, ORACLE_MEM_SIZE) ^
 		 (out->rflags & DJ_FLAGS_ARITH) << 40;
@@ -91,250 +82,7 @@ bool oracle_log(const struct dj_regs *out, const uint8_t *mem)
 	return fread(there, sizeof(there), 1, log_file) == 1 && !memcmp(here, there, sizeof(here));
 }
 
-static int run_emu(const uint8_t *code, size_t n, const struct dj_regs *in, struct dj_regs *out,
-		   uint8_t *mem);
-
-/* ---- the CPU ------------------------------------------------------------------------ */
-#ifdef __x86_64__
-
-#define STATE 0x20001000UL
-
-/* Offsets are repeated in the assembly below. */
-struct state {
-	uint64_t gpr[16];     /* 0 */
-	uint64_t rflags;      /* 128 */
-	uint64_t host_rsp;    /* 136 */
-	uint64_t entry;	      /* 144 */
-	uint64_t pad[13];     /* 152 */
-	uint8_t ymm[16][32];  /* 256 */
-	uint8_t fx[512];      /* 768, 16-byte aligned */
-	uint8_t host_fx[512]; /* 1280 */
-};
-_Static_assert(offsetof(struct state, ymm) == 256, "layout known to the assembly");
-_Static_assert(offsetof(struct state, host_fx) == 1280, "layout known to the assembly");
-
-#define STR2(x) #x
-#define STR(x)	STR2(x)
-#define AT(off) "(0x20001000+" STR(off) ")"
-
-void oracle_enter(void);
-
-/* clang-format off */
-__asm__(".text\n"
-	".globl oracle_enter, oracle_leave\n"
-	"oracle_enter:\n"
-	"	push %rbx\n push %rbp\n push %r12\n push %r13\n push %r14\n push %r15\n"
-	"	mov %rsp, " AT(136) "\n"
-	"	fxsave64 " AT(1280) "\n"
-	"	fxrstor64 " AT(768) "\n"
-	"	.irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15\n"
-	"	vmovdqu " AT(256) "+32*\\n, %ymm\\n\n"
-	"	.endr\n"
-	"	pushq " AT(128) "\n popfq\n"
-	"	mov " AT(0) ", %rax\n mov " AT(8) ", %rcx\n mov " AT(16) ", %rdx\n"
-	"	mov " AT(24) ", %rbx\n mov " AT(32) ", %rsp\n mov " AT(40) ", %rbp\n"
-	"	mov " AT(48) ", %rsi\n mov " AT(56) ", %rdi\n mov " AT(64) ", %r8\n"
-	"	mov " AT(72) ", %r9\n mov " AT(80) ", %r10\n mov " AT(88) ", %r11\n"
-	"	mov " AT(96) ", %r12\n mov " AT(104) ", %r13\n mov " AT(112) ", %r14\n"
-	"	mov " AT(120) ", %r15\n"
-	"	jmp *" AT(144) "\n"
-	"oracle_leave:\n"
-	"	mov %rax, " AT(0) "\n mov %rcx, " AT(8) "\n mov %rdx, " AT(16) "\n"
-	"	mov %rbx, " AT(24) "\n mov %rsp, " AT(32) "\n mov %rbp, " AT(40) "\n"
-	"	mov %rsi, " AT(48) "\n mov %rdi, " AT(56) "\n mov %r8, " AT(64) "\n"
-	"	mov %r9, " AT(72) "\n mov %r10, " AT(80) "\n mov %r11, " AT(88) "\n"
-	"	mov %r12, " AT(96) "\n mov %r13, " AT(104) "\n mov %r14, " AT(112) "\n"
-	"	mov %r15, " AT(120) "\n"
-	"	mov " AT(136) ", %rsp\n"
-	"	pushfq\n popq " AT(128) "\n"
-	"	cld\n"
-	"	.irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15\n"
-	"	vmovdqu %ymm\\n, " AT(256) "+32*\\n\n"
-	"	.endr\n"
-	"	fxsave64 " AT(768) "\n"
-	"	fxrstor64 " AT(1280) "\n"
-	"	vzeroupper\n"
-	"	pop %r15\n pop %r14\n pop %r13\n pop %r12\n pop %rbp\n pop %rbx\n"
-	"	ret\n");
-/* clang-format on */
-
-static volatile sig_atomic_t running, caught;
-
-/*
- * Leaves by returning: AddressSanitizer makes a jump out of a handler on another stack read
- * /proc/self/maps.
- */
-static void on_signal(int sig, siginfo_t *info, void *context)
-{
-	greg_t *regs = ((ucontext_t *)context)->uc_mcontext.gregs;
-
-	(void)info;
-	if (!running) {
-		signal(sig, SIG_DFL); /* a bug of the test itself: it happens again and kills */
-		return;
-	}
-	running = 0;
-	caught = sig;
-	regs[REG_RIP] = (greg_t)(uintptr_t)oracle_leave;
-	regs[REG_EFL] = 0x202;
-}
-
-static void cpu_setup(void)
-{
-	static bool done;
-	static uint8_t alt_stack[65536];
-	static const int signals[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP };
-	struct sigaction sa = { .sa_sigaction = on_signal, .sa_flags = SA_ONSTACK | SA_SIGINFO };
-	stack_t ss = { .ss_sp = alt_stack, .ss_size = sizeof(alt_stack) };
-	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
-	void *mem, *code;
-
-	if (done)
-		return;
-	mem = mmap((void *)ORACLE_MEM, ORACLE_MEM_SIZE, PROT_READ | PROT_WRITE, flags, -1, 0);
-	code = mmap((void *)ORACLE_CODE, 8192, PROT_READ | PROT_WRITE | PROT_EXEC, flags, -1, 0);
-	DJ_ASSERT(mem == (void *)ORACLE_MEM && code == (void *)ORACLE_CODE,
-		  "cannot map the oracle's memory");
-	sigaltstack(&ss, NULL);
-	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
-		sigaction(signals[i], &sa, NULL);
-	done = true;
-}
-
-bool oracle_ready(void)
-{
-	log_open();
-	return oracle_available();
-}
-
-bool oracle_available(void)
-{
-	return __builtin_cpu_supports("avx2");
-}
-
-/* FXSAVE64 layout: SDM vol. 1, table 10-2. */
-static void to_fx(uint8_t *fx, const struct dj_regs *r)
-{
-	memset(fx, 0, 512);
-	oracle_put(fx + 0, r->fcw, 2);
-	oracle_put(fx + 2, r->fsw, 2);
-	oracle_put(fx + 4, r->ftw, 1);
-	oracle_put(fx + 6, r->fop, 2);
-	oracle_put(fx + 8, r->fip, 8);
-	oracle_put(fx + 16, r->fdp, 8);
-	oracle_put(fx + 24, r->mxcsr, 4);
-	for (int i = 0; i < 8; i++) {
-		oracle_put(fx + 32 + 16 * i, r->st_mant[i], 8);
-		oracle_put(fx + 40 + 16 * i, r->st_exp[i], 2);
-	}
-}
-
-static void from_fx(struct dj_regs *r, const uint8_t *fx)
-{
-	r->fcw = oracle_get(fx + 0, 2);
-	r->fsw = oracle_get(fx + 2, 2);
-	r->ftw = oracle_get(fx + 4, 1);
-	r->fop = oracle_get(fx + 6, 2);
-	r->fip = oracle_get(fx + 8, 8);
-	r->fdp = oracle_get(fx + 16, 8);
-	r->mxcsr = oracle_get(fx + 24, 4);
-	for (int i = 0; i < 8; i++) {
-		r->st_mant[i] = oracle_get(fx + 32 + 16 * i, 8);
-		r->st_exp[i] = oracle_get(fx + 40 + 16 * i, 2);
-	}
-}
-
-int oracle_run(uint64_t entry, const struct dj_regs *in, struct dj_regs *out, uint8_t *mem)
-{
-	struct state *s = (struct state *)STATE;
-
-	cpu_setup();
-	memcpy((void *)ORACLE_MEM, mem, ORACLE_MEM_SIZE);
-	memcpy(s->gpr, in->gpr, sizeof(s->gpr));
-	memcpy(s->ymm, in->ymm, sizeof(s->ymm));
-	s->rflags = (in->rflags & (DJ_FLAGS_ARITH | DJ_FLAG_DF | ORACLE_TF)) | 0x202;
-	s->entry = entry;
-	to_fx(s->fx, in);
-
-	caught = 0;
-	running = 1;
-	oracle_enter();
-	running = 0;
-	memcpy(mem, (void *)ORACLE_MEM, ORACLE_MEM_SIZE);
-	if (caught)
-		return caught;
-	*out = *in;
-	memcpy(out->gpr, s->gpr, sizeof(s->gpr));
-	memcpy(out->ymm, s->ymm, sizeof(s->ymm));
-	out->rflags = s->rflags;
-	from_fx(out, s->fx);
-	return 0;
-}
-
-void oracle_put_leave(uint8_t *at)
-{
-	static const uint8_t jump[6] = { 0xff, 0x25, 0, 0, 0, 0 };
-	uint64_t leave = (uint64_t)(uintptr_t)oracle_leave;
-
-	memcpy(at, jump, sizeof(jump));
-	memcpy(at + sizeof(jump), &leave, 8);
-}
-
-int oracle_cpu(const uint8_t *code, size_t n, const struct dj_regs *in, struct dj_regs *out,
-	       uint8_t *mem)
-{
-	uint8_t *at = (uint8_t *)ORACLE_CODE;
-
-	DJ_ASSERT(n + ORACLE_LEAVE <= 4096, "%zu bytes of code are too many", n);
-	cpu_setup();
-	memcpy(at, code, n);
-	oracle_put_leave(at + n);
-	int sig = oracle_run(ORACLE_CODE, in, out, mem);
-	if (!sig)
-		out->rip = ORACLE_CODE + n;
-	return log_signal(sig);
-}
-
-#else
-
-bool oracle_ready(void)
-{
-	return log_open();
-}
-
-bool oracle_available(void)
-{
-	return false;
-}
-
-int oracle_cpu(const uint8_t *code, size_t n, const struct dj_regs *in, struct dj_regs *out,
-	       uint8_t *mem)
-{
-	int sig = log_signal(0);
-
-	if (!sig && run_emu(code, n, in, out, mem))
-		sig = SIGILL;
-	return sig;
-}
-
-int oracle_run(uint64_t entry, const struct dj_regs *in, struct dj_regs *out, uint8_t *mem)
-{
-	(void)entry, (void)in, (void)out, (void)mem;
-	return SIGILL;
-}
-
-void oracle_put_leave(uint8_t *at)
-{
-	(void)at;
-}
-
-void oracle_leave(void)
-{
-}
-
-#endif
-
-/* ---- the emulator ------------------------------------------------------------------- */
+/* ---- the emulator ---- */
 
 /* A family that is not linked into the test is simply absent. */
 #define WEAK __attribute__((weak))
@@ -461,7 +209,7 @@ static emu_fn *bind(const struct insn *in, struct emu_uop *u)
 	return NULL;
 }
 
-static int run_emu(const uint8_t *code, size_t n, const struct dj_regs *in, struct dj_regs *out,
+int oracle_run_emu(const uint8_t *code, size_t n, const struct dj_regs *in, struct dj_regs *out,
 		   uint8_t *mem)
 {
 	static struct emu *e;
@@ -507,7 +255,7 @@ static int run_emu(const uint8_t *code, size_t n, const struct dj_regs *in, stru
 int oracle_emu(const uint8_t *code, size_t n, const struct dj_regs *in, struct dj_regs *out,
 	       uint8_t *mem)
 {
-	int r = run_emu(code, n, in, out, mem);
+	int r = oracle_run_emu(code, n, in, out, mem);
 
 	if (!r && !oracle_log(out, mem)) {
 		fprintf(stderr, "another result than on x86-64:");
@@ -519,153 +267,7 @@ int oracle_emu(const uint8_t *code, size_t n, const struct dj_regs *in, struct d
 	return r;
 }
 
-/* ---- random inputs ------------------------------------------------------------------ */
-
-uint64_t oracle_rand(uint64_t *state)
-{
-	/* splitmix64 (Steele, Lea, Flood 2014) */
-	uint64_t z = *state += 0x9e3779b97f4a7c15;
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-	return z ^ (z >> 31);
-}
-
-static uint64_t random_int(uint64_t *seed)
-{
-	uint64_t x = oracle_rand(seed), kind = oracle_rand(seed) % 8;
-
-	switch (kind) {
-	case 0:
-		return x % 70; /* shift counts and their like */
-	case 1:
-		return -(x % 70);
-	case 2: { /* next to a power of two */
-		uint64_t bit = 1ULL << (x & 63);
-
-		return bit + (x >> 6) % 3 - 1;
-	}
-	case 3: { /* the limits of each width, sign-extended or not */
-		unsigned width = 8u << ((x >> 8) & 3);
-		uint64_t max = ~0ULL >> (65 - width);
-
-		x >>= 16;
-		return (x & 1 ? max : max + 1) + (x >> 1) % 2;
-	}
-	case 4:
-		return x >> (x & 63); /* any magnitude */
-	default:
-		return x;
-	}
-}
-
-static uint32_t random_float(uint64_t *seed)
-{
-	static const uint32_t special[] = {
-		0x00000000, 0x00000001, 0x007fffff, 0x00800000, 0x3f800000, 0x3f7fffff,
-		0x7f7fffff, 0x7f800000, 0x7fc00000, 0x7f800001, 0x7fffffff, 0x4f000000,
-		0x5f000000, 0x3f000000, 0x40490fdb, 0x4b000000,
-	};
-	uint64_t x = oracle_rand(seed);
-	uint32_t sign = (uint32_t)(x >> 63) << 31;
-
-	switch (x & 3) {
-	case 0:
-		return special[(x >> 8) % 16] | sign;
-	case 1: /* near one, so that sums cancel and round */
-		return (uint32_t)(120 + (x >> 8) % 16) << 23 | (uint32_t)(x >> 40 & 0x7fffff) |
-		       sign;
-	case 2: /* a small integer */
-	{
-		float f = (float)((x >> 8) % 2000);
-		uint32_t bits;
-
-		memcpy(&bits, &f, 4);
-		return bits | sign;
-	}
-	default:
-		return (uint32_t)(x >> 16);
-	}
-}
-
-static uint64_t random_double(uint64_t *seed)
-{
-	static const uint64_t special[] = {
-		0x0000000000000000, 0x0000000000000001, 0x000fffffffffffff, 0x0010000000000000,
-		0x3ff0000000000000, 0x3fefffffffffffff, 0x7fefffffffffffff, 0x7ff0000000000000,
-		0x7ff8000000000000, 0x7ff0000000000001, 0x7fffffffffffffff, 0x41e0000000000000,
-		0x43e0000000000000, 0x3fe0000000000000, 0x400921fb54442d18, 0x4330000000000000,
-	};
-	uint64_t x = oracle_rand(seed), y = oracle_rand(seed);
-	uint64_t sign = x & (1ULL << 63);
-
-	switch (x & 3) {
-	case 0:
-		return special[(x >> 8) % 16] | sign;
-	case 1:
-		return (1000 + (x >> 8) % 48) << 52 | y >> 12 | sign;
-	case 2: {
-		double f = (double)((x >> 8) % 100000);
-		uint64_t bits;
-
-		memcpy(&bits, &f, 8);
-		return bits | sign;
-	}
-	default:
-		return y;
-	}
-}
-
-void oracle_random_regs(struct dj_regs *r, uint64_t *seed)
-{
-	memset(r, 0, sizeof(*r));
-	for (int i = 0; i < 16; i++)
-		r->gpr[i] = random_int(seed);
-	r->gpr[DJ_RSP] = ORACLE_MEM + ORACLE_MEM_SIZE / 2 + (oracle_rand(seed) % 64) * 8;
-	r->rip = ORACLE_CODE;
-	r->rflags = (oracle_rand(seed) & DJ_FLAGS_ARITH) | 0x202;
-	if (oracle_rand(seed) % 4 == 0)
-		r->rflags |= DJ_FLAG_DF;
-	r->cs = 0x33;
-	r->ss = 0x2b;
-	for (int i = 0; i < 16; i++) {
-		uint64_t kind = oracle_rand(seed) % 8;
-
-		for (int k = 0; k < 32; k += 8) {
-			uint64_t x;
-
-			switch (kind) {
-			case 0:
-			case 1:
-				x = random_float(seed) | (uint64_t)random_float(seed) << 32;
-				break;
-			case 2:
-			case 3:
-				x = random_double(seed);
-				break;
-			case 4: /* bytes near their limits */
-				x = oracle_rand(seed) & 0x8383838383838383;
-				x ^= oracle_rand(seed) % 2 ? 0x7f7f7f7f7f7f7f7f : 0;
-				break;
-			case 5:
-				x = random_int(seed);
-				break;
-			case 6:
-				x = random_int(seed) << 32;
-				x |= (uint32_t)random_int(seed);
-				break;
-			default:
-				x = oracle_rand(seed);
-			}
-			for (int b = 0; b < 8; b++)
-				r->ymm[i][k + b] = (uint8_t)(x >> (8 * b));
-		}
-	}
-	r->mxcsr = 0x1f80;
-	r->fcw = 0x37f;
-}
-
-/* ---- comparison ----------------------------------------------------------------------- */
+/* ---- comparison ---- */
 
 static bool differ(char *text, size_t size, const char *name, uint64_t cpu, uint64_t emu)
 {

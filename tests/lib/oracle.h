@@ -74,8 +74,6 @@ static inline uint64_t oracle_get(const uint8_t *at, unsigned size)
 	return x;
 }
 
-/* Deterministic random numbers. */
-uint64_t oracle_rand(uint64_t *state);
 /* Random registers: integers with many small, negative, boundary values; vectors with
  * integer and floating-point patterns (zeros, denormals, infinities, NaNs, ones, near-overflow);
  * rsp and rip inside the oracle's memory and code; x87 empty; mxcsr default. */

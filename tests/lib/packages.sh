@@ -3,9 +3,9 @@
 # What building takes:
 BUILD_PACKAGES="gcc libc6-dev make autoconf automake pkg-config libcapstone-dev libzstd-dev libxxhash-dev libunwind-dev libdw-dev libiberty-dev"
 # and what the tests take besides:
-TEST_PACKAGES="libcunit1-dev gdb python3 clang-format g++"
-# and what only ./check --all installs:
-ALL_PACKAGES="lldb"
+TEST_PACKAGES="libcunit1-dev gdb python3 clang-format g++ strace valgrind"
+# and what only ./check --all installs (a test without says left_out, tests/lib/shell.sh):
+ALL_PACKAGES="lldb clang chromium bolt-16 lcov"
 
 # lacking PACKAGE...: those that are not installed (none where dpkg does not say)
 lacking() {

@@ -3,8 +3,10 @@
  *
  * The recorder here is the emulator itself with hooks that do what instrumentation does: a
  * load that finds memory different from the shadow imports the line. So the records are
- * right by the format's definition, and every position's registers are known.
+ * right by the format's definition, and every position's registers are known. It is one file:
+ * executing a step, recording it and noting its position are the same functions.
  */
+#include "tests/lib/random.h"
 #include "tests/lib/replay-world.h"
 #include "tests/lib/replay-world-code.h"
 
@@ -137,10 +139,7 @@ uint64_t world_label(const char *name)
 
 static uint64_t rnd(struct world *w)
 {
-	w->random ^= w->random << 13;
-	w->random ^= w->random >> 7;
-	w->random ^= w->random << 17;
-	return w->random;
+	return random_next(&w->random);
 }
 
 uint64_t world_hash(uint64_t h, uint64_t x)

@@ -17,6 +17,10 @@ needs() {
 	done
 }
 
+# What is recorded is kept for later recordings, in the tests' own place: many run with it, and fill it.
+export XDG_CACHE_HOME=$build/test-cache
+mkdir -p "$XDG_CACHE_HOME"
+
 needs "$deja"
 deja=$(cd "$(dirname "$deja")" && pwd)/$(basename "$deja")
 
@@ -35,6 +39,11 @@ can_record() {
 	exit 77
 }
 
+# left_out PROGRAM: it is not here, so a part of the test is left to ./check --all, which installs it
+left_out() {
+	echo "${DEJA_CHECK_ALL:+skipped: }left to ./check --all: $1 is not installed"
+}
+
 # run_into OUT COMMAND...: its output, the exit status as the last line
 run_into() {
 	local out=$1
@@ -46,6 +55,40 @@ failures=0
 fail() {
 	failures=$((failures + 1))
 	echo "FAIL: $*"
+}
+
+# as_natively AGAIN OPTIONS PROGRAM ARG...: recorded with these options it prints the same and ends the
+# same way, and its trace replays. AGAIN does it again.
+as_natively() {
+	local again=$1 options=$2
+	shift 2
+	: >err
+	run_into native "$@"
+	# shellcheck disable=SC2086
+	run_into recorded "$deja" record $options -o t.deja "$@"
+	if ! cmp -s native recorded; then
+		run_into again "$@"
+		cmp -s native again || echo "$*: two native runs differ, too"
+		fail "$again"
+		diff native recorded | head -n 12
+		head -n 5 err
+		return
+	fi
+	timeout -s KILL 100 "$deja" verify t.deja >out 2>&1 || {
+		fail "$again: the trace does not replay"
+		tail -n 3 out
+	}
+}
+
+# refused STATUS WORDS ARGUMENT...: to this question deja has no answer, but one clear line
+refused() {
+	local status=$1 words=$2 have
+	shift 2
+	timeout 100 "$deja" "$@" >out 2>err
+	have=$?
+	[ $have = "$status" ] || fail "status of deja $*: $have, not $status"
+	[ ! -s out ] || fail "deja $* prints: $(head -3 out)"
+	[ "$(wc -l <err)" = 1 ] && grep -q "^deja: .*$words" err || fail "deja $* says: $(cat err)"
 }
 
 # conclude: the end of the script

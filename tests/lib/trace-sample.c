@@ -1,31 +1,22 @@
 /* Made-up traces (tests/lib/trace-sample.h). */
 #include "tests/lib/trace-sample.h"
+#include "tests/lib/random.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-/* splitmix64 (Steele, Lea, Flood 2014) */
-uint64_t sample_random(uint64_t *state)
-{
-	uint64_t z = *state += 0x9e3779b97f4a7c15ull;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-	return z ^ z >> 31;
-}
-
 void sample_fill(uint64_t *state, void *bytes, size_t len)
 {
 	for (size_t i = 0; i < len; i++)
-		((uint8_t *)bytes)[i] = (uint8_t)sample_random(state);
+		((uint8_t *)bytes)[i] = (uint8_t)random_next(state);
 }
 
 /* A number of random size, so that all lengths of varints occur. */
 static uint64_t some_number(uint64_t *state)
 {
-	return sample_random(state) >> sample_random(state) % 64;
+	return random_next(state) >> random_next(state) % 64;
 }
 
 void sample_start(struct sample_stream *s, unsigned thread, uint64_t seed, uint64_t count)
@@ -37,17 +28,17 @@ void sample_start(struct sample_stream *s, unsigned thread, uint64_t seed, uint6
 
 static void fill_regs(struct sample_stream *s, struct dj_record *r)
 {
-	r->mask = sample_random(&s->rng) & sample_random(&s->rng) & DJ_REG_ALL;
-	if (sample_random(&s->rng) % 8 == 0)
+	r->mask = random_next(&s->rng) & random_next(&s->rng) & DJ_REG_ALL;
+	if (random_next(&s->rng) % 8 == 0)
 		r->mask = DJ_REG_ALL;
 	sample_fill(&s->rng, &r->regs, sizeof(r->regs));
 }
 
 static const char *some_name(struct sample_stream *s)
 {
-	if (sample_random(&s->rng) % 4 == 0)
+	if (random_next(&s->rng) % 4 == 0)
 		return NULL;
-	snprintf(s->name, sizeof(s->name), "/lib/%.*s.so", (int)(sample_random(&s->rng) % 20),
+	snprintf(s->name, sizeof(s->name), "/lib/%.*s.so", (int)(random_next(&s->rng) % 20),
 		 "abcdefghijklmnopqrstuvwxyz");
 	return s->name;
 }
@@ -61,17 +52,17 @@ const struct dj_record *sample_next(struct sample_stream *s)
 	s->made++;
 	memset(r, 0, sizeof(*r));
 	/* imports are what a trace mostly has */
-	r->kind = sample_random(&s->rng) % 2 ? DJ_REC_IMPORT
-					     : 1 + sample_random(&s->rng) % (DJ_REC_KINDS - 1);
+	r->kind = random_next(&s->rng) % 2 ? DJ_REC_IMPORT
+					   : 1 + random_next(&s->rng) % (DJ_REC_KINDS - 1);
 	if (*dj_record_kind_name(r->kind) == '?')
 		r->kind = DJ_REC_CHECK;
-	if (r->kind == DJ_REC_EXEC && sample_random(&s->rng) % 16)
+	if (r->kind == DJ_REC_EXEC && random_next(&s->rng) % 16)
 		r->kind = DJ_REC_IMPORT;
-	if (sample_random(&s->rng) % 3)
+	if (random_next(&s->rng) % 3)
 		s->steps += some_number(&s->rng) >> 20;
 	r->steps = s->steps;
-	r->rep = sample_random(&s->rng) % 8 ? 0 : some_number(&s->rng);
-	r->ordinal = sample_random(&s->rng) % 4 ? 0 : (uint8_t)some_number(&s->rng);
+	r->rep = random_next(&s->rng) % 8 ? 0 : some_number(&s->rng);
+	r->ordinal = random_next(&s->rng) % 4 ? 0 : (uint8_t)some_number(&s->rng);
 	if (dj_record_is_fact(r->kind)) {
 		r->rep = 0;
 		r->ordinal = 0;
@@ -80,20 +71,25 @@ const struct dj_record *sample_next(struct sample_stream *s)
 	r->length = some_number(&s->rng);
 	r->prot = (uint32_t)some_number(&s->rng);
 	r->flags = (uint32_t)some_number(&s->rng);
-	r->module = (int)(sample_random(&s->rng) % 3) - 1;
+	r->module = (int)(random_next(&s->rng) % 3) - 1;
 	r->offset = some_number(&s->rng);
-	r->result = sample_random(&s->rng) % 2 ? some_number(&s->rng) : -some_number(&s->rng);
+	r->result = random_next(&s->rng) % 2 ? some_number(&s->rng) : -some_number(&s->rng);
 	r->r11 = some_number(&s->rng);
 	r->signo = (uint32_t)some_number(&s->rng);
 	sample_fill(&s->rng, r->siginfo, sizeof(r->siginfo));
-	r->why = (uint8_t)(sample_random(&s->rng) % DJ_WHYS);
-	r->insn_len = (uint8_t)(sample_random(&s->rng) % 16);
+	r->why = (uint8_t)(random_next(&s->rng) % DJ_WHYS);
+	r->insn_len = (uint8_t)(random_next(&s->rng) % 16);
 	sample_fill(&s->rng, r->insn, sizeof(r->insn));
-	r->digest = sample_random(&s->rng);
+	r->digest = random_next(&s->rng);
 	r->pid = (int32_t)some_number(&s->rng);
 	r->status = (int32_t)some_number(&s->rng);
-	r->seq = sample_random(&s->rng) % 4 ? some_number(&s->rng) : DJ_SEQ_UNKNOWN;
+	r->seq = random_next(&s->rng) % 4 ? some_number(&s->rng) : DJ_SEQ_UNKNOWN;
 	r->what = (uint8_t)some_number(&s->rng);
+	if (r->kind == DJ_REC_KEYFRAME) { /* as a writer makes them */
+		r->what %= DJ_KEYFRAMES + 1;
+		r->seq = s->made;
+		r->rep = r->ordinal = 0;
+	}
 	r->image = (uint32_t)some_number(&s->rng);
 	r->subject = -1;
 	fill_regs(s, r);
@@ -101,7 +97,7 @@ const struct dj_record *sample_next(struct sample_stream *s)
 	if (r->kind == DJ_REC_IMPORT)
 		r->addr &= ~(uint64_t)(DJ_LINE - 1);
 	if (dj_record_has_bytes(r->kind))
-		r->length %= sample_random(&s->rng) % 8 ? 64 : DJ_CODE_MAX + 1;
+		r->length %= random_next(&s->rng) % 8 ? 64 : DJ_CODE_MAX + 1;
 	sample_fill(&s->rng, s->bytes, dj_record_has_bytes(r->kind) ? r->length : DJ_LINE);
 	r->bytes = s->bytes;
 	return r;
@@ -167,6 +163,7 @@ bool sample_equal(const struct dj_record *a, const struct dj_record *b)
 	case DJ_REC_EXIT:
 		return a->status == b->status;
 	case DJ_REC_SEQ:
+	case DJ_REC_ORDER:
 		return a->seq == b->seq;
 	case DJ_REC_KEYFRAME:
 		return a->seq == b->seq && a->what == b->what && same_bytes(a, b) &&
@@ -247,6 +244,23 @@ int sample_write_thread(struct dj_stream *stream, struct sample_stream *s, uint6
 	return dj_stream_close(stream, err);
 }
 
+struct dj_time sample_time(uint64_t i)
+{
+	return (struct dj_time){ 1000 * i + i % 7, i / 3 };
+}
+
+static int write_times(struct dj_stream *stream, uint64_t n, struct dj_error *err)
+{
+	int r = 0;
+
+	for (uint64_t i = 0; i < n && !r; i++) {
+		struct dj_time time = sample_time(i);
+
+		r = dj_stream_time(stream, &time, err);
+	}
+	return r;
+}
+
 static int write_streams(struct dj_stream **processes, struct dj_writer *w,
 			 const struct sample_shape *shape, uint64_t seed, struct dj_error *err)
 {
@@ -264,6 +278,8 @@ static int write_streams(struct dj_stream **processes, struct dj_writer *w,
 	for (uint64_t n = 0; n < shape->records && !r; n++)
 		for (unsigned i = 0; i < shape->threads && !r; i++)
 			r = write_one(streams[i], &s[i], shape->flush, err);
+	for (unsigned i = 0; i < shape->threads && !r; i++)
+		r = write_times(streams[i], shape->times, err);
 	free(streams);
 	free(s);
 	return r;

@@ -23,13 +23,13 @@ struct sample_shape {
 	uint64_t flush;	    /* flush a thread after so many records */
 	size_t module;	    /* size of each of two modules */
 	size_t memory;	    /* bytes of start memory, at SAMPLE_ADDR */
+	uint64_t times;	    /* of each thread: sample_time() */
 	bool no_end;
 };
 #define SAMPLE_TID	 1000
 #define SAMPLE_PROCESSES 8 /* at most */
 #define SAMPLE_ADDR	 0x7ffffff00f00ull
 
-uint64_t sample_random(uint64_t *state);
 void sample_fill(uint64_t *state, void *bytes, size_t len);
 
 void sample_start(struct sample_stream *s, unsigned thread, uint64_t seed, uint64_t count);
@@ -37,6 +37,9 @@ void sample_start(struct sample_stream *s, unsigned thread, uint64_t seed, uint6
 const struct dj_record *sample_next(struct sample_stream *s);
 /* Whether two records say the same. */
 bool sample_equal(const struct dj_record *a, const struct dj_record *b);
+
+/* Its `i`-th note of when it was where. */
+struct dj_time sample_time(uint64_t i);
 
 /* Contents of module `n` and of the start memory: the same for the same seed. */
 void sample_module(uint8_t *bytes, size_t len, unsigned n, uint64_t seed);

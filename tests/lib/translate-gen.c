@@ -4,8 +4,10 @@
  * Opcodes are tried at random with random prefixes and registers; what the decoder takes for an
  * instruction that may run here is kept. A few registers are reserved per program: three point into
  * memory, one is a small index, one counts loops. All memory operands are made of these,
- * of rsp, or are absolute or relative to rip.
+ * of rsp, or are absolute or relative to rip. It is one file, since every kind of instruction is
+ * one throw of the same dice, and has to keep off the same registers.
  */
+#include "tests/lib/random.h"
 #include "tests/lib/translate-gen.h"
 
 #include "tests/lib/oracle.h"
@@ -19,7 +21,7 @@ uint64_t gen_seed = 20261122;
 
 unsigned gen_rnd(unsigned n)
 {
-	return (unsigned)(oracle_rand(&gen_seed) >> 20) % n;
+	return (unsigned)(random_next(&gen_seed) >> 20) % n;
 }
 
 bool gen_chance(unsigned percent)
@@ -277,7 +279,7 @@ static void string_insn(struct gen *g)
 	set_reg(g, DJ_RDI, to);
 	bool rep = chance(70);
 	if (rep)
-		set_reg(g, DJ_RCX, chance(15) ? 0 : 1 + rnd(24));
+		set_reg(g, DJ_RCX, chance(15) ? 0 : 1 + rnd(chance(20) ? 100 : 24));
 	uint8_t c[5];
 	size_t n = 0;
 	if (low)
@@ -296,7 +298,7 @@ static void string_insn(struct gen *g)
 static void popf(struct gen *g)
 {
 	uint8_t c[9] = { 0x48, 0xc7, 0x04, 0x24, 0, 0, 0, 0, 0x9d };
-	put(c + 4, (oracle_rand(&gen_seed) & 0xcd5) | 0x202, 4);
+	put(c + 4, (random_next(&gen_seed) & 0xcd5) | 0x202, 4);
 	emit(g, c, 9);
 	g->no_step = true;
 }
@@ -499,11 +501,11 @@ static void bit_string(struct gen *g)
 	 * of */
 	int64_t k = (int64_t)rnd(24000) - 12000;
 	if (chance(5))
-		k = (int64_t)(oracle_rand(&gen_seed) >> (20 + rnd(40)));
+		k = (int64_t)(random_next(&gen_seed) >> (20 + rnd(40)));
 	size_t n;
 	if (!wide && chance(50)) /* and what lies above the operand does not count */
 		k = (k & (narrow ? 0xffff : 0xffffffff)) |
-		    (int64_t)(oracle_rand(&gen_seed) << (narrow ? 16 : 32));
+		    (int64_t)(random_next(&gen_seed) << (narrow ? 16 : 32));
 	set_reg(g, r, (uint64_t)k);
 	do
 		n = memory(g, tail, r, &xb, &rip);
@@ -701,11 +703,31 @@ static void call(struct gen *g)
 	}
 }
 
-/* The body twice to four times. */
+/* A loop with the test first: its jump back is one that is always taken. */
+static void loop_with_a_head(struct gen *g)
+{
+	unsigned r = g->cnt;
+	set_reg(g, r, 2 + rnd(8));
+	size_t top = g->n;
+	uint8_t c[9] = { (uint8_t)(0x48 | r >> 3), 0xff, (uint8_t)(0xc8 | (r & 7)), 0x0f, 0x84 };
+	emit(g, c, 9);
+	size_t at = g->n;
+	block(g, 1 + rnd(5), false);
+	uint8_t back[5] = { 0xe9 };
+	put(back + 1, top - (g->n + 5), 4);
+	emit(g, back, 5);
+	put(g->code + at - 4, g->n - at, 4);
+}
+
+/* The body twice to nine times. */
 static void loop(struct gen *g)
 {
 	unsigned r = g->cnt;
-	set_reg(g, r, 2 + rnd(3));
+	if (chance(30) && g->n < GEN_CODE / 3) {
+		loop_with_a_head(g);
+		return;
+	}
+	set_reg(g, r, 2 + rnd(8));
 	size_t top = g->n;
 	block(g, 1 + rnd(5), false);
 	if (chance(60))

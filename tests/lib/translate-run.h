@@ -14,7 +14,8 @@ uint64_t run_place(bool high);
 bool run_program(struct gen *g, bool step);
 
 extern struct run_counts {
-	unsigned long programs, steps, imports, natives, faults, misses, boundaries, ordered;
+	unsigned long programs, steps, imports, natives, faults, misses, boundaries, ordered,
+		orders, exact;
 	unsigned long numbers, waits, locked_faults;
 } run_counts;
 

@@ -5,6 +5,7 @@
  * comes out is known beforehand.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -26,6 +27,7 @@ static struct {
 } all;
 static uint64_t *page; /* its first word has the lock of `all.add` */
 static unsigned long signals, refused;
+static int sent; /* main() has sent its signals */
 
 static void on_signal(int sig)
 {
@@ -45,6 +47,9 @@ static void *count(void *arg)
 {
 	uint64_t number = (uint64_t)(uintptr_t)arg, token = number;
 	for (int i = 0; i < ROUNDS; i++) {
+		/* A thread does not end before it has been signalled. */
+		while (i == ROUNDS - 100 && !__atomic_load_n(&sent, __ATOMIC_ACQUIRE))
+			sched_yield();
 		__asm__ volatile("lock incq %0" : "+m"(all.add) : : "cc", "memory");
 		uint32_t one = 1;
 		__asm__ volatile("lock xaddl %0, %1"
@@ -115,6 +120,7 @@ int main(void)
 	pthread_create(&faults, NULL, fault, NULL);
 	for (int i = 0; i < THREADS; i++)
 		pthread_kill(threads[i], SIGPROF);
+	__atomic_store_n(&sent, 1, __ATOMIC_RELEASE);
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
 	pthread_join(faults, NULL);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 extern char at_ret[], at_ret_pop[], at_jmp[], at_call[], at_jmp_mem[], at_call_mem[];
 
@@ -74,6 +75,48 @@ static void protect(void)
 	mprotect(page, 4096, PROT_READ);
 }
 
+static void on_store(int sig, siginfo_t *i, void *context)
+{
+	(void)sig, (void)i, (void)context;
+	siglongjmp(jump, 1);
+}
+
+/* Stores that pop, to where nothing is. What they would have stored comes, by the kernel's hand, to
+ * where the low half of the address is the same; and is read there. */
+static void popped(void)
+{
+	const size_t far = (size_t)1 << 32;
+	char *here = mmap(NULL, far + 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+			  -1, 0);
+	unsigned char bytes[16] = { 0 };
+	volatile unsigned long sum = 0;
+	int fds[2];
+
+	munmap(here + 4096, far + 4096);
+	if (mprotect(here, 4096, PROT_READ | PROT_WRITE) || pipe(fds))
+		abort();
+#define POP(op, n, at)                                                                             \
+	sum += here[at] + here[at + n - 1];                                                        \
+	__asm__ volatile("fldpi; " op " %0; fninit" : "=m"(bytes));                                \
+	if (!sigsetjmp(jump, 1))                                                                   \
+		__asm__ volatile("fldpi; " op " (%0)" : : "r"(here + far + at) : "memory");        \
+	__asm__ volatile("fninit");                                                                \
+	if (write(fds[1], bytes, n) != n || read(fds[0], here + at, n) != n)                       \
+		abort();                                                                           \
+	for (int k = 0; k < n; k++)                                                                \
+		for (volatile int m = (unsigned char)here[at + k]; m; m--)                         \
+	sum++
+
+	POP("fstps", 4, 256);
+	POP("fstpl", 8, 512);
+	POP("fstpt", 10, 1024);
+	POP("fistpll", 8, 2048);
+	POP("fbstp", 10, 2500);
+	POP("fstpt", 10, 59); /* in two lines */
+	POP("fstpl", 8, 3068);
+	printf("popped: %lu\n", sum);
+}
+
 int main(void)
 {
 	static char stack[65536];
@@ -116,6 +159,9 @@ int main(void)
 	for (int k = 0; k < 8; k++)
 		printf("%lu ", (unsigned long)page[k]);
 	printf("\n");
+	sa.sa_sigaction = on_store;
+	sigaction(SIGSEGV, &sa, NULL);
+	popped();
 	fflush(stdout);
 	/* the end: a return to where nothing can be, unhandled */
 	signal(SIGSEGV, SIG_DFL);

@@ -116,7 +116,8 @@ static void *message_reader(void *arg)
 	return NULL;
 }
 
-/* The same by plain moves, as release and acquire are compiled: ordered only by acqrel and load. */
+/* The same by plain moves, as release and acquire are compiled: ordered because each value is news
+ * to who loads it. */
 static void *plain_writer(void *arg)
 {
 	for (long i = 1; i <= rounds; i++) {
@@ -125,6 +126,7 @@ static void *plain_writer(void *arg)
 		atomic_store_explicit(&flag, (uint64_t)i, memory_order_release);
 		while (atomic_load_explicit(&back, memory_order_acquire) != (uint64_t)i)
 			relax();
+		saw(1, (uint64_t)i);
 	}
 	return NULL;
 }
@@ -136,6 +138,7 @@ static void *plain_reader(void *arg)
 			relax();
 		bad += data != (uint64_t)i;
 		saw(0, data);
+		wrote(1, (uint64_t)i);
 		atomic_store_explicit(&back, (uint64_t)i, memory_order_release);
 	}
 	return NULL;
@@ -436,6 +439,42 @@ static void *buffering_user(void *arg)
 	return NULL;
 }
 
+/* ---- one place that all threads store to and load from, by plain moves
+ * ------------------------------ */
+
+/* rdi: the place; esi: 0 rcx is stored there, 1 it is loaded; edx: the channel. At cell_done rax is
+ * what was stored or loaded. The checker needs nothing else: in the order of all threads what is
+ * loaded is what was stored last. */
+uint64_t cell(volatile uint64_t *where, int load, int channel, uint64_t value);
+__asm__(".text\n"
+	".globl cell_done\n"
+	".type cell, @function\n"
+	"cell:\n"
+	"	mov %rcx, %rax\n"
+	"	test %esi, %esi\n"
+	"	jne 1f\n"
+	"	mov %rax, (%rdi)\n"
+	"	jmp cell_done\n"
+	"1:	mov (%rdi), %rax\n"
+	"cell_done:\n"
+	"	ret\n"
+	".size cell, . - cell\n");
+
+static void *cells_user(void *arg)
+{
+	static _Alignas(64) volatile uint64_t place[2];
+	uint64_t me = (uint64_t)arg;
+
+	for (uint64_t i = 1; i <= (uint64_t)rounds; i++)
+		for (int k = 0; k < 2; k++) {
+			cell(&place[k], 0, k, i * THREADS + me);
+			bad += cell(&place[k], 1, k, 0) >= ((uint64_t)rounds + 1) * THREADS;
+			bad += cell(&place[!k], 1, !k, 0) >= ((uint64_t)rounds + 1) * THREADS;
+			notes += 3;
+		}
+	return NULL;
+}
+
 /* ---- which
  * -------------------------------------------------------------------------------------------- */
 
@@ -456,6 +495,7 @@ static const struct {
 	{ "rcu", THREADS, { rcu_user } },
 	{ "rcu-plain", THREADS, { rcu_plain_user } },
 	{ "buffering", 2, { buffering_user } },
+	{ "cells", 3, { cells_user } },
 };
 
 static pthread_barrier_t start;

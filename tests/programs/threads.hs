@@ -22,7 +22,11 @@ main = do
   print total
   r <- try (evaluate (1 `div` (0 :: Int))) :: IO (Either ArithException Int)
   print r
-  t <- forkIO (threadDelay 100000000 `catch` \e -> putStrLn ("killed: " ++ show (e :: AsyncException)))
-  threadDelay 1000
+  ready <- newEmptyMVar -- before that it could be killed without being able to say so
+  said <- newEmptyMVar
+  t <- forkIO ((putMVar ready () >> threadDelay 100000000)
+               `catch` \e -> putStrLn ("killed: " ++ show (e :: AsyncException)) >> putMVar said ())
+  takeMVar ready
   killThread t
+  takeMVar said
   putStrLn "end"

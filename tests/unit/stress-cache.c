@@ -17,12 +17,16 @@
  * does is done under a lock by the handler. SIGUSR1 now and then puts a thread to sleep wherever it
  * is, so that old code is in use for long.
  *
+ * It is one file: what a block does, what its log says and where its code may be rewritten are
+ * known to program, supervisor and check alike.
+ *
  *	stress-cache [SECONDS [SEED]]
  */
 #include "format/regs.h"
 #include "translator/cache.h"
+#include "tests/lib/arena.h"
+#include "tests/lib/random.h"
 
-#include <asm/prctl.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -30,7 +34,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -64,7 +67,7 @@ static unsigned long runs, blocks, stops, sleeps, rewritings, reclaims, flushes,
 
 static struct thread {
 	pthread_t id;
-	uint64_t s, random;
+	uint64_t random;
 	uint8_t *area;
 	bool inside; /* translated code, having entered it in: */
 	uint64_t epoch;
@@ -83,14 +86,6 @@ static struct thread {
 } threads[THREADS];
 
 static __thread struct thread *self;
-
-static uint64_t rnd(uint64_t *state)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return *state;
-}
 
 static void fail(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
 
@@ -121,8 +116,7 @@ struct plan {
 static struct plan plan_of(unsigned f, unsigned b, uint32_t v)
 {
 	uint64_t h = seed ^ (f * 4 + b + 1) * 0x9e3779b97f4a7c15ULL ^ v * 0xbf58476d1ce4e5b9ULL;
-	for (int i = 0; i < 3; i++)
-		rnd(&h);
+	h = random_next(&h);
 	struct plan p = { .add = (uint32_t)h, .bit = h >> 32 & 15, .to = -1, .or_to = -1 };
 	p.carry = h >> 36 & 1;
 	p.indirect = h >> 37 & 1;
@@ -348,7 +342,7 @@ static void check_log(struct thread *t, uint32_t acc)
 
 static uint64_t *tcb(const struct thread *t, int64_t off)
 {
-	return (uint64_t *)(void *)(t->area + AREA_CONTROL + off);
+	return area_at(t->area, off);
 }
 
 static bool is_code(uint64_t pc)
@@ -383,15 +377,9 @@ static void make_arena(uint64_t pc)
 		return;
 	}
 	arena_made[which] = true;
-	int fd = memfd_create("arena", MFD_CLOEXEC), shared = MAP_SHARED | MAP_NORESERVE;
-	if (fd < 0 || ftruncate(fd, TR_ARENA_SIZE))
-		fail("no memory for an arena");
-	void *ours = mmap(NULL, TR_ARENA_SIZE, PROT_READ | PROT_WRITE, shared, fd, 0);
-	void *va = mmap((void *)arena_at[which], TR_ARENA_SIZE, PROT_READ | PROT_EXEC,
-			shared | MAP_FIXED_NOREPLACE, fd, 0);
-	if (ours == MAP_FAILED || va != (void *)arena_at[which])
+	uint8_t *ours = arena_map(arena_at[which]);
+	if (!ours)
 		fail("cannot map an arena");
-	close(fd);
 	tr_add_arena(tr, arena_at[which], ours);
 }
 
@@ -410,6 +398,8 @@ static void enter(struct thread *t, greg_t *g, uint64_t pc, bool indirect)
 	struct tr_frag *f;
 	t->inside = false;
 	for (;;) {
+		if (indirect && (pc >> 4) % 3)
+			tr_expect_indirect(tr);
 		enum tr_found found = tr_fragment(tr, pc, &f);
 		if (found == TR_FOUND)
 			break;
@@ -437,7 +427,7 @@ static void leave(struct thread *t, ucontext_t *uc)
 	const greg_t *g = uc->uc_mcontext.gregs;
 	t->inside = false;
 	t->log_end = (uint32_t *)g[REG_RDI];
-	uint32_t acc = (uint32_t)*tcb(t, T_SLOT(0));
+	uint32_t acc = (uint32_t)g[REG_RAX];
 	memcpy(uc->uc_mcontext.gregs, t->outside.gregs, sizeof(uc->uc_mcontext.gregs));
 	uc->uc_mcontext.gregs[REG_RAX] = acc;
 }
@@ -473,14 +463,13 @@ static void on_trap(int sig, siginfo_t *si, void *context)
 	stops++;
 	const struct tr_stop *at = tr_stop_at(tr, (uint64_t)g[REG_RIP] - 1, &runtime);
 	if (runtime == STOP_RING_FULL) {
-		*tcb(t, T_HEAD) = t->s + (uint64_t)(int64_t)T_RING;
+		*tcb(t, T_HEAD) = (uint64_t)(uintptr_t)tcb(t, T_RING);
 		g[REG_RIP] += 4;
 	} else if (runtime == STOP_IBL_MISS) {
-		uint64_t pc = (uint64_t)g[REG_RCX], f = *tcb(t, T_FLAGS);
+		uint64_t pc = (uint64_t)g[REG_R11], f = *tcb(t, T_FLAGS);
 		if (pc == end) {
 			leave(t, uc);
 		} else {
-			g[REG_RAX] = (greg_t)*tcb(t, T_SLOT(0));
 			g[REG_RCX] = (greg_t)*tcb(t, T_SLOT(1));
 			g[REG_EFL] &= ~(greg_t)DJ_FLAGS_ARITH;
 			g[REG_EFL] |= (greg_t)((f >> 8 & 0xd5) | (f & 1 ? DJ_FLAG_OF : 0));
@@ -501,6 +490,15 @@ static void on_fault(int sig, siginfo_t *si, void *context)
 	     (unsigned long long)uc->uc_mcontext.gregs[REG_RIP], si->si_addr);
 }
 
+/* In a fragment, or in the stub right before it. */
+static bool located(uint64_t pc, struct tr_where *w)
+{
+	for (unsigned k = 0; k < 48; k++)
+		if (tr_locate(tr, pc + k, 0, w))
+			return true;
+	return false;
+}
+
 /* Sleep in the middle of things. Where that is must be known, however old the code. */
 static void on_sleep(int sig, siginfo_t *si, void *context)
 {
@@ -508,7 +506,7 @@ static void on_sleep(int sig, siginfo_t *si, void *context)
 	uint64_t pc = (uint64_t)uc->uc_mcontext.gregs[REG_RIP];
 	if (!self) /* just born */
 		return;
-	struct timespec t = { .tv_nsec = (long)(rnd(&self->random) % 1500) * 1000 };
+	struct timespec t = { .tv_nsec = (long)(random_next(&self->random) % 1500) * 1000 };
 	struct tr_where w;
 	int saved = errno;
 	(void)sig, (void)si;
@@ -519,7 +517,7 @@ static void on_sleep(int sig, siginfo_t *si, void *context)
 		nanosleep(&t, NULL);
 		pthread_mutex_lock(&lock);
 		bool hot = pc - arena_at[i] >= CHUNK_HOT && pc - arena_at[i] < ARENA_HOT;
-		if (hot && !tr_locate(tr, pc, 0, &w))
+		if (hot && !located(pc, &w))
 			fail("nobody knows what is at %#llx", (unsigned long long)pc);
 		if (hot && self->n_slept < SLEEPS && !(w.spilled & 1u << DJ_RDI)) {
 			/* the fragment may go on for all of a function's blocks */
@@ -538,39 +536,25 @@ static void on_sleep(int sig, siginfo_t *si, void *context)
 static void *run(void *arg)
 {
 	struct thread *t = self = arg;
-	static const size_t size = 64 << 10;
-	stack_t ss = { .ss_sp = malloc(size), .ss_size = size }, before;
-	sigaltstack(&ss, &before);
-	syscall(SYS_arch_prctl, ARCH_SET_GS, t->s);
+	stack_t before;
+	void *stack = area_enter(t->area, &before);
 	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
 		uint32_t acc;
-		t->start = (unsigned)(rnd(&t->random) % 24);
+		t->start = (unsigned)(random_next(&t->random) % 24);
 		__asm__ volatile("int3" : "=a"(acc) : : "memory");
 		check_log(t, acc);
 		t->progress++;
 		__atomic_fetch_add(&runs, 1, __ATOMIC_RELAXED);
 	}
-	/* AddressSanitizer has one of its own, which it unmaps */
-	sigaltstack(&before, NULL);
-	free(ss.ss_sp);
+	area_leave(stack, &before);
 	return NULL;
 }
 
 static void make_thread(struct thread *t, int fd, unsigned number)
 {
-	const int fixed = MAP_SHARED | MAP_FIXED, rw = PROT_READ | PROT_WRITE;
-	off_t own = AREA_TABLES + (off_t)number * AREA_THREAD;
-	t->area = mmap(NULL, AREA_CONTROL + AREA_SHADOW, rw,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (t->area == MAP_FAILED || mmap(t->area, AREA_TABLES, rw, fixed, fd, 0) == MAP_FAILED ||
-	    mmap(t->area + AREA_TABLES, AREA_THREAD, rw, fixed, fd, own) == MAP_FAILED ||
-	    mmap(t->area + AREA_CONTROL + (1UL << 32), AREA_PAGE, rw, fixed, fd,
-		 own + AREA_THREAD - AREA_PAGE) == MAP_FAILED)
+	t->area = area_map(fd, number);
+	if (!t->area)
 		fail("no memory for a thread's area: %s", strerror(errno));
-	t->s = (uint64_t)(uintptr_t)t->area + AREA_CONTROL;
-	*tcb(t, T_SELF) = t->s;
-	*tcb(t, T_HEAD) = t->s + (uint64_t)(int64_t)T_RING;
-	*tcb(t, T_LIMIT) = *tcb(t, T_HEAD) + AREA_HALF - AREA_SLACK;
 	t->random = seed * (number + 3) | 1;
 	t->log = malloc(LOG * sizeof(*t->log));
 	t->stack = malloc(STACK);
@@ -583,13 +567,13 @@ static void make_thread(struct thread *t, int fd, unsigned number)
 
 static void rewrite(uint64_t *random)
 {
-	unsigned page = (unsigned)(rnd(random) % PAGES);
+	unsigned page = (unsigned)(random_next(random) % PAGES);
 	if (now + 1 == VERSIONS)
 		return;
 	uint32_t v = now + 1, old = version[page];
 	now = v;
 	uint64_t at = address(page * PER_PAGE);
-	bool asleep = rnd(random) % 2;
+	bool asleep = random_next(random) % 2;
 	if (asleep)
 		tr_sleep(tr, at >> 12);
 	write_page(page, v);
@@ -604,7 +588,8 @@ static void rewrite(uint64_t *random)
 /* A page is no code for a moment, and then what it was. */
 static void nap(uint64_t *random)
 {
-	unsigned page = (unsigned)(rnd(random) % PAGES), other = (unsigned)(rnd(random) % PAGES);
+	unsigned page = (unsigned)(random_next(random) % PAGES),
+		 other = (unsigned)(random_next(random) % PAGES);
 	tr_sleep(tr, address(page * PER_PAGE) >> 12);
 	tr_sleep(tr, address(other * PER_PAGE) >> 12);
 	tr_wake(tr, address(page * PER_PAGE) >> 12, 0);
@@ -621,9 +606,9 @@ static void change(double seconds)
 	clock_gettime(CLOCK_MONOTONIC, &from);
 	do {
 		pthread_mutex_lock(&lock);
-		switch (rnd(&random) % 16) {
+		switch (random_next(&random) % 16) {
 		case 0:
-			if (rnd(&random) % 64 == 0) {
+			if (random_next(&random) % 64 == 0) {
 				tr_flush(tr);
 				flushes++;
 			}
@@ -642,9 +627,9 @@ static void change(double seconds)
 			rewrite(&random);
 		}
 		pthread_mutex_unlock(&lock);
-		if (rnd(&random) % 2)
-			pthread_kill(threads[rnd(&random) % THREADS].id, SIGUSR1);
-		pause.tv_nsec = (long)(rnd(&random) % 400) * 1000;
+		if (random_next(&random) % 2)
+			pthread_kill(threads[random_next(&random) % THREADS].id, SIGUSR1);
+		pause.tv_nsec = (long)(random_next(&random) % 400) * 1000;
 		nanosleep(&pause, NULL);
 		clock_gettime(CLOCK_MONOTONIC, &t);
 		at = (double)(t.tv_sec - from.tv_sec) + (double)(t.tv_nsec - from.tv_nsec) / 1e9;
@@ -659,15 +644,6 @@ static void change(double seconds)
 	} while (at < seconds);
 }
 
-static void on(int sig, void (*handler)(int, siginfo_t *, void *), bool others)
-{
-	struct sigaction sa = { .sa_sigaction = handler, .sa_flags = SA_ONSTACK | SA_SIGINFO };
-	sigemptyset(&sa.sa_mask);
-	if (!others) /* the lock is held in there */
-		sigaddset(&sa.sa_mask, SIGUSR1);
-	sigaction(sig, &sa, NULL);
-}
-
 int main(int argc, char **argv)
 {
 	double seconds = argc > 1 ? atof(argv[1]) : 4;
@@ -677,8 +653,8 @@ int main(int argc, char **argv)
 	printf("seed %llu\n", (unsigned long long)seed);
 	fflush(stdout);
 	int fixed = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
-	int fd = memfd_create("area", MFD_CLOEXEC);
-	if (fd < 0 || ftruncate(fd, AREA_TABLES + THREADS * AREA_THREAD))
+	int fd = area_file(THREADS);
+	if (fd < 0)
 		fail("no memory for the areas");
 	for (int i = 0; i < 2; i++)
 		if (mmap((void *)code_at[i], 2 << 20, PROT_READ | PROT_WRITE, fixed, -1, 0) !=
@@ -691,11 +667,11 @@ int main(int argc, char **argv)
 	struct tr_ops ops = { NULL, read_code, translated };
 	struct tr_config config = { .tables = tables, .policy = tr_policies[TR_POLICY_SHADOW] };
 	tr = tr_new(&ops, &config);
-	on(SIGTRAP, on_trap, false);
-	on(SIGUSR1, on_sleep, true);
-	on(SIGSEGV, on_fault, false);
-	on(SIGBUS, on_fault, false);
-	on(SIGILL, on_fault, false);
+	area_signal(SIGTRAP, on_trap, SIGUSR1); /* the lock is held in there */
+	area_signal(SIGUSR1, on_sleep, 0);
+	area_signal(SIGSEGV, on_fault, SIGUSR1);
+	area_signal(SIGBUS, on_fault, SIGUSR1);
+	area_signal(SIGILL, on_fault, SIGUSR1);
 	for (unsigned i = 0; i < THREADS; i++)
 		make_thread(&threads[i], fd, i);
 	change(seconds);

@@ -17,8 +17,9 @@
  *	stress-order [ROUNDS [SEED]]
  */
 #include "translator/translate.h"
+#include "tests/lib/arena.h"
+#include "tests/lib/random.h"
 
-#include <asm/prctl.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -27,7 +28,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -136,7 +136,7 @@ static unsigned long sleeps, waits, numbers_seen;
 
 static struct thread {
 	pthread_t id;
-	uint64_t s, random;
+	uint64_t random;
 	uint8_t *area;
 	bool inside, over;
 	mcontext_t outside;
@@ -146,14 +146,6 @@ static struct thread {
 } threads[THREADS];
 
 static __thread struct thread *self;
-
-static uint64_t rnd(uint64_t *state)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return *state;
-}
 
 static void fail(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
 
@@ -173,7 +165,7 @@ static void fail(const char *fmt, ...)
 
 static uint64_t *tcb(const struct thread *t, int64_t off)
 {
-	return (uint64_t *)(void *)(t->area + AREA_CONTROL + off);
+	return area_at(t->area, off);
 }
 
 static size_t read_code(void *ctx, uint64_t pc, uint8_t *buf, size_t len, bool *changing)
@@ -196,16 +188,10 @@ static uint64_t translated(void *ctx, uint64_t pc, size_t len)
 
 static void make_arena(void)
 {
-	int fd = memfd_create("arena", MFD_CLOEXEC), flags = MAP_SHARED | MAP_NORESERVE;
-	if (arena_made || fd < 0 || ftruncate(fd, TR_ARENA_SIZE))
-		fail("no memory for an arena");
-	arena_made = true;
-	void *ours = mmap(NULL, TR_ARENA_SIZE, PROT_READ | PROT_WRITE, flags, fd, 0);
-	void *va = mmap((void *)arena_at, TR_ARENA_SIZE, PROT_READ | PROT_EXEC,
-			flags | MAP_FIXED_NOREPLACE, fd, 0);
-	if (ours == MAP_FAILED || va != (void *)arena_at)
+	uint8_t *ours = arena_made ? NULL : arena_map(arena_at);
+	if (!ours)
 		fail("cannot map an arena");
-	close(fd);
+	arena_made = true;
 	tr_add_arena(tr, arena_at, ours);
 }
 
@@ -242,8 +228,8 @@ static void begin(struct thread *t, greg_t *g)
 static void drain(struct thread *t)
 {
 	const uint8_t *p = (uint8_t *)tcb(t, T_RING), *to;
-	uint64_t steps = 0, seq_line = (t->s + (uint64_t)(int64_t)T_SEQ) & ~63ULL;
-	to = p + (*tcb(t, T_HEAD) - (t->s + (uint64_t)(int64_t)T_RING));
+	uint64_t steps = 0, seq_line = (uint64_t)(uintptr_t)tcb(t, T_SEQ) & ~63ULL;
+	to = p + (*tcb(t, T_HEAD) - (uint64_t)(uintptr_t)p);
 	while (p < to) {
 		uint64_t w[2], seq;
 		memcpy(w, p, sizeof(w));
@@ -271,7 +257,7 @@ static void drain(struct thread *t)
 		}
 		p += RING_IMPORT_SIZE;
 	}
-	*tcb(t, T_HEAD) = t->s + (uint64_t)(int64_t)T_RING;
+	*tcb(t, T_HEAD) = (uint64_t)(uintptr_t)tcb(t, T_RING);
 }
 
 static void on_trap(int sig, siginfo_t *si, void *context)
@@ -292,7 +278,7 @@ static void on_trap(int sig, siginfo_t *si, void *context)
 	} else if (runtime == STOP_ORDER) {
 		waits++;
 		g[REG_RIP] += 4;
-	} else if (runtime == STOP_IBL_MISS && (uint64_t)g[REG_RCX] == end) {
+	} else if (runtime == STOP_IBL_MISS && (uint64_t)g[REG_R11] == end) {
 		drain(t);
 		t->inside = false;
 		memcpy(g, t->outside.gregs, sizeof(t->outside.gregs));
@@ -321,7 +307,7 @@ static void on_sleep(int sig, siginfo_t *si, void *context)
 	(void)sig, (void)si;
 	if (!t || (uint64_t)uc->uc_mcontext.gregs[REG_RIP] - arena_at >= TR_ARENA_SIZE)
 		return;
-	struct timespec pause = { .tv_nsec = (long)(rnd(&t->random) % 300) * 1000 };
+	struct timespec pause = { .tv_nsec = (long)(random_next(&t->random) % 300) * 1000 };
 	nanosleep(&pause, NULL);
 	__atomic_fetch_add(&sleeps, 1, __ATOMIC_RELAXED);
 	errno = saved;
@@ -333,38 +319,25 @@ static void on_sleep(int sig, siginfo_t *si, void *context)
 static void *run(void *arg)
 {
 	struct thread *t = self = arg;
-	static const size_t size = 64 << 10;
-	stack_t ss = { .ss_sp = malloc(size), .ss_size = size }, before;
-	sigaltstack(&ss, &before);
-	syscall(SYS_arch_prctl, ARCH_SET_GS, t->s);
+	stack_t before;
+	void *stack = area_enter(t->area, &before);
 	pthread_barrier_wait(&ready);
 	__asm__ volatile("int3" : : : "memory");
 	__atomic_store_n(&t->over, true, __ATOMIC_RELEASE);
 	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED))
 		usleep(1000);
-	sigaltstack(&before, NULL);
-	free(ss.ss_sp);
+	area_leave(stack, &before);
 	return NULL;
 }
 
 static void make_thread(struct thread *t, int fd, unsigned number)
 {
-	const int fixed = MAP_SHARED | MAP_FIXED, rw = PROT_READ | PROT_WRITE;
-	off_t own = AREA_TABLES + (off_t)number * AREA_THREAD;
-	t->area = mmap(NULL, AREA_CONTROL + AREA_SHADOW, rw,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (t->area == MAP_FAILED || mmap(t->area, AREA_TABLES, rw, fixed, fd, 0) == MAP_FAILED ||
-	    mmap(t->area + AREA_TABLES, AREA_THREAD, rw, fixed, fd, own) == MAP_FAILED ||
-	    mmap(t->area + AREA_CONTROL + (1UL << 32), AREA_PAGE, rw, fixed, fd,
-		 own + AREA_THREAD - AREA_PAGE) == MAP_FAILED)
+	t->area = area_map(fd, number);
+	if (!t->area)
 		fail("no memory for a thread's area: %s", strerror(errno));
 	t->number = number;
-	t->s = (uint64_t)(uintptr_t)t->area + AREA_CONTROL;
-	*tcb(t, T_SELF) = t->s;
 	*tcb(t, T_SEQ) = FIRST_SEQ;
 	*tcb(t, T_ORDER_ID) = number + 1;
-	*tcb(t, T_HEAD) = t->s + (uint64_t)(int64_t)T_RING;
-	*tcb(t, T_LIMIT) = *tcb(t, T_HEAD) + AREA_HALF - AREA_SLACK;
 	t->random = seed * (number + 3) | 1;
 	t->log = calloc(KINDS * (rounds + 1), sizeof(*t->log));
 	if (!t->log || pthread_create(&t->id, NULL, run, t))
@@ -475,15 +448,6 @@ static void collect(void)
 	qsort(all, n_all, sizeof(*all), by_number);
 }
 
-static void on(int sig, void (*handler)(int, siginfo_t *, void *))
-{
-	struct sigaction sa = { .sa_sigaction = handler, .sa_flags = SA_ONSTACK | SA_SIGINFO };
-	sigemptyset(&sa.sa_mask);
-	if (sig == SIGTRAP) /* the lock is held in there */
-		sigaddset(&sa.sa_mask, SIGUSR1);
-	sigaction(sig, &sa, NULL);
-}
-
 static bool all_over(void)
 {
 	bool over = true;
@@ -520,8 +484,8 @@ int main(int argc, char **argv)
 		fail("1 to %u rounds", ROUNDS_MAX);
 	printf("seed %llu\n", (unsigned long long)seed);
 	fflush(stdout);
-	int fd = memfd_create("area", MFD_CLOEXEC);
-	if (fd < 0 || ftruncate(fd, AREA_TABLES + THREADS * AREA_THREAD))
+	int fd = area_file(THREADS);
+	if (fd < 0)
 		fail("no memory for the areas");
 	uint8_t *tables = mmap(NULL, AREA_TABLES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	struct tr_ops ops = { NULL, read_code, translated };
@@ -533,17 +497,17 @@ int main(int argc, char **argv)
 		shared.refs[r] = THREADS;
 	for (unsigned i = 0; i < THREADS; i++)
 		shared.side[i].round = rounds + 1;
-	on(SIGTRAP, on_trap);
-	on(SIGUSR1, on_sleep);
-	on(SIGSEGV, on_fault);
-	on(SIGBUS, on_fault);
-	on(SIGILL, on_fault);
+	area_signal(SIGTRAP, on_trap, SIGUSR1); /* the lock is held in there */
+	area_signal(SIGUSR1, on_sleep, 0);
+	area_signal(SIGSEGV, on_fault, 0);
+	area_signal(SIGBUS, on_fault, 0);
+	area_signal(SIGILL, on_fault, 0);
 	pthread_barrier_init(&ready, NULL, THREADS);
 	for (unsigned i = 0; i < THREADS; i++)
 		make_thread(&threads[i], fd, i);
 	while (!all_over()) {
-		pthread_kill(threads[rnd(&random) % THREADS].id, SIGUSR1);
-		pause.tv_nsec = (long)(rnd(&random) % 2000) * 1000;
+		pthread_kill(threads[random_next(&random) % THREADS].id, SIGUSR1);
+		pause.tv_nsec = (long)(random_next(&random) % 2000) * 1000;
 		nanosleep(&pause, NULL);
 	}
 	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);

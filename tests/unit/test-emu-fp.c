@@ -6,6 +6,7 @@
 #include "emu/emu-core.h"
 #include "tests/lib/fp-operands.h"
 #include "tests/lib/oracle.h"
+#include "tests/lib/random.h"
 #include "tests/lib/suites.h"
 
 #include <stdio.h>
@@ -115,7 +116,7 @@ struct code {
 
 static void encode(struct code *c, const struct op *o, struct emu_form f, uint64_t *seed)
 {
-	uint64_t r = fp_rand(seed);
+	uint64_t r = random_next(seed);
 	uint8_t *p = c->bytes;
 
 	c->reg = r & 15;
@@ -155,7 +156,7 @@ static void encode(struct code *c, const struct op *o, struct emu_form f, uint64
 /* 32 bytes of elements as the instruction wants them (now and then of another kind). */
 static void fill(uint8_t *to, const struct op *o, uint64_t *seed, const uint8_t *near, bool tame)
 {
-	int size = fp_rand(seed) % 32 ? o->size : o->size == 4 ? 8 : 4;
+	int size = random_next(seed) % 32 ? o->size : o->size == 4 ? 8 : 4;
 
 	for (int i = 0; i < 32; i += size) {
 		uint64_t x, n = 0;
@@ -164,13 +165,13 @@ static void fill(uint8_t *to, const struct op *o, uint64_t *seed, const uint8_t 
 		if (tame && size >= 4) {
 			/* around 1, with zeros between: what whole vectors are computed by */
 			int mant = size == 4 ? 23 : 52, bias = size == 4 ? 127 : 1023;
-			uint64_t r = fp_rand(seed);
+			uint64_t r = random_next(seed);
 			x = (uint64_t)(bias - 3 + (int)(r & 7)) << mant | fp_rand_mant(seed, mant);
 			if ((r >> 3 & 7) == 0)
 				x = 0;
 			x |= (r >> 6 & 1) << (size * 8 - 1);
 		} else if (o->is & INTS)
-			x = (uint64_t)((int64_t)fp_rand(seed) >> (fp_rand(seed) & 63));
+			x = (uint64_t)((int64_t)random_next(seed) >> (random_next(seed) & 63));
 		else if (size == 4)
 			x = fp_rand_operand(seed, 23, 8, near ? n : 0x3f800000);
 		else if (size == 8)
@@ -190,7 +191,7 @@ static void test_form(const struct op *o, struct emu_form f, uint64_t *seed, uns
 	oracle_random_regs(&in, seed);
 	for (int k = 0; k < PER_FORM && *bad < 20; k++) {
 		struct code c;
-		size_t at = (fp_rand(seed) & 63) * 32;
+		size_t at = (random_next(seed) & 63) * 32;
 		bool tame = k % 3 == 0;
 
 		encode(&c, o, f, seed);
@@ -198,12 +199,14 @@ static void test_form(const struct op *o, struct emu_form f, uint64_t *seed, uns
 			oracle_random_regs(&in, seed);
 		in.gpr[DJ_RBX] = ORACLE_MEM + at;
 		if (o->is & GSRC && !f.mem && c.rm != 4)
-			in.gpr[c.rm] = (uint64_t)((int64_t)fp_rand(seed) >> (fp_rand(seed) & 63));
+			in.gpr[c.rm] =
+				(uint64_t)((int64_t)random_next(seed) >> (random_next(seed) & 63));
 		in.mxcsr = fp_rand_csr(seed);
 		fill(in.ymm[c.reg], o, seed, NULL, tame);
 		fill(in.ymm[c.vvvv], o, seed, in.ymm[c.reg], tame);
-		fill(in.ymm[c.rm], o, seed, in.ymm[fp_rand(seed) & 1 ? c.reg : c.vvvv], tame);
-		fill(mem_cpu + at + 32, o, seed, in.ymm[fp_rand(seed) & 1 ? c.reg : c.vvvv], tame);
+		fill(in.ymm[c.rm], o, seed, in.ymm[random_next(seed) & 1 ? c.reg : c.vvvv], tame);
+		fill(mem_cpu + at + 32, o, seed, in.ymm[random_next(seed) & 1 ? c.reg : c.vvvv],
+		     tame);
 		memcpy(mem_emu + at + 32, mem_cpu + at + 32, 32);
 
 		int signal = oracle_cpu(c.bytes, c.n, &in, &cpu, mem_cpu);

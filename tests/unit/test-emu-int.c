@@ -6,13 +6,11 @@
  * often behind another instruction that leaves its flags lazily. Memory operands, stack,
  * string registers and branch targets are made to lie where both sides can go. All six
  * flags must agree, undefined ones too. At the end every instruction of the two lists must have
- * been seen often enough.
+ * been seen often enough. What the CPU cannot be asked is in test-emu-int-alone.c.
  */
 #include "format/error.h"
-#include "insn/insn.h"
-#include "emu/emu.h"
-#include "tests/lib/oracle.h"
-#include "tests/lib/suites.h"
+#include "tests/unit/test-emu-int.h"
+#include "tests/lib/random.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -29,28 +27,17 @@ struct place {
 	bool vex;
 };
 
-static uint64_t seed = 20261121;
+uint64_t seed = 20261121;
 static struct place place_of[ID_MAX];
 static unsigned seen[ID_MAX][2], bad[ID_MAX], faults[ID_MAX]; /* seen: without and with memory */
 static bool ours[ID_MAX];
 
-/* A test case: code, registers and memory. */
-struct trial {
-	uint8_t code[48];
-	size_t n;
-	unsigned insns; /* to be executed at most, the filler behind a branch included */
-	size_t main_at; /* where the instruction under test begins */
-	struct insn in;
-	struct dj_regs regs;
-	uint8_t mem[ORACLE_MEM_SIZE];
-};
-
-static unsigned rnd(unsigned n)
+unsigned rnd(unsigned n)
 {
-	return (unsigned)(oracle_rand(&seed) >> 20) % n;
+	return (unsigned)(random_next(&seed) >> 20) % n;
 }
 
-static bool chance(unsigned percent)
+bool chance(unsigned percent)
 {
 	return rnd(100) < percent;
 }
@@ -151,7 +138,7 @@ static bool aim(struct trial *t, uint64_t at)
 		uint64_t *r = &t->regs.gpr[in->base];
 		*r = to - off - (uint64_t)in->disp;
 		if (in->addr32 && in->base != DJ_RSP)
-			*r = (uint32_t)*r | oracle_rand(&seed) << 32;
+			*r = (uint32_t)*r | random_next(&seed) << 32;
 		return true;
 	}
 	if (in->disp_size != 4 && in->disp_size != 8)
@@ -190,7 +177,7 @@ static bool prepare(struct trial *t)
 		/* what lies above 32 bits must not matter */
 		for (unsigned r = DJ_RCX; in->addr32 && r <= DJ_RDI; r++)
 			if (r == DJ_RSI || r == DJ_RDI || (r == DJ_RCX && in->attr & INSN_A_REP))
-				g[r] |= oracle_rand(&seed) << 32;
+				g[r] |= random_next(&seed) << 32;
 		/* let comparisons find something equal and something different */
 		if (chance(60)) {
 			memset(t->mem + 2048, (int)(g[DJ_RAX] & 0xff), 4096);
@@ -212,7 +199,7 @@ static bool prepare(struct trial *t)
 		g[DJ_RBX] = somewhere();
 		break;
 	case INSN_POPF: /* no traps, no alignment checks, no nested tasks */
-		put(at_mem(t, g[DJ_RSP]), oracle_rand(&seed) & ~0x44100ULL, 8);
+		put(at_mem(t, g[DJ_RSP]), random_next(&seed) & ~0x44100ULL, 8);
 		break;
 	case INSN_LDMXCSR:
 	case INSN_VLDMXCSR:
@@ -235,7 +222,7 @@ static bool prepare(struct trial *t)
 	case INSN_BTC:
 		if (in->attr & INSN_A_BITSTRING) {
 			unsigned bits = in->opsize * 8u;
-			uint64_t x = rnd(16384) - 8192ULL, high = oracle_rand(&seed);
+			uint64_t x = rnd(16384) - 8192ULL, high = random_next(&seed);
 			if (in->reg == in->base || in->reg == in->index || in->reg == DJ_RSP)
 				return false;
 			g[in->reg] = bits == 64 ? x : (x & ~(~0ULL << bits)) | high << bits;
@@ -350,7 +337,7 @@ static bool make(struct trial *t, unsigned map, unsigned opcode, bool vex)
 
 	oracle_random_regs(&t->regs, &seed);
 	for (size_t i = 0; i < sizeof(t->mem); i += 8)
-		put(t->mem + i, chance(30) ? rnd(256) : oracle_rand(&seed), 8);
+		put(t->mem + i, chance(30) ? rnd(256) : random_next(&seed), 8);
 	if (!aim(t, at) || !prepare(t))
 		return false;
 	t->n = t->main_at + t->in.len;
@@ -366,8 +353,8 @@ static bool make(struct trial *t, unsigned map, unsigned opcode, bool vex)
 
 /* ---- the emulator ----------------------------------------------------------------------- */
 
-static struct emu *emu;
-static const struct trial *current;
+struct emu *emu;
+const struct trial *current;
 static unsigned n_loads, n_stores, hook_errors;
 
 static size_t fetch(void *ctx, uint64_t addr, uint8_t *buf, size_t len)
@@ -382,7 +369,7 @@ static size_t fetch(void *ctx, uint64_t addr, uint8_t *buf, size_t len)
 	return n;
 }
 
-static void before_load(void *ctx, struct emu *e, uint64_t addr, unsigned size)
+void before_load(void *ctx, struct emu *e, uint64_t addr, unsigned size)
 {
 	(void)ctx;
 	n_loads++;
@@ -579,220 +566,6 @@ static void test_against_cpu(void)
 	CU_ASSERT(hook_errors == 0);
 	CU_ASSERT(n_loads && n_stores);
 	printf("(%u cases, %u of them faults) ", total, faulted);
-}
-
-/* ---- what the CPU cannot be asked: the shadow's edge, cuts in a run ---------------------- */
-
-static void start(struct trial *t, const uint8_t *code, size_t n)
-{
-	memset(t, 0, sizeof(*t));
-	memcpy(t->code, code, n);
-	t->n = n;
-	current = t;
-	emu_forget_code(emu, ORACLE_CODE, 4096);
-	oracle_random_regs(&t->regs, &seed);
-	t->regs.rip = ORACLE_CODE;
-	emu_set_regs(emu, &t->regs, DJ_REG_ALL);
-	emu->steps = emu->fences = 0;
-	emu->hooks = 0;
-}
-
-static void no_load_hook(void *ctx, struct emu *e, uint64_t addr, unsigned size)
-{
-	(void)ctx, (void)e, (void)addr, (void)size;
-}
-
-/* REP at once and element by element: the same, overlapping and across the shadow's end. */
-static void test_rep_in_bulk(void)
-{
-	enum { SPAN = 4096 };
-	static uint8_t before[2 * SPAN], once[2 * SPAN];
-	static const uint8_t ops[] = { 0xa4, 0xa5, 0xaa, 0xab, 0xa6, 0xa7, 0xae, 0xaf };
-	/* the last and the first bytes of the shadow */
-	uint8_t *end = emu->shadow + 0x100000000ULL - SPAN, *begin = emu->shadow;
-	struct trial t;
-
-	emu->before_load = no_load_hook;
-	for (unsigned i = 0; i < 20000; i++) {
-		uint8_t code[4] = { 0xf3, 0x40, ops[rnd(sizeof(ops))] };
-		struct dj_regs a, b;
-
-		code[1] |= chance(50) ? 8 : 0;
-		for (size_t k = 0; k < sizeof(before); k++)
-			before[k] = code[2] >= 0xa6 && !chance(2) ? 7 : (uint8_t)rnd(256);
-		start(&t, code, 3);
-		t.regs.gpr[DJ_RDI] = (oracle_rand(&seed) << 32) - 600 + rnd(1200);
-		t.regs.gpr[DJ_RSI] =
-			t.regs.gpr[DJ_RDI] + (chance(70) ? rnd(41) - 20 : rnd(900) - 450);
-		t.regs.gpr[DJ_RCX] = rnd(300);
-		for (unsigned way = 0; way < 2; way++) {
-			memcpy(end, before, SPAN);
-			memcpy(begin, before + SPAN, SPAN);
-			emu_set_regs(emu, &t.regs, DJ_REG_ALL);
-			emu->hooks = way ? EMU_HOOK_IMPORT : 0;
-			CU_ASSERT_FATAL(emu_run(emu, emu->steps + 1) == EMU_STOP_STEPS);
-			emu_get_regs(emu, way ? &b : &a);
-			if (!way) {
-				memcpy(once, end, SPAN);
-				memcpy(once + SPAN, begin, SPAN);
-			}
-		}
-		CU_ASSERT_FATAL(!memcmp(&a, &b, sizeof(a)));
-		CU_ASSERT_FATAL(!memcmp(end, once, SPAN));
-		CU_ASSERT_FATAL(!memcmp(begin, once + SPAN, SPAN));
-	}
-	emu->hooks = 0;
-	emu->before_load = before_load;
-}
-
-/* A loop with calls, locked instructions and a REP, run in one go and cut anywhere. */
-static void test_cuts(void)
-{
-	/* clang-format off */
-	static const uint8_t code[] = {
-		0xf0, 0x48, 0xff, 0x04, 0x24,		  /* lock inc qword [rsp] */
-		0x48, 0x01, 0xc8,			  /* add rax, rcx */
-		0xe8, 0x07, 0x00, 0x00, 0x00,		  /* call f */
-		0x48, 0xff, 0xc9,			  /* dec rcx */
-		0x75, 0xee,				  /* jnz to the beginning */
-		0xeb, 0x0f,				  /* jmp to the end */
-		0x51,					  /* f: push rcx */
-		0xb1, 0x05, 0x0f, 0xb6, 0xc9,		  /* mov cl, 5; movzx ecx, cl */
-		0xf3, 0xaa,				  /* rep stosb */
-		0x59,					  /* pop rcx */
-		0x48, 0x87, 0x44, 0x24, 0xf0,		  /* xchg [rsp-16], rax */
-		0xc3,					  /* ret */
-		0x90,
-	};
-	/* clang-format on */
-	const unsigned rounds = 200;
-	struct dj_regs whole, cut;
-	struct trial t;
-	uint64_t steps, fences;
-
-	start(&t, code, sizeof(code));
-	t.regs.rflags &= ~(uint64_t)DJ_FLAG_DF;
-	t.regs.gpr[DJ_RCX] = rounds;
-	t.regs.gpr[DJ_RDI] = ORACLE_MEM;
-	for (unsigned i = 0; i < 300; i++) {
-		emu_set_regs(emu, &t.regs, DJ_REG_ALL);
-		memset(emu->shadow + ORACLE_MEM, 0, ORACLE_MEM_SIZE);
-		emu->steps = emu->fences = 0;
-		uint64_t at = 0;
-		enum emu_stop stop = EMU_STOP_STEPS;
-		while (stop == EMU_STOP_STEPS) {
-			emu->hooks = i && chance(20) ? EMU_HOOK_TRACK : 0;
-			if (i && chance(20)) {
-				uint64_t was = emu->steps;
-				stop = emu_step(emu);
-				if (stop)
-					break;
-				CU_ASSERT_FATAL(emu->in_rep ? emu->steps == was
-							    : emu->steps == was + 1);
-			} else {
-				at = i ? emu->steps + rnd(40) : 1000000;
-				stop = emu_run(emu, at);
-				CU_ASSERT_FATAL(stop || emu->steps == at);
-			}
-			if (chance(1))
-				emu_forget_code(emu, ORACLE_CODE + rnd(60), 1 + rnd(8));
-			struct insn in;
-			if (!stop && emu->cpu.rip != ORACLE_CODE + sizeof(code))
-				CU_ASSERT_FATAL(emu_peek(emu, &in));
-		}
-		CU_ASSERT_FATAL(stop == EMU_STOP_FETCH);
-		emu_get_regs(emu, i ? &cut : &whole);
-		if (!i) {
-			steps = emu->steps;
-			fences = emu->fences;
-			CU_ASSERT(steps == 12ULL * rounds + 2);
-			CU_ASSERT(fences == 2ULL * rounds);
-			continue;
-		}
-		CU_ASSERT_FATAL(!memcmp(&whole, &cut, sizeof(cut)));
-		CU_ASSERT_FATAL(emu->steps == steps && emu->fences == fences);
-	}
-	emu->hooks = 0;
-}
-
-/*
- * What makers' processors do differently, as each of them, whatever this runs on: so much of
- * what the comparison above finds is fixed here. The instruction works on rax, rbx and
- * rcx; rax and the flags are compared.
- */
-static void test_kinds(void)
-{
-	enum {
-		C = DJ_FLAG_CF,
-		P = DJ_FLAG_PF,
-		A = DJ_FLAG_AF,
-		Z = DJ_FLAG_ZF,
-		S = DJ_FLAG_SF,
-		O = DJ_FLAG_OF,
-		ALL = DJ_FLAGS_ARITH
-	};
-	static const struct {
-		const char *what;
-		uint8_t code[8];
-		size_t n;
-		uint64_t rax, rbx, rcx;
-		uint32_t flags;
-		struct {
-			uint64_t rax;
-			uint32_t flags;
-		} as[2]; /* by enum dj_cpu_kind */
-			 /* clang-format off */
-	} rows[] = {
-		{ "mul", { 0x48, 0xf7, 0xe3 }, 3, 3, 5, 0, Z | A, { { 15, P }, { 15, Z | A } } },
-		{ "imul", { 0x0f, 0xaf, 0xc3 }, 3, 3, -5ULL, 0, ALL,
-		  { { 0xfffffff1, S }, { 0xfffffff1, Z | S | P | A } } },
-		{ "div", { 0xf6, 0xf3 }, 2, 17, 5, 0, C | Z | S, { { 0x203, C | Z | S }, { 0x203, C | A } } },
-		{ "shl", { 0xc0, 0xe0, 4 }, 3, 0x51, 0, 0, 0, { { 0x10, C | O }, { 0x10, C | A | O } } },
-		{ "shr", { 0xd3, 0xe8 }, 2, 0x80000000, 0, 4, 0,
-		  { { 0x8000000, P | O }, { 0x8000000, P | A } } },
-		{ "sar", { 0xc1, 0xf8, 3 }, 3, 0x40, 0, 0, 0, { { 8, 0 }, { 8, A } } },
-		{ "rol", { 0xc1, 0xc0, 8 }, 3, 0x80, 0, 0, O, { { 0x8000, O }, { 0x8000, 0 } } },
-		{ "rcr", { 0xd2, 0xd8 }, 2, 0x80, 0, 9, 0, { { 0x80, 0 }, { 0x80, O } } },
-		{ "shld", { 0x66, 0x0f, 0xa4, 0xd8, 20 }, 5, 0x1234, 0x5678, 0, 0,
-		  { { 0x6781, C | P }, { 0x6785, A } } },
-		{ "tzcnt", { 0xf3, 0x0f, 0xbc, 0xc3 }, 4, 7, 8, 0, O | S, { { 3, 0 }, { 3, O } } },
-		{ "andn", { 0xc4, 0xe2, 0x60, 0xf2, 0xc1 }, 5, 0, 0xf0, 0xff, 0,
-		  { { 0xf, 0 }, { 0xf, P } } },
-		{ "bextr", { 0xc4, 0xe2, 0x70, 0xf7, 0xc3 }, 5, 0, 0x35, 0x804, 0,
-		  { { 3, 0 }, { 3, P | A } } },
-		{ "blsr", { 0xc4, 0xe2, 0x78, 0xf3, 0xcb }, 5, 0, 7, 0, 0, { { 6, 0 }, { 6, P } } },
-		{ "rep lods", { 0x67, 0xf3, 0xac, 0x48, 0x89, 0xc8 }, 6, 0, 0, 1ULL << 32, C,
-		  { { 0, C }, { 1ULL << 32, C } } },
-		{ "movsxd", { 0x66, 0x63, 0xc3 }, 3, -1ULL, 0x12345678, 0, 0,
-		  { { ~0xffffULL | 0x5678, 0 }, { ~0xffffULL | 0x5678, 0 } } },
-	};
-	/* clang-format on */
-	const enum dj_cpu_kind host = emu->kind;
-
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		for (enum dj_cpu_kind k = 0; k < 2; k++) {
-			struct trial t;
-			struct dj_regs r;
-			start(&t, rows[i].code, rows[i].n);
-			t.regs.gpr[DJ_RAX] = rows[i].rax;
-			t.regs.gpr[DJ_RBX] = rows[i].rbx;
-			t.regs.gpr[DJ_RCX] = rows[i].rcx;
-			t.regs.gpr[DJ_RDX] = 0;
-			t.regs.rflags = (t.regs.rflags & ~(uint64_t)ALL) | rows[i].flags;
-			emu->kind = k;
-			emu_set_regs(emu, &t.regs, DJ_REG_ALL);
-			CU_ASSERT(emu_run(emu, UINT64_MAX) == EMU_STOP_FETCH);
-			emu_get_regs(emu, &r);
-			bool same = r.gpr[DJ_RAX] == rows[i].as[k].rax &&
-				    (r.rflags & ALL) == rows[i].as[k].flags;
-			if (!same)
-				fprintf(stderr, "%s as %u: rax 0x%llx flags %x\n", rows[i].what, k,
-					(unsigned long long)r.gpr[DJ_RAX],
-					(unsigned)(r.rflags & ALL));
-			CU_ASSERT(same);
-		}
-	emu->kind = host;
-	emu_forget_code(emu, ORACLE_CODE, 4096);
 }
 
 static int set_up(void)

@@ -135,7 +135,7 @@ static struct emu *start_branchy(struct seen *s, unsigned kinds)
 	e->after_store = no_store;
 	e->cpu.gpr[DJ_RSP] = 0x8000;
 	if (kinds)
-		emu_observe(e, kinds, see);
+		emu_observe(e, &(struct emu_observer){ .kinds = kinds, .see = see });
 	return e;
 }
 
@@ -190,6 +190,20 @@ static unsigned count(const struct seen *s, unsigned kind, unsigned from, unsign
 	return n;
 }
 
+/* In one of four ways: all at once, by steps, in pieces, and with code forgotten meanwhile. */
+static enum emu_stop go_on(struct emu *e, unsigned way)
+{
+	enum emu_stop stop;
+
+	if (way == 1 || (way > 1 && rand() % 4 == 0))
+		stop = emu_step(e);
+	else
+		stop = emu_run(e, e->steps + (way ? 1 + rand() % 20 : 1000));
+	if (way == 3 && rand() % 10 == 0)
+		emu_forget_code(e, CODE + rand() % sizeof(branchy), 1);
+	return stop;
+}
+
 static void test_edges(void)
 {
 	static struct seen want, have;
@@ -214,16 +228,121 @@ static void test_edges(void)
 		if (i & 64)
 			e->hooks = EMU_HOOK_TRACK | EMU_HOOK_IMPORT;
 		e->exact = i & 128;
-		while (!stop) {
-			if (way == 1 || (way > 1 && rand() % 4 == 0))
-				stop = emu_step(e);
-			else
-				stop = emu_run(e, e->steps + (way ? 1 + rand() % 20 : 1000));
-			if (way == 3 && rand() % 10 == 0)
-				emu_forget_code(e, CODE + rand() % sizeof(branchy), 1);
-		}
+		while (!stop)
+			stop = go_on(e, way);
 		CU_ASSERT_FATAL(stop == EMU_STOP_FETCH && e->steps == BRANCHY_SPAN);
 		CU_ASSERT_FATAL(same_edges(&want, &have, kinds));
+		emu_free(e);
+	}
+}
+
+/* Executions of each instruction, and of each branch from one address to another. */
+struct counted {
+	uint64_t at[sizeof(branchy)], led[sizeof(branchy)][sizeof(branchy)];
+};
+
+static void counts(void *ctx, struct emu *e, const struct emu_counts *c)
+{
+	struct counted *k = ctx;
+
+	(void)e;
+	for (unsigned i = 0; i < c->n; i++)
+		k->at[c->uops[i].insn->addr - CODE] += c->whole + (c->more ? c->more[i] : 0);
+}
+
+static void branched(void *ctx, struct emu *e, const struct insn *in, uint64_t to, uint64_t count)
+{
+	struct counted *k = ctx;
+
+	(void)e;
+	CU_ASSERT_FATAL(to - CODE <= sizeof(branchy));
+	if (to - CODE < sizeof(branchy)) /* not where it ends */
+		k->led[in->addr - CODE][to - CODE] += count;
+}
+
+/* Counts are those of single steps, however it is run, and with others seeing edges. */
+static void test_counts(void)
+{
+	static struct counted want, have;
+	static struct seen edges;
+	const struct emu_observer o = { .counts = counts, .branched = branched };
+	struct emu *e = start_branchy(&edges, 0);
+	struct insn in;
+
+	while (emu_peek(e, &in)) {
+		CU_ASSERT_FATAL(emu_step(e) == EMU_STOP_STEPS);
+		want.at[in.addr - CODE]++;
+		if ((in.attr & INSN_A_BRANCH) && e->cpu.rip - CODE < sizeof(branchy))
+			want.led[in.addr - CODE][e->cpu.rip - CODE]++;
+	}
+	emu_free(e);
+	CU_ASSERT(want.at[0x15] == ROUNDS && want.led[0x1f][0x21] == ROUNDS / 2);
+	for (unsigned i = 0; i < 600; i++) {
+		unsigned way = i % 4;
+		enum emu_stop stop = EMU_STOP_STEPS;
+		e = start_branchy(&edges, 0);
+		e->ctx = &have;
+		memset(&have, 0, sizeof(have));
+		emu_observe(e, &o);
+		if (i & 4)
+			e->hooks = EMU_HOOK_TRACK | EMU_HOOK_IMPORT;
+		e->exact = i & 8;
+		while (!stop) {
+			stop = go_on(e, way);
+			if (way == 2 && rand() % 10 == 0)
+				emu_tell_counts(e);
+		}
+		emu_observe(e, NULL);
+		CU_ASSERT_FATAL(stop == EMU_STOP_FETCH && e->steps == BRANCHY_SPAN);
+		CU_ASSERT_FATAL(!memcmp(&want, &have, sizeof(want)));
+		emu_free(e);
+	}
+}
+
+/* A REP instruction is told once, whole, in however many parts it was run. */
+static void see_rep(void *ctx, struct emu *e, const struct emu_rep *rep)
+{
+	uint64_t *told = ctx;
+
+	(void)e;
+	told[0]++;
+	told[1] += rep->asked;
+	told[2] += rep->done;
+}
+
+static unsigned want_reps(void *ctx, struct emu *e, const struct insn *in)
+{
+	(void)ctx, (void)e, (void)in;
+	return EMU_WANT_REP;
+}
+
+static void test_reps(void)
+{
+	/* mov ecx, 100; rep stosb; mov ecx, 50; repne scasb */
+	static const uint8_t code[] = { 0xb9, 100, 0, 0, 0, 0xf3, 0xaa,
+					0xb9, 50,  0, 0, 0, 0xf2, 0xae };
+
+	for (unsigned part = 0; part < 60; part++) {
+		struct emu *e = start(code, sizeof(code));
+		uint64_t told[3] = { 0 };
+		e->ctx = told;
+		emu_observe(e, &(struct emu_observer){ .rep = see_rep, .wants = want_reps });
+		e->before_load = e->after_load = e->before_store = no_access;
+		e->after_store = no_store;
+		e->cpu.gpr[DJ_RAX] = 7;
+		e->cpu.gpr[DJ_RDI] = 0x1000;
+		while (e->steps < 3) {
+			if (part && e->steps == 1 && rand() % 3)
+				emu_step(e);
+			else if (part && e->steps == 1 && e->cpu.gpr[DJ_RCX] > part)
+				emu_run_rep(e, e->cpu.gpr[DJ_RCX] - part);
+			else
+				emu_run(e, e->steps + 1);
+		}
+		CU_ASSERT(told[0] == 1 && told[1] == 100 && told[2] == 100);
+		e->cpu.gpr[DJ_RDI] = 0x1000 - 20; /* finds a 7 in the 21st place */
+		emu_run(e, 4);
+		CU_ASSERT(told[0] == 2 && told[1] == 150 && told[2] == 121);
 		emu_free(e);
 	}
 }
@@ -238,13 +357,13 @@ static void test_observing(void)
 	e = start_branchy(&have, 0);
 	emu_run(e, 20);
 	CU_ASSERT(have.n == 0);
-	emu_observe(e, EMU_SEE_ALL, see);
+	emu_observe(e, &(struct emu_observer){ .kinds = EMU_SEE_ALL, .see = see });
 	emu_run(e, 40);
 	e->unseen = true;
 	emu_run(e, 50);
 	e->unseen = false;
 	emu_run(e, 60);
-	emu_observe(e, 0, NULL);
+	emu_observe(e, NULL);
 	emu_run(e, 1000);
 	size_t n = 0;
 	for (size_t i = 0; i < want.n; i++) {
@@ -339,6 +458,8 @@ int main(void)
 	CU_add_test(s, "memory anew", test_reset);
 	CU_add_test(s, "long repeats come back", test_long_repeats);
 	CU_add_test(s, "edges are seen, however code is run", test_edges);
+	CU_add_test(s, "executions are counted, however code is run", test_counts);
+	CU_add_test(s, "repeats are told whole", test_reps);
 	CU_add_test(s, "observers come and go", test_observing);
 	return suites_run();
 }

@@ -9,6 +9,7 @@
 #include "insn/insn.h"
 #include "emu/emu.h"
 #include "tests/lib/oracle.h"
+#include "tests/lib/random.h"
 #include "tests/lib/suites.h"
 
 #include <signal.h>
@@ -40,7 +41,7 @@ struct encoding {
 
 static unsigned rnd(unsigned n)
 {
-	return (unsigned)(oracle_rand(&seed) >> 20) % n;
+	return (unsigned)(random_next(&seed) >> 20) % n;
 }
 
 /* Random bytes that begin as the encoding wants. */
@@ -114,7 +115,7 @@ static bool aim(struct insn *in, uint8_t *code, struct dj_regs *r)
 			return false;
 		r->gpr[in->base] = to - off - (uint64_t)in->disp;
 		if (in->addr32) /* what lies above must not matter */
-			r->gpr[in->base] = (uint32_t)r->gpr[in->base] | oracle_rand(&seed) << 32;
+			r->gpr[in->base] = (uint32_t)r->gpr[in->base] | random_next(&seed) << 32;
 		return true;
 	}
 	if (in->disp_size != 4)
@@ -175,7 +176,7 @@ static bool run_one(const struct encoding *c)
 		r.fsw = (uint16_t)(top << 11 | c3 << 14);
 		r.ftw = (uint8_t)rnd(256);
 		for (int i = 0; i < 8; i++) {
-			r.st_mant[i] = oracle_rand(&seed);
+			r.st_mant[i] = random_next(&seed);
 			r.st_exp[i] = (uint16_t)rnd(65536);
 		}
 	}
@@ -195,7 +196,7 @@ static bool run_one(const struct encoding *c)
 		return true;
 	if (age++ % 64 == 0)
 		for (int i = 0; i < ORACLE_MEM_SIZE; i++) {
-			uint8_t any = (uint8_t)oracle_rand(&seed);
+			uint8_t any = (uint8_t)random_next(&seed);
 			mem[i] = any & (rnd(4) ? 0xff : 0x03);
 		}
 

@@ -11,6 +11,7 @@
 #include "insn/insn.h"
 #include "emu/emu.h"
 #include "emu/soft80.h"
+#include "tests/lib/random.h"
 #include "tests/lib/suites.h"
 
 #include <CUnit/CUnit.h>
@@ -26,14 +27,14 @@ static uint64_t seed;
 
 static uint64_t rnd(uint64_t n)
 {
-	return oracle_rand(&seed) % n;
+	return random_next(&seed) % n;
 }
 
 /* ---- values --------------------------------------------------------------------------- */
 
 static uint64_t random_mantissa(void)
 {
-	uint64_t m = oracle_rand(&seed);
+	uint64_t m = random_next(&seed);
 	switch (rnd(6)) {
 	case 0: /* few bits at the top */
 		return m << rnd(64);
@@ -131,9 +132,9 @@ static void random_x87(struct dj_regs *r)
 		r->st_mant[i] = v.mant;
 		r->st_exp[i] = v.se;
 	}
-	r->ftw = rnd(2) ? 0xff : rnd(4) == 0 ? (uint8_t)oracle_rand(&seed) : 0xff << rnd(9);
-	r->fsw = (uint16_t)((oracle_rand(&seed) & 0x7f00) |
-			    (rnd(2) ? oracle_rand(&seed) & 0x7f : 0));
+	r->ftw = rnd(2) ? 0xff : rnd(4) == 0 ? (uint8_t)random_next(&seed) : 0xff << rnd(9);
+	r->fsw = (uint16_t)((random_next(&seed) & 0x7f00) |
+			    (rnd(2) ? random_next(&seed) & 0x7f : 0));
 	r->fcw = (uint16_t)(0x7f | rnd(4) << 8 | rnd(4) << 10 | rnd(2) << 12);
 	if (rnd(2))
 		r->fcw |= 0x300;
@@ -144,7 +145,7 @@ static void random_operand(uint8_t *at)
 {
 	struct s80_ctx c = { .cw = 0x37f };
 	struct s80 v = random_s80();
-	uint64_t bits = oracle_rand(&seed);
+	uint64_t bits = random_next(&seed);
 
 	memset(at, 0, 16);
 	switch (rnd(7)) {
@@ -371,7 +372,7 @@ static void test_fldcw(void)
 	struct dj_regs in;
 
 	for (unsigned i = cases(5000); i; i--) {
-		uint16_t cw = (uint16_t)oracle_rand(&seed);
+		uint16_t cw = (uint16_t)random_next(&seed);
 		random_state(&in);
 		oracle_put(mem, cw, 2);
 		one(fldcw, sizeof(fldcw), &in, mem, "fldcw");

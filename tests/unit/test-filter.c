@@ -28,6 +28,12 @@ enum rec_state rec_make_call(struct rec_thread *t)
 	(void)t;
 	return REC_SYSCALL;
 }
+enum rec_state rec_answer(struct rec_thread *t, int64_t result)
+{
+	(void)t;
+	(void)result;
+	return REC_SYSCALL;
+}
 enum rec_state rec_arena_begin(struct rec_thread *t, uint64_t pc)
 {
 	(void)t;

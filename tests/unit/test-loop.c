@@ -11,6 +11,7 @@
  * untranslated.
  */
 #include "tests/lib/fake-tracer.h"
+#include "tests/lib/random.h"
 #include "tests/lib/suites.h"
 
 #include <stdlib.h>
@@ -29,10 +30,7 @@ static bool at_random;
 
 static uint64_t rnd(void)
 {
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return seed;
+	return random_next(&seed);
 }
 
 static unsigned pick(unsigned n)
@@ -45,6 +43,28 @@ static unsigned pick(unsigned n)
 	if (at >= given)
 		choice[at] = at_random ? (unsigned char)(rnd() % n) : 0;
 	return choice[at++];
+}
+
+/* How far the newest thread is, while the oldest has not ended. */
+static unsigned done_then;
+
+/* The order in which the kernel reports threads that have all stopped: the newest first. */
+static unsigned pick_newest(unsigned n)
+{
+	if (fake.threads[0].alive)
+		done_then = fake.threads[2].done;
+	return n - 1;
+}
+
+static bool all_at_once(unsigned n)
+{
+	(void)n;
+	return true;
+}
+
+static bool some_at_once(unsigned n)
+{
+	return rnd() % (n + 1);
 }
 
 static bool next_order(void)
@@ -72,6 +92,10 @@ static const struct fake_action
 		      { FAKE_CALL, SYS_munmap }, { FAKE_CALL, SYS_exit_group } },
 	clones[] =  { { FAKE_CALL, SYS_clone }, { FAKE_CALL, SYS_munmap }, { FAKE_CALL, SYS_clone },
 		      { FAKE_CALL, SYS_exit_group } },
+	steps[] =   { { FAKE_NATIVE, 0 }, { FAKE_NATIVE, 0 }, { FAKE_NATIVE, 0 }, { FAKE_NATIVE, 0 },
+		      { FAKE_NATIVE, 0 }, { FAKE_NATIVE, 0 }, { FAKE_NATIVE, 0 }, { FAKE_NATIVE, 0 },
+		      { FAKE_NATIVE, 0 }, { FAKE_NATIVE, 0 }, { FAKE_NATIVE, 0 }, { FAKE_NATIVE, 0 },
+		      { FAKE_CALL, SYS_exit_group } },
 	busy[] =    { { FAKE_CALL, SYS_munmap }, { FAKE_NATIVE, 0 }, { FAKE_REP, 0 },
 		      { FAKE_CALL, SYS_fork }, { FAKE_CALL, SYS_brk }, { FAKE_CALL, SYS_exit_group } },
 	short_busy[] = { { FAKE_CALL, SYS_munmap }, { FAKE_REP, 0 }, { FAKE_CALL, SYS_exit_group } },
@@ -92,6 +116,7 @@ struct scene {
 	bool cut;    /* the recording ends before the program does: no room for a thread */
 	bool follow; /* forked children are recorded */
 	bool vfork_needs_second; /* the vfork child cannot get on before thread 1 has ended */
+	bool newest_first;	 /* one order: the kernel's, of threads that stop all the time */
 	unsigned orders;	 /* 0: all; else so many random ones */
 };
 
@@ -184,7 +209,8 @@ static void begin(const struct scene *s, struct rec_recording *rec)
 	if (s->vfork_needs_second)
 		fake.vfork_needs = 1;
 	fake.rec = rec;
-	fake.pick = pick;
+	fake.pick = s->newest_first ? pick_newest : pick;
+	fake.at_once = s->newest_first ? all_at_once : s->orders ? some_at_once : NULL;
 }
 
 /* One order; false if something is wrong. */
@@ -264,6 +290,19 @@ static void test_follow(void)
 				  .orders = 400 });
 }
 
+/* Nobody is served twice while another waits: when the oldest has ended the newest is as far. */
+static void test_turns(void)
+{
+	const struct scene s = {
+		.threads = { { 0, SCRIPT(maps) }, { 1, SCRIPT(steps) }, { 2, SCRIPT(steps) } },
+		.newest_first = true
+	};
+	done_then = 0;
+	CU_ASSERT(play(&s, false));
+	printf("%s%u steps ", fake.failure, done_then);
+	CU_ASSERT(done_then < sizeof(steps) / sizeof(*steps) / 2);
+}
+
 /* The parent waits for a child which needs another thread. */
 static void test_vfork(void)
 {
@@ -341,6 +380,7 @@ int main(int argc, char **argv)
 	CU_pSuite s = CU_add_suite("loop", NULL, NULL);
 	CU_add_test(s, "three threads of two processes", test_threads);
 	CU_add_test(s, "fork", test_fork);
+	CU_add_test(s, "turns", test_turns);
 	CU_add_test(s, "vfork", test_vfork);
 	CU_add_test(s, "exec", test_exec);
 	CU_add_test(s, "recorded children", test_follow);

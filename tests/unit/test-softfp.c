@@ -7,6 +7,7 @@
 #include "emu/hostfp.h"
 #include "emu/softfp.h"
 #include "tests/lib/fp-operands.h"
+#include "tests/lib/random.h"
 #include "tests/lib/suites.h"
 
 #include <setjmp.h>
@@ -199,17 +200,18 @@ static const struct op {
 static uint64_t operand(const struct op *o, uint64_t *seed, uint64_t near)
 {
 	if (o->kind == INTEGERS) {
-		uint64_t r = fp_rand(seed);
-		return (uint64_t)((int64_t)fp_rand(seed) >> (r & 63)) << (r >> 8 & 31);
+		uint64_t r = random_next(seed);
+		return (uint64_t)((int64_t)random_next(seed) >> (r & 63)) << (r >> 8 & 31);
 	}
 	if (o->kind == HALVES)
 		return fp_rand_operand(seed, 10, 5, near);
 	if (o->width == 32)
 		return fp_rand_operand(seed, 23, 8, near);
 	/* doubles at the edges of floats and halves */
-	if (!strncmp(o->name, "narrow", 6) && fp_rand(seed) % 2)
+	if (!strncmp(o->name, "narrow", 6) && random_next(seed) % 2)
 		return fp_rand_operand(seed, 52, 11,
-				       (uint64_t)(1023 + (fp_rand(seed) & 1 ? 127 : -127)) << 52);
+				       (uint64_t)(1023 + (random_next(seed) & 1 ? 127 : -127))
+					       << 52);
 	return fp_rand_operand(seed, 52, 11, near);
 }
 
@@ -244,13 +246,14 @@ static void inputs(const struct op *o, uint64_t *seed, uint64_t in[3])
 	in[1] = operand(o, seed, in[0]);
 	in[2] = operand(o, seed, in[0]);
 	/* fma: addends about as large as the product */
-	if ((!strncmp(o->name, "fma", 3) || !strncmp(o->name, "fnm", 3)) && fp_rand(seed) % 2) {
-		uint32_t csr = 0x1f80 | (fp_rand(seed) & 3) << 13;
+	if ((!strncmp(o->name, "fma", 3) || !strncmp(o->name, "fnm", 3)) && random_next(seed) % 2) {
+		uint32_t csr = 0x1f80 | (random_next(seed) & 3) << 13;
 		uint64_t p = o->width == 32 ? soft_mul32(in[0], in[1], 0, &csr)
 					    : soft_mul64(in[0], in[1], 0, &csr);
 		in[2] = operand(o, seed, p);
-		if (fp_rand(seed) & 1)
-			in[2] = p ^ (fp_rand(seed) & 1) << (o->width - 1) ^ (fp_rand(seed) & 1);
+		if (random_next(seed) & 1)
+			in[2] = p ^ (random_next(seed) & 1) << (o->width - 1) ^
+				(random_next(seed) & 1);
 	}
 }
 
@@ -313,7 +316,7 @@ static void test_unmasked(void)
 	for (k = 0; k < sizeof(ops) / sizeof(ops[0]); k++) {
 		const struct op *o = &ops[k];
 		for (n = 0; n < CASES / 20; n++) {
-			csr = fp_rand_csr(&seed) & ~(fp_rand(&seed) & 0x1f80);
+			csr = fp_rand_csr(&seed) & ~(random_next(&seed) & 0x1f80);
 			inputs(o, &seed, in);
 			a = csr;
 			bool fault = sigsetjmp(back, 1);
@@ -375,9 +378,10 @@ static void test_unmasked_packed(void)
 	for (k = 0; k < 4; k++) {
 		for (n = 0; n < CASES / 5; n++) {
 			all = 0;
-			csr = fp_rand_csr(&seed) & ~(fp_rand(&seed) & fp_rand(&seed) & 0x1f80);
+			csr = fp_rand_csr(&seed) &
+			      ~(random_next(&seed) & random_next(&seed) & 0x1f80);
 			for (int i = 0; i < 4; i++) {
-				bool tame = fp_rand(&seed) & 1;
+				bool tame = random_next(&seed) & 1;
 				in[0][i] = (uint32_t)fp_rand_operand(&seed, 23, 8, 0x3f800000);
 				in[1][i] = (uint32_t)fp_rand_operand(&seed, 23, 8, in[0][i]);
 				if (tame)

@@ -1,0 +1,122 @@
+/* Which system calls have to do with descriptors (analyses/channels.h), and a pass that finds them.
+ */
+#include "analyses/channels-int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST 4000000u /* calls that are kept */
+
+/* By number, as arch/x86/entry/syscalls/syscall_64.tbl of the kernel has them. */
+static const struct channel_rule rules[] = {
+	{ 0, ACT_READ, BYTES_BUFFER, -1, -1, -1, false, -1 },	 /* read */
+	{ 1, ACT_WRITE, BYTES_BUFFER, -1, -1, -1, false, -1 },	 /* write */
+	{ 2, ACT_OPEN, 0, -1, 0, -1, false, 1 },		 /* open */
+	{ 3, ACT_CLOSE, 0, -1, -1, -1, false, -1 },		 /* close */
+	{ 8, ACT_SEEK, 0, -1, -1, -1, false, -1 },		 /* lseek */
+	{ 17, ACT_READ, BYTES_BUFFER, 3, -1, -1, false, -1 },	 /* pread64 */
+	{ 18, ACT_WRITE, BYTES_BUFFER, 3, -1, -1, false, -1 },	 /* pwrite64 */
+	{ 19, ACT_READ, BYTES_VECTOR, -1, -1, -1, false, -1 },	 /* readv */
+	{ 20, ACT_WRITE, BYTES_VECTOR, -1, -1, -1, false, -1 },	 /* writev */
+	{ 22, ACT_PIPE, 0, -1, -1, -1, false, -1 },		 /* pipe */
+	{ 32, ACT_DUP, 0, -1, -1, -1, false, -1 },		 /* dup */
+	{ 33, ACT_DUP_TO, 0, -1, -1, -1, false, -1 },		 /* dup2 */
+	{ 40, ACT_MOVE, 0, -1, -1, -1, false, -1 },		 /* sendfile */
+	{ 44, ACT_WRITE, BYTES_BUFFER, -1, -1, -1, false, -1 },	 /* sendto */
+	{ 45, ACT_READ, BYTES_BUFFER, -1, -1, -1, false, -1 },	 /* recvfrom */
+	{ 46, ACT_WRITE, BYTES_MESSAGE, -1, -1, -1, false, -1 }, /* sendmsg */
+	{ 47, ACT_READ, BYTES_MESSAGE, -1, -1, -1, false, -1 },	 /* recvmsg */
+	{ 53, ACT_SOCKETS, 0, -1, -1, -1, false, -1 },		 /* socketpair */
+	{ 72, ACT_FCNTL, 0, -1, -1, -1, false, -1 },		 /* fcntl */
+	{ 76, ACT_TRUNCATE, 0, -1, 0, -1, false, -1 },		 /* truncate */
+	{ 77, ACT_TRUNCATE, 0, -1, -1, -1, false, -1 },		 /* ftruncate */
+	{ 80, ACT_CHDIR, 0, -1, 0, -1, false, -1 },		 /* chdir */
+	{ 81, ACT_CHDIR, 0, -1, -1, -1, false, -1 },		 /* fchdir */
+	{ 82, ACT_RENAME, 0, -1, 0, 1, false, -1 },		 /* rename */
+	{ 85, ACT_OPEN, 0, -1, 0, -1, false, -1 },		 /* creat */
+	{ 86, ACT_LINK, 0, -1, 0, 1, false, -1 },		 /* link */
+	{ 87, ACT_UNLINK, 0, -1, 0, -1, false, -1 },		 /* unlink */
+	{ 257, ACT_OPEN, 0, -1, 1, -1, true, 2 },		 /* openat */
+	{ 263, ACT_UNLINK, 0, -1, 1, -1, true, -1 },		 /* unlinkat */
+	{ 264, ACT_RENAME, 0, -1, 1, 3, true, -1 },		 /* renameat */
+	{ 265, ACT_LINK, 0, -1, 1, 3, true, -1 },		 /* linkat */
+	{ 275, ACT_MOVE, 0, -1, -1, -1, false, -1 },		 /* splice */
+	{ 292, ACT_DUP_TO, 0, -1, -1, -1, false, -1 },		 /* dup3 */
+	{ 293, ACT_PIPE, 0, -1, -1, -1, false, -1 },		 /* pipe2 */
+	{ 295, ACT_READ, BYTES_VECTOR, 3, -1, -1, false, -1 },	 /* preadv */
+	{ 296, ACT_WRITE, BYTES_VECTOR, 3, -1, -1, false, -1 },	 /* pwritev */
+	{ 316, ACT_RENAME, 0, -1, 1, 3, true, -1 },		 /* renameat2 */
+	{ 326, ACT_MOVE, 0, -1, -1, -1, false, -1 },		 /* copy_file_range */
+	{ 436, ACT_CLOSE_RANGE, 0, -1, -1, -1, false, -1 },	 /* close_range */
+};
+
+const struct channel_rule *ana_channel_rule(uint64_t nr)
+{
+	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
+		if (rules[i].nr == nr)
+			return &rules[i];
+	return NULL;
+}
+
+static void *begin(void *ctx, struct replay_run *run)
+{
+	const struct ana_log *all = ctx;
+	struct ana_log *own = calloc(1, sizeof(*own));
+
+	if (!own) {
+		replay_run_fail(run, "out of memory");
+		return NULL;
+	}
+	own->size = all->size;
+	own->limit = all->limit;
+	return own;
+}
+
+static void end(void *ctx, struct replay_run *run, void *data)
+{
+	(void)run;
+	if (data)
+		ana_log_join(ctx, data);
+	free(data);
+}
+
+static void event(void *data, struct replay_run *run, const struct replay_event *e)
+{
+	const struct channel_rule *rule = NULL;
+	unsigned act = e->kind == REPLAY_EV_EXEC    ? ACT_EXEC
+		       : e->kind == REPLAY_EV_CHILD ? ACT_CHILD
+						    : ACT_NOTHING;
+
+	if (e->kind == REPLAY_EV_SYSCALL && (int64_t)e->result >= 0 &&
+	    (rule = ana_channel_rule(e->number)))
+		act = rule->act;
+	/* what moved nothing says nothing */
+	if (!act || ((act == ACT_READ || act == ACT_WRITE || act == ACT_MOVE) && !e->result))
+		return;
+	struct channel_call *c = ana_log_add(data);
+	if (!c)
+		return;
+	*c = (struct channel_call){ .nr = e->number,
+				    .result = e->result,
+				    .process = replay_run_info(run)->process,
+				    .act = (uint8_t)act };
+	memcpy(c->arg, e->args, sizeof(c->arg));
+	replay_run_pos(run, &c->pos);
+}
+
+int ana_channels_hear(struct ana_job *job, struct ana_log *calls, struct dj_error *err)
+{
+	const struct replay_listener listener = {
+		.ctx = calls, .begin = begin, .end = end, .event = event, .translated = true
+	};
+	const struct replay_listener *l = &listener;
+	struct replay_pass pass = { .listeners = &l, .n = 1 };
+
+	*calls = (struct ana_log){ .size = sizeof(struct channel_call), .limit = MOST };
+	if (ana_pass_whole(job, job->t, &pass, err))
+		return -1;
+	if (calls->failed)
+		return dj_fail(err, 1, "out of memory");
+	ana_log_sort(calls);
+	return 0;
+}

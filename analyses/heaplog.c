@@ -1,0 +1,358 @@
+/* What a program did to its heap (analyses/heaplog.h). */
+#include "analyses/call-writes.h"
+#include "analyses/heaplog.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SAME   (8u << 20) /* stack pointers nearer than this belong to one stack */
+#define DEPTH  4096	  /* calls that are kept of a stack */
+#define HASHES 4096
+
+enum member { MALLOC, CALLOC, REALLOC, FREE, MEMALIGN, POSIX_MEMALIGN, VALLOC, REALLOCARRAY };
+static const struct {
+	const char *name;
+	enum member member;
+} family[] = {
+	{ "malloc", MALLOC },
+	{ "calloc", CALLOC },
+	{ "realloc", REALLOC },
+	{ "free", FREE },
+	{ "cfree", FREE },
+	{ "memalign", MEMALIGN },
+	{ "aligned_alloc", MEMALIGN },
+	{ "posix_memalign", POSIX_MEMALIGN },
+	{ "valloc", VALLOC },
+	{ "pvalloc", VALLOC },
+	{ "reallocarray", REALLOCARRAY },
+};
+#define FAMILY (sizeof(family) / sizeof(family[0]))
+
+struct frame {
+	uint64_t call, sp; /* address of the call instruction; where its return address lies */
+};
+
+struct thread {
+	struct ana_heaplog *heap;
+	struct ana_log events;
+	struct ana_heap_stack *stacks;
+	size_t n_stacks, cap_stacks;
+	uint32_t hash[HASHES]; /* index + 1 */
+	struct frame frames[DEPTH];
+	size_t depth, gone; /* gone: outer ones that there was no room for */
+	uint32_t process, order;
+	/* the call under way */
+	bool open;
+	enum member member;
+	uint64_t arg[3], sp, ret;
+	struct replay_pos pos;
+	uint32_t stack;
+};
+
+static void *begin(void *ctx, struct replay_run *run)
+{
+	struct ana_heaplog *heap = ctx;
+	struct thread *th = calloc(1, sizeof(*th));
+
+	if (!th) {
+		replay_run_fail(run, "out of memory");
+		return NULL;
+	}
+	th->heap = heap;
+	th->process = replay_run_info(run)->process;
+	th->events = (struct ana_log){ .size = sizeof(struct ana_heap_event),
+				       .limit = heap->events.limit };
+	return th;
+}
+
+static void *grown(void *old, size_t *cap, size_t n, size_t size)
+{
+	if (n < *cap)
+		return old;
+	size_t more = *cap ? *cap * 2 : 64;
+	void *p = reallocarray(old, more, size);
+	if (p)
+		*cap = more;
+	return p;
+}
+
+static void end(void *ctx, struct replay_run *run, void *data)
+{
+	struct ana_heaplog *heap = ctx;
+	struct thread *th = data;
+	uint32_t base = (uint32_t)heap->n_stacks;
+
+	for (size_t i = 0; i < th->n_stacks; i++) {
+		struct ana_heap_stack *s =
+			grown(heap->stacks, &heap->cap_stacks, heap->n_stacks, sizeof(*s));
+		if (!s) {
+			replay_run_fail(run, "out of memory");
+			break;
+		}
+		heap->stacks = s;
+		heap->stacks[heap->n_stacks++] = th->stacks[i];
+	}
+	for (size_t i = 0; i < th->events.n; i++)
+		((struct ana_heap_event *)ana_log_at(&th->events, i))->stack += base;
+	ana_log_join(&heap->events, &th->events);
+	free(th->stacks);
+	free(th);
+}
+
+/* ---- stacks ------------------------------------------------------------------------------------
+ */
+
+static bool same_stack(const struct ana_heap_stack *a, const struct ana_heap_stack *b)
+{
+	return a->n == b->n && !memcmp(a->frames, b->frames, a->n * sizeof(a->frames[0]));
+}
+
+/* The index of the stack as it is now. */
+static uint32_t intern(struct thread *th, struct replay_run *run)
+{
+	struct ana_heap_stack s;
+	uint64_t h = 0;
+
+	memset(&s, 0, sizeof(s));
+	for (size_t i = th->depth; i-- > 0 && s.n < ANA_HEAP_FRAMES; s.n++) {
+		replay_run_code(run, th->frames[i].call, &s.frames[s.n]);
+		h = (h ^ th->frames[i].call) * 0x9e3779b97f4a7c15u;
+	}
+	uint32_t *at = &th->hash[h >> 52];
+	if (*at && same_stack(&th->stacks[*at - 1], &s))
+		return *at - 1;
+	for (size_t i = 0; i < th->n_stacks && *at; i++) /* two share a place: rare */
+		if (same_stack(&th->stacks[i], &s))
+			return (uint32_t)i;
+	struct ana_heap_stack *p = grown(th->stacks, &th->cap_stacks, th->n_stacks, sizeof(*p));
+	if (!p) {
+		replay_run_fail(run, "out of memory");
+		return 0;
+	}
+	th->stacks = p;
+	p[th->n_stacks++] = s;
+	*at = (uint32_t)th->n_stacks;
+	return *at - 1;
+}
+
+static void called(struct thread *th, const struct replay_edge *edge)
+{
+	if (th->depth == DEPTH) { /* of very deep ones the inner half */
+		th->depth = DEPTH / 2;
+		memmove(th->frames, th->frames + DEPTH / 2, th->depth * sizeof(th->frames[0]));
+	}
+	th->frames[th->depth++] = (struct frame){ edge->from, edge->sp };
+}
+
+static void returned(struct thread *th, uint64_t sp)
+{
+	while (th->depth && th->frames[th->depth - 1].sp < sp &&
+	       sp - th->frames[th->depth - 1].sp < SAME)
+		th->depth--;
+}
+
+/* ---- calls of the family ------------------------------------------------------------------------
+ */
+
+static int member_at(const struct ana_heaplog *heap, const struct replay_code *code)
+{
+	for (unsigned i = 0; i < FAMILY; i++)
+		for (size_t k = 0; k < heap->entries[i].n; k++) {
+			const struct replay_code *c = &heap->entries[i].r[k].code;
+			if (c->module == code->module && c->offset == code->offset)
+				return family[i].member;
+		}
+	return -1;
+}
+
+static unsigned wants(void *data, struct replay_run *run, const struct insn *in)
+{
+	const struct thread *th = data;
+	struct replay_code code;
+	unsigned want = in->attr & (INSN_A_CALL | INSN_A_RET) ? REPLAY_WANT_EDGE : 0;
+
+	replay_run_code(run, in->addr, &code);
+	return member_at(th->heap, &code) >= 0 ? want | REPLAY_WANT_POINT : want;
+}
+
+static void note(struct thread *th, enum ana_heap_kind kind, uint64_t addr, uint64_t size)
+{
+	struct ana_heap_event *e = ana_log_add(&th->events);
+
+	if (!e)
+		return;
+	e->pos = th->pos;
+	e->kind = (uint8_t)kind;
+	e->addr = addr;
+	e->size = size;
+	e->order = th->order++;
+	e->stack = th->stack;
+	e->process = th->process;
+}
+
+static void point(void *data, struct replay_run *run, const struct insn *in)
+{
+	struct thread *th = data;
+	struct replay_code code;
+	uint64_t sp = replay_run_gpr(run, DJ_RSP);
+
+	replay_run_code(run, in->addr, &code);
+	int member = member_at(th->heap, &code);
+	if (member < 0)
+		return;
+	if (th->open && sp < th->sp && th->sp - sp < SAME)
+		return; /* one calls another */
+	if (th->open && sp == th->sp && th->member != REALLOCARRAY)
+		return; /* goes over to another, or back to its beginning */
+	th->open = true;
+	th->member = (enum member)member;
+	th->sp = sp;
+	th->ret = ana_number_at(run, sp, 8);
+	th->arg[0] = replay_run_gpr(run, DJ_RDI);
+	th->arg[1] = replay_run_gpr(run, DJ_RSI);
+	th->arg[2] = replay_run_gpr(run, DJ_RDX);
+	replay_run_pos(run, &th->pos);
+	th->stack = intern(th, run);
+	/* one that does not come back is the most interesting one */
+	if (member == FREE && th->arg[0])
+		note(th, ANA_HEAP_FREE, th->arg[0], 0);
+}
+
+static void finished(struct thread *th, struct replay_run *run)
+{
+	uint64_t result = replay_run_gpr(run, DJ_RAX);
+
+	switch (th->member) {
+	case FREE:
+		return;
+	case POSIX_MEMALIGN:
+		if (!result)
+			note(th, ANA_HEAP_ALLOC, ana_number_at(run, th->arg[0], 8), th->arg[2]);
+		return;
+	case REALLOC:
+	case REALLOCARRAY:
+		if (th->arg[0] && (result || !th->arg[1]))
+			note(th, ANA_HEAP_FREE, th->arg[0], 0);
+		if (result)
+			note(th, ANA_HEAP_ALLOC, result,
+			     th->member == REALLOC ? th->arg[1] : th->arg[1] * th->arg[2]);
+		return;
+	default:
+		break;
+	}
+	if (result)
+		note(th, ANA_HEAP_ALLOC, result,
+		     th->member == CALLOC     ? th->arg[0] * th->arg[1]
+		     : th->member == MEMALIGN ? th->arg[1]
+					      : th->arg[0]);
+}
+
+static void edge(void *data, struct replay_run *run, const struct replay_edge *edge)
+{
+	struct thread *th = data;
+
+	if (edge->kind == REPLAY_SEE_CALL) {
+		called(th, edge);
+		return;
+	}
+	returned(th, edge->sp);
+	if (!th->open || edge->sp <= th->sp)
+		return;
+	if (edge->to == th->ret && edge->sp == th->sp + 8)
+		finished(th, run);
+	if (edge->sp - th->sp < SAME)
+		th->open = false;
+}
+
+/* Whether a call made a process that shares the memory: vfork, and clone and clone3 with CLONE_VM
+ * and without CLONE_THREAD (clone(2); numbers of syscall_64.tbl). */
+static bool lends_memory(const struct replay_run *run, const struct replay_event *e)
+{
+	uint64_t flags = e->number == 56    ? e->args[0]
+			 : e->number == 435 ? ana_number_at(run, e->args[0], 8)
+			 : e->number == 58  ? CLONE_VM
+					    : 0;
+
+	return e->kind == REPLAY_EV_SYSCALL && (int64_t)e->result > 0 && flags & CLONE_VM &&
+	       !(flags & CLONE_THREAD);
+}
+
+static void event(void *data, struct replay_run *run, const struct replay_event *e)
+{
+	struct thread *th = data;
+	bool exec = e->kind == REPLAY_EV_EXEC;
+
+	if (!exec && !lends_memory(run, e))
+		return;
+	if (exec)
+		th->depth = 0;
+	th->open = false;
+	replay_run_pos(run, &th->pos);
+	th->stack = intern(th, run);
+	note(th, exec ? ANA_HEAP_NEW_IMAGE : ANA_HEAP_BORROWED, 0, 0);
+}
+
+/* ---- the interface ---- */
+
+int ana_heap_listener(struct ana_heaplog *heap, struct ana_job *job, struct replay_listener *l)
+{
+	struct dj_error err;
+	int found = -1;
+
+	heap->events.size = sizeof(struct ana_heap_event);
+	for (unsigned i = 0; i < FAMILY; i++)
+		if (!ana_ranges_add(job, &heap->entries[i], family[i].name, &err))
+			found = 0;
+	*l = (struct replay_listener){ .ctx = heap,
+				       .begin = begin,
+				       .end = end,
+				       .wants = wants,
+				       .point = point,
+				       .edge = edge,
+				       .kinds = REPLAY_SEE_CALL | REPLAY_SEE_RETURN,
+				       .event = event };
+	return found;
+}
+
+static int in_order(const void *a, const void *b)
+{
+	const struct ana_heap_event *x = a, *y = b;
+	int c = replay_pos_cmp(&x->pos, &y->pos);
+
+	return c ? c : x->order < y->order ? -1 : x->order > y->order;
+}
+
+void ana_heap_sort(struct ana_heaplog *heap)
+{
+	if (heap->events.n)
+		qsort(heap->events.items, heap->events.n, heap->events.size, in_order);
+}
+
+void ana_heap_free(struct ana_heaplog *heap)
+{
+	ana_log_free(&heap->events);
+	free(heap->stacks);
+	for (unsigned i = 0; i < FAMILY; i++)
+		ana_ranges_free(&heap->entries[i]);
+	memset(heap, 0, sizeof(*heap));
+}
+
+void ana_heap_stack_text(struct ana_heaplog *heap, struct ana_job *job, uint32_t stack, char *buf,
+			 size_t size)
+{
+	size_t n = 0;
+
+	*buf = 0;
+	if (stack >= heap->n_stacks)
+		return;
+	const struct ana_heap_stack *s = &heap->stacks[stack];
+	for (unsigned i = 0; i < s->n && n < size; i++) {
+		char frame[300];
+
+		ana_code_text(job->functions, &s->frames[i], frame, sizeof(frame));
+		n += (size_t)snprintf(buf + n, size - n, "%s%s", i ? " < " : "", frame);
+		if (!strncmp(frame, "main ", 5)) /* what called it says nothing */
+			break;
+	}
+}

@@ -1,0 +1,49 @@
+/*
+ * What a program did to its heap: calls of malloc's family, recognised by name, in the order of
+ * positions, each with the stack of calls that led to it. A function of the family that another one
+ * calls does not count, so that it does not matter who is made of whom.
+ */
+#ifndef DEJA_ANALYSES_HEAPLOG_H
+#define DEJA_ANALYSES_HEAPLOG_H
+
+#include "analyses/log.h"
+
+/* BORROWED: by a child that executes in the process's memory until its exec (vfork); nobody knows
+ * what it did to the heap. */
+enum ana_heap_kind { ANA_HEAP_ALLOC, ANA_HEAP_FREE, ANA_HEAP_NEW_IMAGE, ANA_HEAP_BORROWED };
+
+/* Positions of a realloc's two halves are the same, and the order of these is kept. */
+struct ana_heap_event {
+	struct replay_pos pos;
+	uint64_t addr, size; /* size: ALLOC */
+	uint32_t order;	     /* within the position */
+	uint32_t stack;	     /* index into stacks */
+	uint32_t process;
+	uint8_t kind;
+};
+
+#define ANA_HEAP_FRAMES 12
+struct ana_heap_stack {
+	unsigned n;
+	struct replay_code frames[ANA_HEAP_FRAMES]; /* of calls, innermost first */
+};
+
+struct ana_heaplog {
+	struct ana_log events;
+	struct ana_heap_stack *stacks;
+	size_t n_stacks, cap_stacks;
+	/* which code is whose */
+	struct ana_ranges entries[12];
+};
+
+/* The listener that makes it; `heap` is zeros but for events.limit. -1 if the recording has no
+ * function of the family. */
+int ana_heap_listener(struct ana_heaplog *heap, struct ana_job *job, struct replay_listener *l);
+/* After the pass. */
+void ana_heap_sort(struct ana_heaplog *heap);
+void ana_heap_free(struct ana_heaplog *heap);
+/* "main at a.c:3 < ...". */
+void ana_heap_stack_text(struct ana_heaplog *heap, struct ana_job *job, uint32_t stack, char *buf,
+			 size_t size);
+
+#endif

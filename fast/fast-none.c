@@ -1,0 +1,63 @@
+/* Where there is no translated replay, the emulator does it all. */
+#include "fast/fast.h"
+
+bool fast_possible(enum dj_cpu_kind kind)
+{
+	(void)kind;
+	return false;
+}
+
+struct fast *fast_new(struct emu *e)
+{
+	(void)e;
+	return NULL;
+}
+
+void fast_free(struct fast *f)
+{
+	(void)f;
+}
+
+bool fast_fits(const struct fast *f)
+{
+	(void)f;
+	return false;
+}
+
+bool fast_note_begin(struct fast *f)
+{
+	(void)f;
+	return false;
+}
+
+uint8_t *fast_note_byte(const struct fast *f, bool wrote, uint64_t index)
+{
+	(void)f;
+	(void)wrote;
+	(void)index;
+	return NULL;
+}
+
+void fast_note_ran(struct fast *f)
+{
+	(void)f;
+}
+
+enum emu_stop fast_run(struct fast *f, uint64_t until)
+{
+	(void)f;
+	(void)until;
+	return EMU_STOP_UNKNOWN;
+}
+
+bool fast_broken(const struct fast *f)
+{
+	(void)f;
+	return false;
+}
+
+uint64_t fast_steps(const struct fast *f)
+{
+	(void)f;
+	return 0;
+}

@@ -1,0 +1,56 @@
+/*
+ * Translated replay: a thread's program code executed on its shadow by generated machine code, at
+ * nearly the speed it had. The emulator (emu/) is the reference; this does the same where it can
+ * and leaves the rest to it.
+ *
+ * An engine belongs to one emulator: it works on its registers and its shadow, and between two
+ * calls all state is the emulator's. doc/replay-code.md says what the generated code is like, and
+ * why it cannot reach anything but the shadow.
+ */
+#ifndef DEJA_FAST_FAST_H
+#define DEJA_FAST_FAST_H
+
+#include "emu/emu.h"
+
+struct fast;
+
+/* Whether this host can execute code of a processor of that kind. */
+bool fast_possible(enum dj_cpu_kind kind);
+
+/* An engine for the emulator; NULL if it cannot be had. The emulator hears of it only by
+ * e->forgotten. */
+struct fast *fast_new(struct emu *e);
+void fast_free(struct fast *f);
+
+/* Whether nobody wants to be told of or asked about what the emulator executes, so that fast_run()
+ * can stand for emu_run(). */
+bool fast_fits(const struct fast *f);
+
+/*
+ * Notes, for who wants to know what the program has met. From now on generated code notes which
+ * bytes of the shadow it reads and writes, in two tables with a byte for each; what it executes it
+ * tells the emulator's `ran`. What the emulator executes calls its hooks as ever: EMU_HOOK_TRACK
+ * may be on. Right after fast_new(); false if it cannot be: one engine of a process can have them.
+ */
+bool fast_note_begin(struct fast *f);
+/* Where the byte for `index` is. */
+uint8_t *fast_note_byte(const struct fast *f, bool wrote, uint64_t index);
+#define FAST_NOTE_TABLE ((1ULL << 32) + 65536)
+#define FAST_NOTE_FIRST 65536u /* the first byte of a table that there is */
+/* Tell `ran` what ran since it was last asked. */
+void fast_note_ran(struct fast *f);
+
+/* As emu_run(), EMU_STOP_STEPS also on the way, after FAST_GO instructions at the latest: each may
+ * touch a page of the shadow that was not touched before, and somebody has to look at how many
+ * there are. On the way flags are only those that the program may still read. */
+#define FAST_GO (1u << 16)
+enum emu_stop fast_run(struct fast *f, uint64_t until);
+
+/* The generated code has raised an exception that the program had not raised, or the like: memory
+ * and registers are worth nothing. What it was is in e->why. */
+bool fast_broken(const struct fast *f);
+
+/* Instructions executed by generated code. */
+uint64_t fast_steps(const struct fast *f);
+
+#endif

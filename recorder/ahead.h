@@ -1,0 +1,25 @@
+/* Translating what others stopped for (ahead.c). */
+#ifndef DEJA_RECORDER_AHEAD_H
+#define DEJA_RECORDER_AHEAD_H
+
+#include "recorder/recorder.h"
+
+/* A stop for the code at `pc`, or because it was the target of an indirect branch. */
+void rec_ahead_note(struct rec_thread *t, uint64_t pc, bool indirect);
+void rec_notes_free(struct rec_module *mod);
+/* The process has another image, or ends. */
+void rec_ahead_forget(struct rec_process *proc);
+/* In hand: translate what earlier images stopped for in the code where the thread is. */
+void rec_ahead(struct rec_thread *t);
+
+/* The notes about a module from bytes that were made of them; these, behind `head` bytes that are
+ * left free, a new memory block, or NULL if nothing is new. */
+void rec_notes_read(struct rec_module *mod, const uint8_t *bytes, size_t size);
+uint8_t *rec_notes_write(const struct rec_module *mod, size_t head, size_t *size);
+
+/* ---- store.c ---- */
+/* What earlier recordings have left about a module; to be left for later ones. */
+void rec_store_read(struct rec_recording *rec, struct rec_module *m);
+void rec_store_write(struct rec_recording *rec);
+
+#endif

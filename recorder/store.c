@@ -1,0 +1,322 @@
+/*
+ * What is remembered of modules from one recording to the next (deja record --cache): translations,
+ * and what programs stopped for. A file for each module, in a directory of the user's.
+ *
+ * What is in there becomes code that the user's programs execute. So the directory and its files
+ * must be the user's own, no links, and writable by nobody else: whoever can write there can as
+ * well write to the user's programs. Damage is found by checksums, and what was written by another
+ * build of deja, with another configuration, or about a file that has changed since is not used. A
+ * mistake there would not matter: what each translation was made from is compared with the code as
+ * it is (translator/translate-keep.c), and what notes say is only what to look at.
+ *
+ * Files appear whole, by rename. The oldest go when all together take more than LIMIT.
+ */
+#include "recorder/ahead.h"
+#include "recorder/cpuid.h"
+
+#include <dirent.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LIMIT	  (512LL << 20) /* bytes, in all */
+#define MODULE	  (256ULL << 20)
+#define VERSION	  1
+#define FORGOTTEN 3600 /* seconds after which nobody is writing a file any more */
+
+/* Everything that what is kept depends on. */
+struct id {
+	uint8_t build[32];
+	uint64_t version, predict, model, exact_flags, cpu;
+	uint64_t dev, ino, size;
+	int64_t mtime, mtime_ns, ctime, ctime_ns;
+};
+_Static_assert(sizeof(struct id) <= TR_KEPT_ID, "more than an id has room for");
+
+static uint64_t mix(uint64_t sum, const void *bytes, size_t size)
+{
+	const uint8_t *b = bytes;
+	for (size_t i = 0; i < size; i++)
+		sum = (sum ^ b[i]) * 0x100000001b3ULL;
+	return sum;
+}
+
+/* ---- who writes, and about what ------------------------------------------------------------ */
+
+static int find_build(struct dl_phdr_info *info, size_t size, void *ctx)
+{
+	uint8_t *build = ctx;
+	(void)size;
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+		const uint8_t *at = (const uint8_t *)(info->dlpi_addr + p->p_vaddr);
+		const uint8_t *end = at + p->p_memsz;
+		while (p->p_type == PT_NOTE && (size_t)(end - at) >= sizeof(ElfW(Nhdr))) {
+			ElfW(Nhdr) n;
+			memcpy(&n, at, sizeof(n));
+			const uint8_t *desc = at + sizeof(n) + ((n.n_namesz + 3) & ~3u);
+			if (n.n_type == NT_GNU_BUILD_ID && n.n_descsz <= 32) {
+				memcpy(build, desc, n.n_descsz);
+				return 1;
+			}
+			at = desc + ((n.n_descsz + 3) & ~3u);
+		}
+	}
+	return 1; /* the first one is deja itself */
+}
+
+static bool id_of(const struct rec_recording *rec, const struct rec_module *m,
+		  uint8_t id[TR_KEPT_ID])
+{
+	static const uint8_t none[32];
+	struct id v;
+	uint32_t r[4];
+	memset(&v, 0, sizeof(v));
+	memset(id, 0, TR_KEPT_ID);
+	dl_iterate_phdr(find_build, v.build);
+	if (!memcmp(v.build, none, sizeof(none)))
+		return false;
+	v.version = VERSION;
+	v.predict = rec->opt.predict;
+	v.model = rec->opt.memory_model;
+	v.exact_flags = rec->opt.exact_flags;
+	for (uint32_t leaf = 0; leaf < 8; leaf++) {
+		rec_cpuid(leaf, 0, r);
+		if (leaf == 1)
+			r[1] = 0; /* which processor it was */
+		v.cpu = leaf == 0 || leaf == 1 || leaf == 7 ? mix(v.cpu, r, sizeof(r)) : v.cpu;
+	}
+	v.dev = m->dev;
+	v.ino = m->ino;
+	v.size = m->size;
+	v.mtime = m->mtime.tv_sec;
+	v.mtime_ns = m->mtime.tv_nsec;
+	v.ctime = m->ctime.tv_sec;
+	v.ctime_ns = m->ctime.tv_nsec;
+	memcpy(id, &v, sizeof(v));
+	return true;
+}
+
+static void name_of(const uint8_t id[TR_KEPT_ID], char name[32], const char *suffix)
+{
+	uint64_t sum = mix(0xcbf29ce484222325ULL, id, TR_KEPT_ID);
+	snprintf(name, 32, "%016llx.%s", (unsigned long long)sum, suffix);
+}
+
+/* ---- the directory ------------------------------------------------------------------------- */
+
+static bool private(int fd, mode_t type, struct stat *st)
+{
+	return !fstat(fd, st) && (st->st_mode & S_IFMT) == type && st->st_uid == geteuid() &&
+	       !(st->st_mode & 022);
+}
+
+/* A descriptor of it, or -1. */
+static int directory(struct rec_recording *rec)
+{
+	struct stat st;
+	if (!rec->opt.cache)
+		return -1;
+	if (rec->store)
+		return rec->store;
+	rec->store = open(rec->opt.cache, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (rec->store < 0 && rec->opt.cache_asked)
+		fprintf(stderr, "deja: %s is not used: %s\n", rec->opt.cache, strerror(errno));
+	if (rec->store >= 0 && !private(rec->store, S_IFDIR, &st)) {
+		if (rec->opt.cache_asked)
+			fprintf(stderr,
+				"deja: %s is not used: it belongs to somebody else, or others "
+				"may write to it\n",
+				rec->opt.cache);
+		close(rec->store);
+		rec->store = -1;
+	}
+	return rec->store;
+}
+
+static int open_file(struct rec_recording *rec, const char *name, struct stat *st)
+{
+	int dir = directory(rec);
+	int fd = dir < 0 ? -1 : openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	if (fd >= 0 && (!private(fd, S_IFREG, st) || st->st_size > (off_t)MODULE)) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+/* A file under a name of its own, until it is whole. */
+struct part {
+	char name[64];
+	FILE *to;
+};
+
+static bool begin_file(struct rec_recording *rec, const char *name, struct part *p)
+{
+	static char buffer[1 << 18]; /* one file is being written at a time */
+	int dir = directory(rec);
+	snprintf(p->name, sizeof(p->name), ".%s.%d", name, getpid());
+	int fd = openat(dir, p->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	p->to = fd < 0 ? NULL : fdopen(fd, "w");
+	if (p->to)
+		setvbuf(p->to, buffer, _IOFBF, sizeof(buffer));
+	else if (fd >= 0)
+		close(fd);
+	return p->to != NULL;
+}
+
+static void end_file(struct rec_recording *rec, const char *name, struct part *p, bool good)
+{
+	int dir = directory(rec);
+	good &= !fclose(p->to);
+	if (!good || renameat(dir, p->name, dir, name))
+		unlinkat(dir, p->name, 0);
+}
+
+/* Whether the name is that of a file of ours, and whether of one that is not whole. */
+static bool is_ours(const char *name, bool *part)
+{
+	const char *dot = strrchr(name, '.');
+	*part = *name == '.' && (strstr(name, ".keep.") || strstr(name, ".notes."));
+	return strlen(name) < 64 && dot &&
+	       (*part || !strcmp(dot, ".keep") || !strcmp(dot, ".notes"));
+}
+
+/* How much is there, and what was of no use for longest. Parts that were left behind go. */
+static long long take_stock(int dir, char oldest[64])
+{
+	int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = copy >= 0 ? fdopendir(copy) : NULL;
+	long long sum = 0;
+	time_t when = 0, now = time(NULL);
+	struct dirent *e;
+	*oldest = 0;
+	while (d && (e = readdir(d))) {
+		struct stat st;
+		bool part;
+		if (!is_ours(e->d_name, &part) || fstatat(dir, e->d_name, &st, AT_SYMLINK_NOFOLLOW))
+			continue;
+		if (part) {
+			if (st.st_mtime < now - FORGOTTEN)
+				unlinkat(dir, e->d_name, 0);
+			continue;
+		}
+		sum += st.st_size;
+		if (!*oldest || st.st_mtime < when) {
+			strcpy(oldest, e->d_name);
+			when = st.st_mtime;
+		}
+	}
+	if (d)
+		closedir(d);
+	else if (copy >= 0)
+		close(copy);
+	return sum;
+}
+
+/* The oldest files go until what is left is within LIMIT. */
+static void prune(int dir)
+{
+	char oldest[64];
+	while (take_stock(dir, oldest) > LIMIT)
+		if (unlinkat(dir, oldest, 0))
+			return;
+}
+
+/* ---- notes --------------------------------------------------------------------------------- */
+
+struct notes_head {
+	uint8_t id[TR_KEPT_ID];
+	uint64_t sum, size;
+};
+
+static void read_notes(struct rec_recording *rec, struct rec_module *m,
+		       const uint8_t id[TR_KEPT_ID])
+{
+	struct stat st;
+	struct notes_head h;
+	char name[32];
+	name_of(id, name, "notes");
+	int fd = open_file(rec, name, &st);
+	uint8_t *bytes = NULL;
+	if (fd >= 0 && read(fd, &h, sizeof(h)) == sizeof(h) && !memcmp(h.id, id, TR_KEPT_ID) &&
+	    h.size == (uint64_t)st.st_size - sizeof(h) && (bytes = malloc(h.size + 1)) &&
+	    read(fd, bytes, h.size) == (ssize_t)h.size && mix(0, bytes, h.size) == h.sum)
+		rec_notes_read(m, bytes, h.size);
+	if (bytes)
+		futimens(fd, NULL); /* it is of use */
+	free(bytes);
+	if (fd >= 0)
+		close(fd);
+}
+
+static void write_notes(struct rec_recording *rec, struct rec_module *m,
+			const uint8_t id[TR_KEPT_ID])
+{
+	struct notes_head h;
+	struct part p;
+	char name[32];
+	size_t size;
+	uint8_t *bytes = rec_notes_write(m, sizeof(h), &size);
+	if (!bytes)
+		return;
+	memcpy(h.id, id, TR_KEPT_ID);
+	h.size = size - sizeof(h);
+	h.sum = mix(0, bytes + sizeof(h), h.size);
+	memcpy(bytes, &h, sizeof(h));
+	name_of(id, name, "notes");
+	if (begin_file(rec, name, &p))
+		end_file(rec, name, &p, fwrite(bytes, size, 1, p.to) == 1);
+	free(bytes);
+}
+
+/* ---- a module ------------------------------------------------------------------------------ */
+
+void rec_store_read(struct rec_recording *rec, struct rec_module *m)
+{
+	uint8_t id[TR_KEPT_ID];
+	char name[32];
+	struct stat st;
+	if (directory(rec) < 0 || !id_of(rec, m, id))
+		return;
+	name_of(id, name, "keep");
+	int fd = open_file(rec, name, &st);
+	if (fd >= 0) {
+		if (tr_kept_read(m->kept, fd, (size_t)st.st_size, id))
+			futimens(fd, NULL); /* it is of use */
+		close(fd);
+	}
+	read_notes(rec, m, id);
+}
+
+void rec_store_write(struct rec_recording *rec)
+{
+	bool any = false;
+	for (size_t i = 0; i < rec->n_modules && directory(rec) >= 0; i++) {
+		struct rec_module *m = &rec->modules[i];
+		uint8_t id[TR_KEPT_ID];
+		char name[32];
+		struct part p;
+		if (!m->kept || m->rewritten || !id_of(rec, m, id))
+			continue;
+		name_of(id, name, "keep");
+		if (tr_kept_new_ones(m->kept) && begin_file(rec, name, &p)) {
+			end_file(rec, name, &p, tr_kept_write(m->kept, id, MODULE, p.to));
+			any = true;
+		}
+		write_notes(rec, m, id);
+	}
+	if (any)
+		prune(rec->store);
+	if (rec->store > 0)
+		close(rec->store);
+	rec->store = 0;
+}

@@ -1,0 +1,197 @@
+/*
+ * Covering ground, in the process that does it: see ground.h.
+ *
+ * It goes on in generated code from checkpoint to checkpoint. Registers are compared with the
+ * recording's digests on the way; what lies before one that was right is handed back. When
+ * something is wrong (a digest, an exception, an access that belongs to no mapping) it goes back to
+ * what was confirmed last and has the emulator do it.
+ */
+#include "replayer/ground.h"
+#include "replayer/trail.h"
+#include "replayer/wire.h"
+#include "replayer/worker.h"
+
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MOST   64u	/* times the wanted distance of checkpoints */
+#define SLOWER 8u	/* the same, only because they take long */
+#define LONG   1000000u /* nanoseconds that nobody minds */
+
+struct work {
+	struct replay *r;
+	struct rp_thread *th;
+	struct rp_checkpoints *cs; /* from the last full one that is confirmed on */
+	struct fast *fast;
+	int fd;
+	uint64_t step, step_least; /* between full ones, and all of them */
+	uint64_t bytes;		   /* handed back */
+	size_t size;		   /* of the last full one, as a message */
+	unsigned slow;	  /* they are at least so many times as far apart as they should be */
+	uint64_t digests; /* compared when the last checkpoint was confirmed */
+	uint64_t emulate; /* up to this step the emulator does it */
+	size_t confirmed; /* so many of the list have been handed back */
+	uint64_t last;	  /* the position of the last of them */
+	struct rp_space *sent;
+	struct rp_wire wire;
+};
+
+/* ---- getting ready --------------------------------------------------------------------------- */
+
+/* Only the checkpoint where the thread stands matters from here on. The others are left where they
+ * are: to free them is to touch all of them. */
+static bool keep_last(struct rp_checkpoints *cs)
+{
+	struct rp_checkpoint **list = malloc(64 * sizeof(*list));
+
+	if (!list || !cs->base)
+		return false;
+	list[0] = cs->list[cs->base - 1];
+	cs->list = list;
+	cs->cap = 64;
+	cs->n = cs->base = 1;
+	cs->held = true; /* what others go on from stays full */
+	cs->hold = cs->hold_full = list[0]->pos;
+	return true;
+}
+
+/* ---- handing back ---------------------------------------------------------------------------- */
+
+/* The checkpoints up to the n-th are right. */
+static bool hand_back(struct work *w, size_t n)
+{
+	for (size_t i = w->confirmed; i < n; i++) {
+		const struct rp_checkpoint *c = w->cs->list[i];
+		rp_wire_put(&w->wire, c, w->th->e, w->sent);
+		if (w->wire.failed || !rp_work_say(w->fd, w->wire.bytes, w->wire.n))
+			return false;
+		w->bytes += w->wire.n;
+		if (!c->light)
+			w->size = w->wire.n;
+		w->last = c->pos.steps;
+		rp_space_unref(w->sent);
+		w->sent = rp_space_ref(c->space);
+	}
+	size_t gone = rp_checkpoint_full(w->cs, n) - 1;
+	rp_checkpoints_shed(w->cs, gone);
+	w->cs->hold_full = w->cs->list[0]->pos;
+	w->confirmed = n - gone;
+	w->digests = w->th->count_digests;
+	return true;
+}
+
+/* ---- going on -------------------------------------------------------------------------------- */
+
+/* The processor's time, in nanoseconds: how busy the machine is makes no difference. */
+static uint64_t now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+/* Back to the first checkpoint in the list; from there up to where it went wrong the emulator does
+ * it. False: it was the emulator. */
+static bool go_back(struct work *w)
+{
+	uint64_t wrong = w->th->e->steps;
+	struct rp_thread_pos first = w->cs->list[0]->pos;
+
+	if (!w->th->fast)
+		return false;
+	rp_trail_leave(w->th->mem);
+	if (w->th->mem->lost || rp_checkpoint_go(w->cs, &first, NULL))
+		return false;
+	rp_checkpoints_cut(w->cs);
+	w->confirmed = 1;
+	w->digests =
+		w->th->count_digests; /* what was compared so far confirms nothing from here on */
+	w->th->halted = THREAD_LIMIT;
+	w->th->fast = NULL;
+	w->emulate = (wrong > first.steps ? wrong : first.steps) + w->step;
+	return true;
+}
+
+/* How far apart full checkpoints are from here on. If each is as large as the last one was, they
+ * should fit into the budget up to the end of history; and taking any should not take longer than
+ * getting there: `ran` and `took` nanoseconds. */
+static void pace(struct work *w, uint64_t ran, uint64_t took)
+{
+	const double left = (double)w->th->end_steps - (double)w->th->e->steps;
+	const double budget = (double)w->r->budget;
+	double room = budget * 3 / 4 - (double)w->bytes;
+
+	if (took > LONG + ran && w->slow < SLOWER)
+		w->slow *= 2;
+	if (room < budget / 16)
+		room = budget / 16;
+	double step = left * (double)w->size / room;
+	double least = (double)(w->slow * w->step_least), most = (double)(MOST * w->step_least);
+	w->step = (uint64_t)(step < least ? least : step < most ? step : most);
+}
+
+/* How many instructions have passed since the last full checkpoint. */
+static uint64_t since_full(const struct work *w)
+{
+	return w->th->e->steps - w->cs->list[rp_checkpoint_full(w->cs, w->cs->n) - 1]->pos.steps;
+}
+
+/* One more checkpoint. 1: history ends here; -1: it is not known any further. */
+static int next(struct work *w)
+{
+	uint64_t began = now(), ran, from = w->th->e->steps;
+	struct rp_thread_pos to = { .steps = w->last > from ? w->last : from };
+	size_t had = w->cs->n;
+
+	to.steps += w->slow * w->step_least;
+	enum rp_thread_stop res = rp_thread_run(w->th, &to, 0);
+	ran = now();
+	if (res != THREAD_LIMIT && res != THREAD_END)
+		return go_back(w) ? 0 : -1;
+	if (res == THREAD_END || since_full(w) >= w->step)
+		rp_checkpoint_take(w->cs);
+	else
+		rp_checkpoint_note(w->cs);
+	if (rp_trail_strays(w->th->mem))
+		return go_back(w) ? 0 : -1;
+	if (w->cs->n == had && res != THREAD_END)
+		return -1; /* no memory */
+	pace(w, ran - began, now() - ran);
+	if (w->th->e->steps >= w->emulate)
+		w->th->fast = w->fast;
+	return res == THREAD_END;
+}
+
+void rp_ground_work(struct replay *r, int in, int fd)
+{
+	const uint64_t step = rp_spacing(r);
+	struct work w = { .r = r,
+			  .th = r->th,
+			  .cs = r->cs,
+			  .fd = fd,
+			  .step = step,
+			  .step_least = step,
+			  .slow = 1,
+			  .confirmed = 1,
+			  .sent = rp_space_ref(r->th->space) };
+	int res = 0;
+
+	rp_work_begin(r, in, fd);
+	if (!keep_last(r->cs))
+		_exit(1);
+	w.last = w.th->e->steps;
+	w.fast = r->th->fast;
+	w.digests = w.th->count_digests;
+	while (!res) {
+		res = next(&w);
+		if (res < 0)
+			break;
+		/* of the last one nothing is known yet, but at the end, where nothing more comes */
+		if ((res || w.th->count_digests != w.digests) &&
+		    !hand_back(&w, w.cs->n - (res ? 0 : 1)))
+			break;
+	}
+	_exit(res <= 0);
+}

@@ -1,0 +1,93 @@
+/*
+ * Landing, in the process that does it: see land.h.
+ */
+#include "replayer/land.h"
+#include "replayer/trail.h"
+#include "replayer/wire.h"
+#include "replayer/worker.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#define MOST ((size_t)256 << 20) /* bytes of checkpoints made here; then another one begins */
+
+struct work {
+	struct replay *r;
+	int out;
+	struct rp_wire wire;
+	struct rp_space *sent;
+};
+
+/* Say all full checkpoints behind `from`, up to where the thread is. */
+static bool say_from(struct work *w, const struct rp_thread_pos *from)
+{
+	const struct rp_checkpoints *cs = w->r->cs;
+
+	for (size_t i = rp_checkpoint_count(cs, from); i < cs->base; i++) {
+		const struct rp_checkpoint *c = cs->list[i];
+		if (c->light)
+			continue;
+		rp_wire_put(&w->wire, c, w->r->th->e, w->sent);
+		if (w->wire.failed || !rp_work_say(w->out, w->wire.bytes, w->wire.n))
+			return false;
+		rp_space_unref(w->sent);
+		w->sent = rp_space_ref(c->space);
+	}
+	return true;
+}
+
+/* On to there, with a full checkpoint. */
+static bool go_on(struct work *w, const struct rp_thread_pos *to)
+{
+	struct rp_thread *th = w->r->th;
+	struct rp_thread_pos now;
+
+	if (rp_thread_run(th, to, 0) != THREAD_LIMIT)
+		return false;
+	rp_thread_pos(th, &now);
+	if (rp_thread_pos_cmp(&now, to) != 0)
+		return false;
+	rp_checkpoint_take(w->r->cs);
+	return !rp_trail_strays(th->mem) && rp_checkpoint_here(w->r->cs);
+}
+
+static bool land(struct work *w, const struct rp_landing *q)
+{
+	struct rp_thread *th = w->r->th;
+	struct rp_thread_pos at = q->from, now;
+
+	if (rp_checkpoint_go(w->r->cs, &at, NULL))
+		return false;
+	rp_thread_pos(th, &now);
+	if (rp_thread_pos_cmp(&now, &at) != 0)
+		return false;
+	rp_space_unref(w->sent);
+	w->sent = rp_space_ref(th->space);
+	while (rp_thread_pos_cmp(&at, &q->to) < 0) {
+		struct rp_thread_pos next = q->to, before = at;
+		uint64_t left = q->to.steps - at.steps;
+		if (q->dense && left / 2 >= w->r->land_worth)
+			next = (struct rp_thread_pos){ .steps = at.steps + left / 2 };
+		if (!go_on(w, &next) || !say_from(w, &before))
+			return false;
+		at = next;
+	}
+	return true;
+}
+
+void rp_land_work(struct replay *r, int in, int out)
+{
+	struct work w = { .r = r, .out = out };
+	const size_t held = rp_versions_held();
+	struct rp_landing q;
+
+	rp_work_begin(r, in, out);
+	while (rp_work_hear(in, &q, sizeof(q))) {
+		bool good = land(&w, &q);
+		if (!rp_work_say(out, good ? rp_wire_good : rp_wire_bad, RP_WIRE_HEAD) || !good)
+			break;
+		if (rp_versions_held() > held + MOST)
+			break;
+	}
+	_exit(0);
+}

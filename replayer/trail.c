@@ -1,0 +1,359 @@
+/*
+ * From notes of generated code to what the memory view knows: see trail.h.
+ */
+#include "replayer/trail.h"
+#include "fast/fast.h"
+#include "replayer/memview-page.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define TABLE_PAGES (FAST_NOTE_TABLE / RP_PAGE)
+#define FIRST_PAGE  (FAST_NOTE_FIRST / RP_PAGE) /* of the table of bytes read */
+#define STACK_GROWS (8u << 20) /* as far as most may: getrlimit(2), and Linux's usual limit */
+#define LOOKED_AT                                                                                  \
+	64u /* pages of a range that are looked at without asking whether they are there */
+
+struct rp_trail {
+	struct fast *fast;
+	bool strays;
+	uint32_t generation;  /* of mappings */
+	uint32_t *alone;      /* by shadow page: the generation in which only one mapping had it */
+	unsigned char *there; /* by page of the tables: whether any of both exists; 2: gathered */
+	unsigned char *half;
+};
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+static uint8_t *bytes_of(const struct rp_trail *t, bool wrote, uint64_t idx)
+{
+	return wrote || idx >= FIRST_PAGE ? fast_note_byte(t->fast, wrote, idx * RP_PAGE) : NULL;
+}
+
+/* Which of 64 bytes are not 0; they are 0 or 255. */
+static uint64_t mask_of(const uint8_t *bytes)
+{
+	uint64_t mask = 0, v;
+
+	for (unsigned i = 0; i < 8; i++) {
+		memcpy(&v, bytes + 8 * i, sizeof(v));
+		if (v)
+			mask |= ((v & 0x0101010101010101) * 0x0102040810204080 >> 56) << 8 * i;
+	}
+	return mask;
+}
+
+static bool masks_of(const struct rp_trail *t, bool wrote, uint64_t idx, uint64_t mask[RP_WORDS])
+{
+	uint8_t *bytes = bytes_of(t, wrote, idx);
+	uint64_t any = 0;
+
+	for (unsigned w = 0; w < RP_WORDS; w++)
+		any |= mask[w] = bytes ? mask_of(bytes + 64 * w) : 0;
+	if (any)
+		memset(bytes, 0, RP_PAGE);
+	return any;
+}
+
+/* Which pages of the tables [from, to) exist, into t->there. */
+static bool find_pages(struct rp_trail *t, uint64_t from, uint64_t to)
+{
+	uint64_t low = from < FIRST_PAGE ? FIRST_PAGE : from;
+
+	if (mincore(fast_note_byte(t->fast, true, from * RP_PAGE), (to - from) * RP_PAGE,
+		    t->there + from))
+		return false;
+	if (low >= to)
+		return true;
+	if (mincore(fast_note_byte(t->fast, false, low * RP_PAGE), (to - low) * RP_PAGE, t->half))
+		return false;
+	for (uint64_t i = low; i < to; i++)
+		t->there[i] |= t->half[i - low];
+	return true;
+}
+
+/* Nothing is noted there, and nothing was lately. */
+static void give_back(const struct rp_trail *t, uint64_t idx)
+{
+	madvise(bytes_of(t, true, idx), RP_PAGE, MADV_DONTNEED);
+	if (idx >= FIRST_PAGE)
+		madvise(bytes_of(t, false, idx), RP_PAGE, MADV_DONTNEED);
+}
+
+/* ---- a page ---------------------------------------------------------------------------------- */
+
+/* Lines of 8 bytes of which a byte was met: a bit for each of 8. */
+static uint64_t words_of(uint64_t mask)
+{
+	mask |= mask >> 4;
+	mask |= mask >> 2;
+	mask |= mask >> 1;
+	return (mask & 0x0101010101010101) * 0x0102040810204080 >> 56;
+}
+
+static void tell_lines(struct rp_memview *mv, uint64_t num, enum rp_line_kind kind,
+		       const uint64_t mask[RP_WORDS])
+{
+	for (unsigned row = 0; row < RP_WORDS / 8; row++) {
+		uint64_t lines = 0;
+		for (unsigned i = 0; i < 8; i++)
+			lines |= words_of(mask[8 * row + i]) << 8 * i;
+		if (lines)
+			rp_line_log_row(&mv->lines, kind, num << 3 | row, lines);
+	}
+}
+
+/* The page's own data become what the shadow has. */
+static void follow(struct rp_memview *mv, struct rp_memview_page *p, unsigned w, uint64_t mask)
+{
+	const uint8_t *now = mv->th->e->shadow + p->num % SHADOW_PAGES * RP_PAGE + 64 * w;
+
+	rp_page_note(mv, p);
+	for (unsigned i = 0; i < 64; i++)
+		if (mask >> i & 1)
+			p->own[64 * w + i] = now[i];
+}
+
+/* Tell of the notes on the page of the shadow that they are about page `num`. False: there are
+ * none. */
+static bool tell_page(struct rp_memview *mv, uint64_t num)
+{
+	uint64_t found[RP_WORDS], wrote[RP_WORDS], idx = num % SHADOW_PAGES;
+	bool any_found = masks_of(mv->trail, false, idx, found);
+	bool any_wrote = masks_of(mv->trail, true, idx, wrote);
+
+	if (!any_found && !any_wrote)
+		return false;
+	struct rp_memview_page *p = rp_page_get(mv, num);
+	if (any_wrote)
+		rp_page_note_shadow(mv, idx);
+	for (unsigned w = 0; w < RP_WORDS; w++) {
+		uint64_t met = found[w] | wrote[w], stale = p->stale ? p->stale[w] & met : 0;
+		if ((met & ~p->known[w]) || stale)
+			rp_page_note(mv, p);
+		p->known[w] |= met;
+		if (stale)
+			p->stale[w] &= ~stale;
+		if (met && p->own)
+			follow(mv, p, w, met);
+	}
+	if (any_found)
+		tell_lines(mv, num, LINE_READ, found);
+	if (any_wrote)
+		tell_lines(mv, num, LINE_WROTE, wrote);
+	return true;
+}
+
+/* ---- mappings -------------------------------------------------------------------------------- */
+
+/* The first mapping that ends after addr, as far as it reaches: a stack to where it may have grown,
+ * which no record tells. */
+static const struct dj_mapping *region(const struct rp_space *s, uint64_t addr, uint64_t *start,
+				       uint64_t *end)
+{
+	const struct dj_mapping *m = dj_mappings_after(&s->maps, addr, 0), *before;
+
+	if (!m)
+		return NULL;
+	*start = m->start;
+	*end = m->end;
+	if (strcmp(m->name, "[stack]") != 0 && !(m->flags & DJ_MAP_GROWSDOWN))
+		return m;
+	before = m->start ? dj_mappings_before(&s->maps, m->start - 1, 0) : NULL;
+	*start = m->start > STACK_GROWS ? m->start - STACK_GROWS : 0;
+	if (before && before->end > *start)
+		*start = before->end;
+	return m;
+}
+
+/* Whether no mapping that can be accessed has the shadow's pages of [first, last], but the one in
+ * which these are. */
+static bool alone(struct rp_memview *mv, uint64_t first, uint64_t last)
+{
+	struct rp_trail *t = mv->trail;
+	uint64_t start, end, n = last - first;
+	bool known = true;
+
+	for (uint64_t i = first; i <= last && known; i++)
+		known = t->alone[i % SHADOW_PAGES] == t->generation;
+	if (known)
+		return true;
+	const struct dj_mapping *m = region(mv->th->space, 0, &start, &end);
+	for (; m; m = region(mv->th->space, end, &start, &end)) {
+		uint64_t from = start / RP_PAGE, pages = (end - start) / RP_PAGE;
+		/* where they are within each other, in a circle */
+		if (m->prot && !(first >= from && last < from + pages) &&
+		    ((first - from) % SHADOW_PAGES < pages || (from - first) % SHADOW_PAGES <= n))
+			return false;
+		if (m->prot && pages + n >= SHADOW_PAGES)
+			return false;
+	}
+	for (uint64_t i = first; i <= last; i++)
+		t->alone[i % SHADOW_PAGES] = t->generation;
+	return true;
+}
+
+void rp_trail_mapped(struct rp_memview *mv)
+{
+	mv->trail->generation++;
+}
+
+/* ---- ranges ---------------------------------------------------------------------------------- */
+
+static bool any_notes(const struct rp_trail *t, uint64_t idx)
+{
+	for (int wrote = 0; wrote < 2; wrote++) {
+		const uint8_t *b = bytes_of(t, wrote, idx);
+		for (unsigned i = 0; b && i < RP_PAGE; i += 64)
+			if (mask_of(b + i))
+				return true;
+	}
+	return false;
+}
+
+/* A part of the shadow that does not wrap around. */
+static void tell_pages(struct rp_memview *mv, uint64_t first, uint64_t last)
+{
+	struct rp_trail *t = mv->trail;
+	uint64_t at = first % SHADOW_PAGES, n = last - first + 1;
+	bool asked = n > LOOKED_AT && find_pages(t, at, at + n);
+
+	for (uint64_t i = 0; i < n; i++) {
+		if ((asked && !(t->there[at + i] & 1)) || !any_notes(t, at + i))
+			continue;
+		if (alone(mv, first + i, first + i))
+			tell_page(mv, first + i);
+		else
+			t->strays = true;
+	}
+}
+
+void rp_trail_range(struct rp_memview *mv, uint64_t addr, uint64_t length)
+{
+	uint64_t start, end, last = addr + length - 1;
+
+	if (!length || last < addr)
+		return;
+	while (addr <= last && region(mv->th->space, addr, &start, &end) && start <= last) {
+		uint64_t first = (start > addr ? start : addr) / RP_PAGE;
+		uint64_t to = (end - 1 < last ? end - 1 : last) / RP_PAGE;
+		if (to - first >= SHADOW_PAGES) {
+			mv->trail->strays = true;
+			return;
+		}
+		while (first <= to) { /* up to where the shadow begins again */
+			uint64_t part = first | (SHADOW_PAGES - 1);
+			part = part < to ? part : to;
+			tell_pages(mv, first, part);
+			first = part + 1;
+		}
+		if (end > last)
+			return;
+		addr = end;
+	}
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+/* Tell of what is noted on the pages of a mapping. */
+static void tell_region(struct rp_memview *mv, uint64_t first, uint64_t n)
+{
+	struct rp_trail *t = mv->trail;
+
+	for (uint64_t i = 0; i < n && i < SHADOW_PAGES; i++) {
+		unsigned char *there = &t->there[(first + i) % SHADOW_PAGES];
+		if (*there == 2)
+			t->strays = true; /* another mapping has this page of the shadow */
+		if (!(*there & 1))
+			continue;
+		if (tell_page(mv, first + i))
+			*there = 2;
+		else
+			give_back(t, (first + i) % SHADOW_PAGES);
+		*there &= 2;
+	}
+}
+
+/* What is left belongs to no mapping, or is not there. */
+static void tell_rest(struct rp_memview *mv)
+{
+	struct rp_trail *t = mv->trail;
+
+	for (uint64_t i = 0; i < TABLE_PAGES; i++) {
+		uint64_t eight;
+		memcpy(&eight, t->there + (i & ~7ULL), sizeof(eight));
+		if (!(eight & 0x0101010101010101)) {
+			i |= 7;
+			continue;
+		}
+		if (!(t->there[i] & 1))
+			continue;
+		if (any_notes(t, i)) {
+			t->strays = true;
+			rp_page_note_shadow(mv, i % SHADOW_PAGES);
+		}
+		give_back(t, i);
+	}
+}
+
+bool rp_trail_gather(struct rp_memview *mv)
+{
+	struct rp_trail *t = mv->trail;
+	uint64_t start, end;
+
+	fast_note_ran(t->fast);
+	if (!find_pages(t, 0, TABLE_PAGES)) {
+		t->strays = true;
+		mv->lost = true;
+		return false;
+	}
+	const struct dj_mapping *m = region(mv->th->space, 0, &start, &end);
+	for (; m; m = region(mv->th->space, end, &start, &end))
+		if (m->prot)
+			tell_region(mv, start / RP_PAGE, (end - start) / RP_PAGE);
+	tell_rest(mv);
+	return !t->strays;
+}
+
+bool rp_trail_strays(const struct rp_memview *mv)
+{
+	return mv->trail && mv->trail->strays;
+}
+
+void rp_trail_leave(struct rp_memview *mv)
+{
+	struct rp_trail *t = mv->trail;
+
+	rp_trail_gather(mv);
+	madvise(fast_note_byte(t->fast, true, 0), FAST_NOTE_TABLE, MADV_DONTNEED);
+	madvise(fast_note_byte(t->fast, false, FAST_NOTE_FIRST), FAST_NOTE_TABLE - FAST_NOTE_FIRST,
+		MADV_DONTNEED);
+	t->strays = false;
+	t->generation++;
+}
+
+bool rp_trail_begin(struct rp_thread *th)
+{
+	struct rp_trail *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return false;
+	t->generation = 1;
+	t->alone = calloc(SHADOW_PAGES, sizeof(*t->alone));
+	t->there = malloc(TABLE_PAGES + 8);
+	t->half = malloc(TABLE_PAGES + 8);
+	if (!t->alone || !t->there || !t->half || !rp_thread_translate(th) ||
+	    !fast_note_begin(th->fast)) {
+		fast_free(th->fast);
+		th->fast = NULL;
+		free(t->alone);
+		free(t->there);
+		free(t->half);
+		free(t);
+		return false;
+	}
+	t->fast = th->fast;
+	th->mem->trail = t;
+	return true;
+}

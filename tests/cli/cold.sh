@@ -1,0 +1,184 @@
+#!/bin/bash
+# What begins again and again does not stop for the same code again and again: subshells, and
+# programs that a shell starts. Told from what a recording says of its stops; the difference of a
+# long and a short one is what each round costs. Runs in the build directory.
+#
+# usage: tests/cli/cold.sh     (DEJA names the program under test)
+. "$(dirname "$0")/../lib/shell.sh"
+work_in cold
+can_record
+
+# stops TRACE: for code that was not translated, and for unknown targets of indirect branches.
+stops() {
+	"$deja" info "$1" | awk '/stops: (code not yet|target of)/ { gsub(",", "", $1); n += $1 } END { print n + 0 }'
+}
+
+# per_round NAME LIMIT COMMAND: a round of the command in bash makes no more stops than that.
+per_round() {
+	local name=$1 limit=$2 command=$3 few many
+	for n in 10 30; do
+		"$deja" record --no-cache -o "$work/$name-$n.deja" -- /bin/bash -c \
+			"i=0; while [ \$i -lt $n ]; do $command; i=\$((i + 1)); done" >/dev/null ||
+			{ fail "recording $name"; return; }
+	done
+	few=$(stops "$work/$name-10.deja") many=$(stops "$work/$name-30.deja")
+	local each=$(((many - few) / 20))
+	[ "$few" -gt 0 ] && [ "$each" -le "$limit" ] ||
+		fail "$name: $each stops in each round, expected no more than $limit ($few, $many)"
+	"$deja" verify "$work/$name-30.deja" >/dev/null || fail "verifying $name"
+}
+
+# without notes of what children stop for: 145
+# shellcheck disable=SC2016
+per_round subshell 25 '(: $((i * 2)))'
+per_round program 30 /bin/true
+
+# However many programs there have been, the latest are known. (Without that: 235.)
+mkdir "$work/names"
+for n in {1..40}; do
+	cp /bin/true "$work/names/$n"
+done
+for n in 2 10; do
+	"$deja" record --no-cache -o "$work/names-$n.deja" -- /bin/bash -c \
+		"for p in '$work'/names/*; do \$p; done; for ((i = 0; i < $n; i++)); do \$p; done" ||
+		fail "recording many names"
+done
+each=$((($(stops "$work/names-10.deja") - $(stops "$work/names-2.deja")) / 8))
+[ "$each" -le 30 ] || fail "the fortieth program: $each stops each time"
+
+# What was translated once is only made again: of the fragments of some hundred images.
+made() {
+	"$deja" info "$work/program-30.deja" |
+		awk -v what="$1" '$0 ~ what "$" { gsub(",", "", $1); print $1; exit }'
+}
+anew=$(made 'fragments made') again=$(made 'fragments made once more')
+[ "${anew:-0}" -gt 0 ] && [ "${again:-0}" -gt $((4 * anew)) ] ||
+	fail "${anew:-no} fragments were made, and ${again:-none} once more: expected four times as many"
+
+# From one recording to the next: the second one has hardly anything to translate, or to stop for.
+export XDG_CACHE_HOME=$work/home/.cache
+mkdir -p "$XDG_CACHE_HOME"
+count() {
+	"$deja" info "$work/cache.deja" |
+		awk -v what="$1" '$0 ~ what { gsub(",", "", $1); n += $1 } END { print n + 0 }'
+}
+# shellcheck disable=SC2317
+recorded() {
+	"$deja" record "$@" -o "$work/cache.deja" -- /bin/bash -c 'echo $((6 * 7))' >out 2>err ||
+		fail "recording with a cache: $(cat err)"
+	[ "$(cat out)" = 42 ] || fail "recorded with a cache it prints $(cat out)"
+	"$deja" verify "$work/cache.deja" >/dev/null || fail "verifying what was recorded with a cache"
+	count 'fragments made$'
+}
+cache=$XDG_CACHE_HOME/deja
+first=$(recorded) first_stops=$(count 'stops: (code not yet|target of)')
+second=$(recorded) second_stops=$(count 'stops: (code not yet|target of)')
+[ "$second" -lt $((first / 10)) ] && [ "$second_stops" -lt $((first_stops / 4)) ] ||
+	fail "with a cache $first fragments, $first_stops stops, then $second, $second_stops"
+[ "$(stat -c %a "$cache")" = 700 ] || fail "others can look into the cache"
+
+# What the same program did elsewhere is not made again by one that does little: it makes 1.05 to 1.15 times what it
+# needs, as the environment and its strings lie. (Where rows of notes had no end it was 1.2 to 1.6 times that.)
+# shellcheck disable=SC2016
+little='echo $((6 * 7))' more='declare -A a; for i in {1..9}; do a[$i]=$((i * i)); done
+	printf "%05d %q\n" 5 "${a[*]}"; [[ abc =~ ^a(.)c$ ]]; mapfile -t m </etc/passwd; f() { echo "${1^^}"; }; f x
+	set -- -a -b c; while getopts ab: o; do :; done; ulimit -a; shopt; complete -p; help; times; declare -p
+	compgen -b; trap : USR1; type -a ls; let "q = 3 ** 4 | 2"; unset a'
+for setting in LC_ALL=C LC_ALL=C.UTF-8 X=1; do
+	mkdir "$work/$setting"
+	needed=
+	for what in "$little" "$little" "$more" "$little"; do
+		env -i "PATH=$PATH" "XDG_CACHE_HOME=$work/$setting" "$setting" \
+			"$deja" record -o "$work/cache.deja" -- /bin/bash -c "$what" >out 2>&1 || fail "$setting: $(cat out)"
+		needed=${needed:-$(count 'fragments made$')}
+	done
+	made=$(($(count 'fragments made$') + $(count 'fragments made once more')))
+	last_stops=$(count 'stops: (code not yet|target of)')
+	[ "$made" -lt $((needed * 5 / 4)) ] && [ "$last_stops" -lt $((first_stops / 8)) ] ||
+		fail "$setting: after something larger $made fragments, $last_stops stops, where $needed fragments are enough"
+done
+
+# anew WHAT OPTION...: the recording uses nothing of the cache, and says nothing about it.
+anew() {
+	local what=$1 made
+	shift
+	made=$(recorded "$@")
+	[ "$made" -gt $((first / 2)) ] || fail "$what: $made fragments, $first without a cache"
+	[ -s err ] && ! grep -q '^deja: recorded' err && fail "$what: something is said: $(cat err)"
+}
+anew 'with --no-cache' --no-cache
+# What was translated under other rules is of no use.
+anew 'other flags' --exact-flags
+anew 'another prediction' --predict last
+anew 'another memory model' --order acqrel
+
+# Damage is found, wherever it is, and what is damaged is made anew: the outputs and digests are right.
+RANDOM=4711
+for round in 1 2 3 4; do
+	for f in "$cache"/*; do
+		size=$(stat -c %s "$f")
+		for i in 1 2 3 4 5 6 7 8; do
+			at=$(((RANDOM * 32768 + RANDOM) % size))
+			[ "$round" = 1 ] && at=$((i * 8)) # the head
+			printf '%b' "\\x$(printf %x $((RANDOM % 256)))" |
+				dd of="$f" bs=1 seek=$at conv=notrunc status=none
+		done
+		[ "$round" = 3 ] && truncate -s $((size / 2)) "$f"
+	done
+	recorded >/dev/null
+done
+
+# Nor is used what others may write to, or a link: file, directory.
+rm -r "$cache"
+mkdir -m 700 "$cache"
+# What was of no use for longest goes when there is too much; and what somebody had begun to write.
+truncate -s 300M "$cache/1.keep"
+truncate -s 300M "$cache/2.keep"
+touch -d yesterday "$cache/1.keep" "$cache/.1.keep.1"
+touch "$cache/.2.keep.1" "$cache/mine"
+recorded >/dev/null
+left=$(cd "$cache" && echo .[12]* [12].* mine)
+[ "$left" = '.2.keep.1 2.keep mine' ] || fail "of what was too much there is left: $left"
+rm "$cache/mine" "$cache/.2.keep.1" "$cache/2.keep"
+chmod g+w "$cache"/*
+anew 'files that others may write to'
+rm -r "$cache"
+recorded >/dev/null
+for f in "$cache"/*; do
+	mv "$f" "$work/$(basename "$f")" && ln -s "$work/$(basename "$f")" "$f"
+done
+anew 'links instead of files'
+rm -r "$cache"
+recorded >/dev/null
+chmod o+w "$cache"
+anew 'a directory that others may write to'
+chmod o-w "$cache"
+mv "$cache" "$work/elsewhere" && ln -s "$work/elsewhere" "$cache"
+anew 'a link instead of the directory'
+rm "$cache"
+[ "$(id -u)" != 0 ] || { chown 12345 "$XDG_CACHE_HOME" && anew "somebody else's directory"; }
+[ ! -e "$cache" ] || fail "a directory was left in somebody else's"
+# Asked for by name, that is said.
+chmod o+w "$work/elsewhere"
+recorded --cache "$work/elsewhere" >/dev/null
+grep -q 'elsewhere is not used: it belongs to somebody else, or others may write to it' err ||
+	fail "nothing is said about a cache that is not used: $(cat err)"
+
+# Without a home, or in one that cannot be written to, there is none, and that is no matter.
+unset XDG_CACHE_HOME
+export HOME=$work/none
+anew 'a home that does not exist'
+[ ! -e "$HOME" ] || fail "a home was made"
+unset HOME
+anew 'no home'
+export XDG_CACHE_HOME=relative
+anew 'a relative directory'
+[ ! -e relative ] || fail "a relative directory was made"
+# In a new home the directory is made, for the user alone.
+unset XDG_CACHE_HOME
+export HOME=$work/fresh
+mkdir "$HOME"
+recorded >/dev/null
+[ "$(recorded)" -lt $((first / 10)) ] || fail "in a new home nothing was kept"
+[ "$(stat -c %a "$HOME/.cache" "$HOME/.cache/deja" | sort -u)" = 700 ] || fail "others can look into ~/.cache"
+conclude

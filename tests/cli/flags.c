@@ -1,0 +1,184 @@
+/*
+ * What the arithmetic flags are in a signal handler's frame. run() is the same at every call, so
+ * its flags at each of its instructions are always the same. They are first found out with the trap
+ * flag, and then compared with those of the frames of a great many signals.
+ *
+ * usage: flags [SIGNALS]          signals at any moment
+ *        flags fault [TIMES]      faults at loads before which flags are dead
+ *        flags number             a handler of faults that is told no more than the signal's number
+ */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#define ARITH 0x8d5u
+
+extern const char run_begin[], run_end[], fault_at[];
+void run(volatile void *memory);
+void fault(volatile void *memory);
+
+/* Loads between instructions that write flags and those that overwrite them; some that write only a
+ * part; branches, calls, long string instructions, and a long way without arithmetic. */
+__asm__(".text\n"
+	"run:\n"
+	"run_begin:\n"
+	"	xor %eax, %eax\n"
+	"	mov $0x7fffffff, %ecx\n"
+	"	mov %rdi, %rsi\n"
+	"	.rept 3\n"
+	"	add $1, %ecx\n" /* OF, SF, AF, PF */
+	"	mov (%rsi), %rax\n"
+	"	mov 8(%rsi), %rdx\n"
+	"	mov 16(%rsi), %r8\n"
+	"	sub $1, %ecx\n"
+	"	mov 24(%rsi), %rax\n"
+	"	stc\n"
+	"	mov 32(%rsi), %rax\n"
+	"	inc %ecx\n" /* keeps CF */
+	"	mov 40(%rsi), %rax\n"
+	"	dec %ecx\n"
+	"	mov 48(%rsi), %rax\n"
+	"	cmp $5, %ecx\n"
+	"	.endr\n"
+	"	ja 1f\n"
+	"	ud2\n"
+	"1:	mov (%rsi), %rax\n"
+	"	mov 8(%rsi), %rdx\n"
+	"	jmp 2f\n"
+	"	ud2\n"
+	"2:	.rept 150\n"
+	"	mov 16(%rsi), %r8\n"
+	"	mov %r8, 24(%rsi)\n"
+	"	.endr\n"
+	"	and $0x55, %ecx\n"
+	"	call 3f\n"
+	"	mov (%rsi), %rax\n"
+	"	test %eax, %eax\n"
+	"	mov $0x80, %r8d\n"
+	"	mov %r8d, %ecx\n"
+	"	shl $1, %r8b\n"
+	"	mov %rsi, %rdx\n"
+	"	mov 8(%rsi), %r9\n"
+	"	mov $3000, %ecx\n"
+	"	lea 4096(%rdi), %rdi\n"
+	"	rep movsb\n"
+	"	lea -3000(%rsi), %rsi\n"
+	"	lea -3000(%rdi), %rdi\n"
+	"	mov $3000, %ecx\n"
+	"	add $0x7fffffff, %r8d\n"
+	"	repe cmpsb\n"
+	"	lea -3000(%rsi), %rsi\n"
+	"	lea -3000(%rdi), %rdi\n"
+	"	cmp $5, %ecx\n"
+	"	mov 8(%rsi), %r9\n"
+	"	neg %r8d\n"
+	"	mov 8(%rsi), %r9\n"
+	"	xor %eax, %eax\n"
+	"	ret\n"
+	"3:	mov (%rsi), %rax\n"
+	"	sub $0x77, %ecx\n"
+	"	mov (%rsi), %rax\n"
+	"	ret\n"
+	"run_end:\n"
+	/* the second load faults; the flags before it are dead */
+	"fault:\n"
+	"	mov $0x7fffffff, %ecx\n"
+	"	add $1, %ecx\n"
+	"	mov (%rsp), %rax\n"
+	"fault_at:\n"
+	"	mov (%rdi), %rax\n"
+	"	cmp %eax, %eax\n"
+	"	ret\n");
+
+static unsigned flags[4096];
+static char known[4096];
+static volatile unsigned long seen, wrong;
+static sigjmp_buf out;
+
+static void on_step(int sig, siginfo_t *info, void *context)
+{
+	ucontext_t *uc = context;
+	uintptr_t at = (uintptr_t)uc->uc_mcontext.gregs[REG_RIP] - (uintptr_t)run_begin;
+
+	if (at >= (uintptr_t)(run_end - run_begin))
+		return;
+	flags[at] = (unsigned)uc->uc_mcontext.gregs[REG_EFL] & ARITH;
+	known[at] = 1;
+}
+
+static void on_timer(int sig, siginfo_t *info, void *context)
+{
+	ucontext_t *uc = context;
+	uintptr_t at = (uintptr_t)uc->uc_mcontext.gregs[REG_RIP] - (uintptr_t)run_begin;
+	unsigned now = (unsigned)uc->uc_mcontext.gregs[REG_EFL] & ARITH;
+
+	if (!at || at >= (uintptr_t)(run_end - run_begin))
+		return;
+	seen++;
+	if (known[at] && flags[at] == now)
+		return;
+	if (wrong++ < 5)
+		printf("at %zu flags are %x, not %x\n", (size_t)at, now, flags[at]);
+}
+
+static void on_fault(int sig, siginfo_t *info, void *context)
+{
+	ucontext_t *uc = context;
+
+	seen++;
+	/* of 0x7fffffff + 1 */
+	if (uc->uc_mcontext.gregs[REG_RIP] != (greg_t)(uintptr_t)fault_at ||
+	    (uc->uc_mcontext.gregs[REG_EFL] & ARITH) != 0x894)
+		wrong++;
+	siglongjmp(out, 1);
+}
+
+static void on_number(int sig)
+{
+	_exit(sig);
+}
+
+static void handle(int sig, void (*handler)(int, siginfo_t *, void *))
+{
+	struct sigaction sa = { .sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_RESTART };
+
+	sigaction(sig, &sa, NULL);
+}
+
+int main(int argc, char **argv)
+{
+	static _Alignas(64) char memory[2 * 4096];
+	const struct itimerval often = { { 0, 150 }, { 0, 150 } };
+	int faults = argc > 1 && !strcmp(argv[1], "fault");
+	unsigned long want = argc > 1 + faults ? strtoul(argv[1 + faults], NULL, 0) : 300;
+
+	if (argc > 1 && !strcmp(argv[1], "number"))
+		return signal(SIGSEGV, on_number) == SIG_ERR;
+	if (faults) {
+		volatile unsigned long n = 0;
+		handle(SIGSEGV, on_fault);
+		sigsetjmp(out, 1);
+		if (n++ < want)
+			fault(NULL);
+	} else {
+		handle(SIGTRAP, on_step);
+		__asm__ volatile("pushf\n orl $0x100, (%%rsp)\n popf" ::: "memory", "cc");
+		run(memory);
+		__asm__ volatile("pushf\n andl $~0x100, (%%rsp)\n popf" ::: "memory", "cc");
+		handle(SIGALRM, on_timer);
+		setitimer(ITIMER_REAL, &often, NULL);
+		while (seen < want)
+			run(memory);
+		setitimer(ITIMER_REAL, &(struct itimerval){ 0 }, NULL);
+	}
+	printf("%s: %lu wrong\n", seen < want ? "too few" : "enough", wrong);
+	return wrong != 0;
+}

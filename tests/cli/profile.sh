@@ -1,0 +1,60 @@
+#!/bin/bash
+# deja profile: sums that must agree, paths of calls of a program that does everything to its stacks,
+# each function's count against callgrind's, and the page in a browser. Valgrind and Chromium are
+# used if they are there.
+# Runs in the build directory.
+#
+# usage: tests/cli/profile.sh     (DEJA names the program under test)
+. "$(dirname "$0")/../lib/shell.sh"
+export DEJA=$deja LC_ALL=C
+work_in profile
+can_record
+check() {
+	/usr/bin/env python3 "$here/profile.py" "$@" || failures=$((failures + 1))
+}
+
+${CC:-gcc} -O2 -g -pthread -fno-inline "$here/profile-threads.c" -o threads || exit 99
+"$deja" record -o threads.deja ./threads >/dev/null || fail "recording threads"
+check sums threads.deja
+check paths threads.deja
+check stubs threads.deja
+${CC:-gcc} -O1 -g "$here/profile-inline.c" -o inline || exit 99
+"$deja" record -o inline.deja ./inline || fail "recording inline"
+check inlined inline.deja
+"$deja" profile --html page.html threads.deja || fail "--html"
+if command -v chromium >/dev/null; then
+	check page page.html
+else
+	left_out chromium
+fi
+
+# callgrind NAME PROGRAM ARG...: what it counts of each instruction, deja counts
+callgrind() {
+	local name=$1
+	shift
+	valgrind --tool=callgrind --dump-instr=yes --skip-plt=no --callgrind-out-file="$name.cg" \
+		"$@" >"$name.1" 2>"$name.err" </dev/null || fail "valgrind $*: $(tail -3 "$name.err")"
+	"$deja" record -o "$name.deja" -- "$@" >"$name.2" 2>>"$name.err" </dev/null ||
+		fail "deja record $*"
+	cmp -s "$name.1" "$name.2" || fail "$* does not do the same twice"
+	"$deja" profile --callgrind "$name.out" "$name.deja" || fail "--callgrind, of $*"
+	check callgrind "$name"
+}
+if command -v valgrind >/dev/null; then
+	${CC:-gcc} -O1 -g "$here/profile-single.c" -o single || exit 99
+	head -c 20000 /usr/bin/env >input
+	callgrind single ./single
+	callgrind gzip gzip -c input
+	callgrind bzip2 bzip2 -c input
+	callgrind sort sort -r "$here/profile.sh"
+	callgrind sed sed 's/e/E/g' "$here/profile.sh"
+	callgrind md5sum md5sum input
+	callgrind factor factor 1234567890123456789
+	callgrind cut cut -c2-30 "$here/profile.sh"
+	callgrind od od -x -N 4000 input
+	callgrind_annotate single.out >annotated 2>&1 || fail "callgrind_annotate: $(cat annotated)"
+	grep -q 'single.c:main' annotated || fail "callgrind_annotate does not know main"
+else
+	echo "skipped: valgrind is not installed"
+fi
+conclude

@@ -1,0 +1,267 @@
+#!/bin/bash
+# Questions to a history of which every answer is known: deja calls, deja accesses, deja heap; and bad ones.
+# Runs in the build directory.
+#
+# usage: tests/cli/queries.sh     (DEJA names the program under test)
+. "$(dirname "$0")/../lib/shell.sh"
+work_in queries
+can_record
+${CC:-gcc} -O1 -g "$here/queries.c" -o prog -lpthread || exit 99
+"$deja" record -o t.deja ./prog >out || fail "recording: $(cat out)"
+
+# get FILE EXPRESSION: of the JSON in FILE, which is `a` there
+get() {
+	/usr/bin/python3 -c 'import json, sys
+a = json.load(open(sys.argv[1]))
+print(eval(sys.argv[2]))' "$@"
+}
+# same WHAT HAVE WANT
+same() {
+	[ "$2" = "$3" ] || fail "$1: $2, not $3"
+}
+# ask NAME ARGUMENT...: its answer in NAME.json
+ask() {
+	local name=$1
+	shift
+	"$deja" "$@" --json t.deja >"$name.json" 2>err || fail "deja $*: $(cat err)"
+}
+line() {
+	grep -n "$1" "$here/queries.c" | head -1 | cut -d: -f1
+}
+
+# ---- deja calls
+ask calls calls query_scale
+same "arguments" "$(get calls.json '[c["arguments"].split(", s=")[0] for c in a]')" \
+	"['x=0, n=0', 'x=0.5, n=1', 'x=1, n=2', 'x=2, n=-1']"
+same "results" "$(get calls.json '[c["result"] for c in a]')" "['104', '104.5', '106', '63']"
+same "callers" "$(get calls.json 'sorted({c["caller"] for c in a})')" \
+	"['main at queries.c:$(line 'd += query_scale')', 'query_thread at queries.c:$(line 'query_scale(2,')']"
+# it calls nothing: what its calls took is what was executed of it, each instruction where it lies
+ask count count --code query_scale
+executed=$(get count.json 'a[0]["executed"]')
+same "instructions" "$(get calls.json 'sum(c["instructions"] for c in a)')" "$executed"
+ask entry accesses query_scale
+start=$(get entry.json 'a[0]["address"]')
+size=$(nm -S prog | sed -n 's/^[0-9a-f]* \([0-9a-f]*\) . query_scale$/\1/p')
+ask lines accesses "$start-$((start + 0x$size))" --executions
+same "executions of all its instructions" "$(get lines.json 'len(a)')" "$executed"
+position=$(get calls.json 'a[1]["position"]')
+"$deja" backtrace t.deja "$position" | grep -q '^#0 .*query_scale at' || fail "$position is not in query_scale"
+tid=$(get calls.json 'a[3]["position"].split("@")[1]')
+ask one calls query_scale --thread "$tid"
+same "--thread" "$(get one.json '[c["arguments"][:3] for c in a]')" "['x=2']"
+ask part calls query_scale --from "$position" --to "$(get calls.json 'a[2]["position"]')"
+same "--from --to, which is not part of it" "$(get part.json 'len(a)')" 1
+ask limit calls query_scale --limit 2
+same "--limit" "$(get limit.json 'len(a)')" 2
+# recursion: inner calls are in outer ones; each result is its own
+ask recurse calls query_recurse
+same "recursion" "$(get recurse.json '[(c["arguments"], c["result"]) for c in a]')" \
+	"[('n=3', '6'), ('n=2', '3'), ('n=1', '1'), ('n=0', '0')]"
+same "instructions of the inner within the outer" \
+	"$(get recurse.json 'all(x["instructions"] > y["instructions"] > 0 for x, y in zip(a, a[1:]))')" True
+# one that is left by longjmp has no result
+ask leave calls query_leave
+same "longjmp" "$(get leave.json '[(c["arguments"], c["instructions"] is None) for c in a]')" \
+	"[('how=0', False), ('how=1', True)]"
+# a great result has a hidden argument, a great parameter lies on the stack
+ask big calls query_big
+same "structures" "$(get big.json 'a[0]["arguments"]')" "c=-3, b=?, last=65535"
+# addresses, and functions without debug information
+code=$(nm prog | awk '$3 == "query_scale" { print $1 }')
+ask offset calls "prog+0x$code"
+same "MODULE+OFFSET" "$(get offset.json 'len(a)')" 4
+strip -o prog.stripped prog
+
+# ---- deja accesses
+ask counter accesses query_counter
+same "kinds" "$(get counter.json '[(x["kind"], x["value"], x["size"]) for x in a if "query_scale" in x["code"]]')" \
+	"[('read', '0', 4), ('write', '0', 4), ('read', '0', 4), ('write', '0x1', 4), ('read', '0x1', 4), ('write', '0x3', 4), ('read', '0x3', 4), ('write', '0x2', 4)]"
+ask buffer accesses query_buffer --writes
+same "a system call and memcpy" "$(get buffer.json '[x["kind"] for x in a][:2]')" "['call read', 'write']"
+same "what memcpy wrote" "$(get buffer.json 'a[1]["value"]')" 0x6c6c6568
+ask slice accesses query_buffer+10:2 --writes
+same "two bytes of it" "$(get slice.json '[(x["value"], x["size"]) for x in a]')" "[('0x6c6c', 2)]"
+address=$(get slice.json 'hex(int(str(a[0]["address"]), 0))')
+ask absolute accesses "$address-$((address + 2))" --writes
+cmp -s slice.json absolute.json || fail "by address: $(cat absolute.json)"
+ask runs accesses query_scale
+same "executions" "$(get runs.json '[x["kind"] for x in a]')" "['execution', 'execution', 'execution', 'execution']"
+
+# what the emulator does not store: each byte that changed was written, and known values are those
+${CC:-gcc} -O1 -g -w -no-pie "$here/saved.c" -o saved || exit 99
+"$deja" record -o saved.deja ./saved >saved.out || fail "recording saved"
+for way in "" --emulate; do
+	"$deja" accesses $way --writes --all --json areas saved.deja >saved.json || fail "accesses $way of saved"
+	/usr/bin/python3 - <<-'END' || fail "what instructions save $way"
+		import json
+		rows = [r for r in json.load(open("saved.json")) if r["code"].startswith("with_")]
+		base = None
+		names = []
+		for line in open("saved.out"):
+		    name, text = line.split()
+		    names.append(name)
+		    memory = bytes.fromhex(text)
+		    before = bytearray(b"\xa5" * len(memory))
+		    before[512:576] = bytes(64)
+		    covered, known = set(), set()
+		    mine = [r for r in rows if r["code"].split()[0] == name]
+		    base = base or min(int(str(r["address"]), 0) for r in mine)
+		    for r in mine:
+		        at, value = int(str(r["address"]), 0) - base, r["value"]
+		        covered.update(range(at, at + r["size"]))
+		        if value is None:
+		            continue
+		        want = memory[at:at + r["size"]]
+		        have = bytes.fromhex(value) if " " in value else int(value, 0).to_bytes(r["size"], "little")
+		        assert have == want, (name, at, have, want)
+		        known.update(range(at, at + r["size"]))
+		    assert len(covered) == sum(r["size"] for r in mine), name
+		    # what is reserved in the middle is the processor's affair
+		    changed = {i for i in range(len(memory)) if memory[i] != before[i] and not 416 <= i < 512}
+		    assert changed <= covered, (name, sorted(changed - covered))
+		    if name in ("with_fxsave", "with_xsave", "with_xsavec"):
+		        st = {i for i in range(32, 160) if i % 16 < 10}
+		        assert st | set(range(160, 416)) <= known, (name, sorted(known))
+		    if name in ("with_xsave_6", "with_xsavec"):
+		        assert set(range(576, 832)) <= known, name
+		    if name == "with_xsavec_2":
+		        assert covered == set(range(24, 32)) | set(range(160, 416)) | set(range(512, 528)), sorted(covered)
+		    if name in ("with_fnsave", "with_pushfw", "with_stos", "with_stos_down"):
+		        size = {"with_fnsave": 108, "with_pushfw": 2, "with_stos": 14, "with_stos_down": 5}[name]
+		        assert len(covered) == size and not known, (name, covered)
+		assert len(names) >= 5, names
+	END
+done
+
+# ---- as many answers as there are, in order, and not in memory
+${CC:-gcc} -O1 -g "$here/many.c" -o many -lpthread || exit 99
+"$deja" record -o many.deja ./many || fail "recording many"
+/usr/bin/python3 - "$deja" <<-'END' || fail "a great many answers"
+	import json, os, re, subprocess, sys, time
+	def ask(*words):
+	    """The answer, and how much memory of its own the command had at most."""
+	    most = 0
+	    with open("many.json", "w") as out:
+	        run = subprocess.Popen([sys.argv[1], *words, "--json", "many.deja"], stdout=out)
+	        while run.poll() is None:
+	            for task in filter(str.isdigit, os.listdir("/proc")):
+	                try:
+	                    status = open("/proc/%s/status" % task).read()
+	                except OSError:
+	                    continue
+	                anon = re.search(r"PPid:\s*%d\n(?s:.*)RssAnon:\s*(\d+)" % run.pid, status)
+	                most = max(most, int(anon.group(1)) if anon else 0)
+	            time.sleep(0.02)
+	    assert run.returncode == 0, run.returncode
+	    return json.load(open("many.json")), most
+	few, little = ask("calls", "many_step", "--limit", "1000")
+	calls, memory = ask("calls", "many_step", "--all")
+	assert len(few) == 1000 and len(calls) == 200000, (len(few), len(calls))
+	assert few == calls[:1000]
+	order = [tuple(map(int, re.split("[:@]", c["position"]))) for c in calls]
+	assert [o[:1] for o in order] == sorted(o[:1] for o in order)
+	for tid in {o[2] for o in order}:
+	    mine = [o for o in order if o[2] == tid]
+	    assert len(mine) == 100000 and mine == sorted(mine)
+	assert 500 < memory < little + 40000, "%d kB for all, %d for a few" % (memory, little)
+	# each call has its access
+	accesses, _ = ask("accesses", "many_counter", "--writes", "--all")
+	assert len(accesses) == 200000
+	assert {int(a["value"], 0) for a in accesses} == set(range(100000))
+END
+
+# ---- deja heap: as memcheck has it, where that is installed
+${CC:-gcc} -O1 -g -w -fno-optimize-sibling-calls "$here/heap.c" -o heap || exit 99
+for way in twice inside wild child good; do
+	(ulimit -c 0; "$deja" record -o heap.deja ./heap $way >/dev/null 2>&1)
+	"$deja" heap heap.deja >heap.txt || fail "deja heap, $way"
+	"$deja" heap --json heap.deja >heap.json
+	defects='[(d["defect"], d["stack"].split(" at ")[0], d["freed by"] or "", d["allocated by"] or "")
+		for d in a["defects"]]'
+	case $way in
+	twice) same "freed twice" "$(get heap.json "$defects" | sed 's/ at [a-z.:0-9]*//g')" \
+		"[('double free', 'drop', 'drop < main', 'make < main')]" ;;
+	inside) same "freed inside" "$(get heap.json "$defects" | sed 's/ at [a-z.:0-9]*//g')" \
+		"[('free inside a block', 'drop', '', 'make < main')]" ;;
+	wild) same "freed wildly" "$(get heap.json "$defects")" \
+		"[('free of what was never allocated', 'drop', '', '')]" ;;
+	child) same "freed twice, but by a child allocated" "$(get heap.json "$defects" | sed 's/ at [a-z.:0-9]*//g')" \
+		"[('double free', 'drop', 'drop < main', '')]" ;;
+	good) same "no defect" "$(get heap.json "$defects")" "[]" ;;
+	esac
+	same "leaks" "$(get heap.json '[sum(x[k] for x in a["alive"] if "< leak " in x["stack"]) for k in ("bytes", "blocks")]')" "[303, 3]"
+	command -v valgrind >/dev/null || continue
+	valgrind --run-libc-freeres=no ./heap $way >/dev/null 2>memcheck
+	theirs=$(sed -n 's/,//g; s/.*in use at exit: \([0-9]*\) bytes in \([0-9]*\) blocks/\1 \2/p
+		s/.*total heap usage: \([0-9]*\) allocs \([0-9]*\) frees \([0-9]*\) bytes.*/\1 \3 \2/p' memcheck | tr '\n' ' ')
+	ours=$(sed -n 's/^\([0-9]*\) bytes in \([0-9]*\) blocks are alive; \([0-9]*\) allocations of \([0-9]*\) bytes, \([0-9]*\) frees/\1 \2 \3 \4 \5 /p' heap.txt)
+	# without its own allocator the program ends at the first defect; and its vfork is fork
+	[ $way = wild ] || [ $way = child ] || same "what memcheck counts, $way" "$ours" "$theirs"
+done
+ask early heap --to 0:100
+same "alive at the beginning" "$(get early.json 'a["alive"]')" "[]"
+
+# ---- deja races: as ThreadSanitizer has it, where the compiler has that
+${CC:-gcc} -O1 -g -w "$here/races.c" -o races -lpthread || exit 99
+"$deja" record -o races.deja ./races >/dev/null || fail "recording races"
+"$deja" races --json races.deja >races.json || fail "deja races"
+get races.json '"\n".join(sorted({x[k].split(" at ")[0] for x in a for k in ("code", "its code")}))' >ours
+same "races" "$(tr '\n' ' ' <ours)" "racy_add racy_late racy_look racy_publish racy_watch "
+same "both kinds" "$(get races.json 'sorted({x["kind"] for x in a} | {x["its kind"] for x in a})')" "['read', 'write']"
+if ${CC:-gcc} -O1 -g -w -fsanitize=thread "$here/races.c" -o tsan -lpthread 2>/dev/null; then
+	./tsan >/dev/null 2>tsan.txt
+	# each race has two stacks, of which the innermost frame counts
+	grep '^    #0 ' tsan.txt | grep -o 'racy_[a-z]*\|calm_[a-z]*' | sort -u >theirs
+	grep -q 'data race' tsan.txt && ! cmp -s ours theirs && fail "ThreadSanitizer says: $(cat theirs)"
+fi
+"$deja" races t.deja >none.txt || fail "deja races without races"
+same "a program without" "$(sed 1d none.txt)" "(none)"
+
+# what was allocated before an exec is gone
+cat >exec.c <<'END'
+#include <stdlib.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+	char *volatile p = malloc(argc > 1 ? 4321 : 1234);
+	if (argc > 1)
+		execl(argv[0], argv[0], (char *)NULL);
+	return !p;
+}
+END
+${CC:-gcc} -O0 -g exec.c -o exec && "$deja" record -o exec.deja ./exec again || fail "recording exec"
+"$deja" heap --json exec.deja >heap.json || fail "heap of exec"
+same "alive behind an exec" "$(get heap.json '[b["bytes"] for b in a["alive"] if b["bytes"] in (1234, 4321)]')" "[1234]"
+
+# ---- deja diff
+${CC:-gcc} -O1 -g -nostdlib -static-pie -fno-stack-protector "$here/diff.c" -o diff || exit 99
+for n in 27 26 271; do
+	echo $n >number
+	"$deja" record -o diff$n.deja ./diff
+done
+echo 27 >number
+"$deja" record -o again.deja ./diff
+"$deja" diff diff27.deja again.deja >same.txt || fail "deja diff"
+grep -q 'the same way' same.txt || fail "the same run twice differs: $(cat same.txt)"
+"$deja" diff --json diff27.deja diff26.deja >diff.json || fail "deja diff"
+same "where they part" "$(get diff.json '[(d["code"].split(" at ")[0], d["there"].split(" at ")[0]) for d in a]')" "[('main', 'to odd')]"
+"$deja" backtrace diff27.deja "$(get diff.json 'a[0]["position"]')" | grep -q 'in main' || fail "not a position of the first"
+"$deja" diff --json diff27.deja diff271.deja >diff.json
+same "another result" "$(get diff.json '[(d["there"], d["here"]) for d in a]')" "[('read = 3', 'read = 4')]"
+
+# ---- bad questions: one clear line each, and no answer
+refused 1 "no function 'nothing'" calls nothing t.deja
+refused 1 "no variable or function 'nothing'" accesses nothing t.deja
+refused 1 'too few arguments' calls
+refused 1 'cannot open' diff nothing t.deja
+refused 1 'no bytes' accesses 0x1000:0 t.deja
+refused 1 'ends before it begins' accesses 0x1000-0xfff t.deja
+refused 1 'end of memory' accesses 0xffffffffffffffff:2 t.deja
+refused 1 'at least 1' calls --limit 0 query_scale t.deja
+"$deja" record -o stripped.deja ./prog.stripped >/dev/null
+refused 1 "no function 'query_scale'" calls query_scale stripped.deja
+printf 'void _start(void) { __asm__("mov $60, %%eax; syscall"); }' >none.c
+${CC:-gcc} -nostdlib -static none.c -o none && "$deja" record -o none.deja ./none >/dev/null 2>&1
+refused 1 'no module in the recording has a function malloc' heap none.deja
+conclude

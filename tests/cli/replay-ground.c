@@ -1,0 +1,603 @@
+/*
+ * replay-ground TRACE [SPACING [HOW [SEED [WORD]]]]: ground that a process of its own has covered
+ * in generated code against the same covered by the emulator. At each checkpoint that came back, of
+ * every thread, there must be the same registers, the same counts, the same bytes known and stale
+ * in every page of the memory view, and the same shadow below them; of memory that was met on the
+ * way there, nothing may be missing. HOW asks for something else:
+ *
+ *   steps   of code that ran on the way nothing may be missing, either (the emulator goes step by
+ *           step to see)
+ *   skew    a page is left out of what came back: that must show
+ *   stops   continuing with a breakpoint or a watchpoint, over ground as it is being covered, stops
+ *           where it does without; forwards and then back
+ *   kept    what was covered is kept beside the trace; another replay that uses it finds the same
+ *           at each checkpoint, light or full
+ *   filled  the same, with memory at all of them again, from a process that goes through all
+ *   foreign what lies beside the trace is not used
+ *   wrong   what was kept has wrong registers: the next digest shows it, and the thread goes on
+ * right spoilt  what was kept is changed at random: what it says then may be wrong for as long as
+ * no digest has shown it, and does no harm damage  messages between the processes are changed at
+ * random: what they say then is refused, or may be wrong, and does no harm
+ *
+ * Prints what it did; exit status 1 if anything differs, 77 if this host cannot.
+ */
+#include "cli/confine.h"
+#include "format/index.h"
+#include "replayer/ground.h"
+#include "replayer/land.h"
+#include "replayer/memview-page.h"
+#include "replayer/wire.h"
+#include "tests/lib/random.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static unsigned bad;
+
+static struct replay *start(const char *path, uint64_t spacing, uint64_t worth)
+{
+	struct dj_error err;
+	struct replay *r = replay_open(path, &err);
+
+	if (!r) {
+		fprintf(stderr, "%s\n", err.text);
+		exit(2);
+	}
+	r->spacing = spacing;
+	r->ground_worth = worth;
+	return r;
+}
+
+static void differs(const struct rp_checkpoint *c, const char *what, uint64_t where)
+{
+	if (bad++ < 10)
+		printf("at step %" PRIu64 ": %s differ (0x%" PRIx64 ")\n", c->pos.steps, what,
+		       where);
+}
+
+static void compare_page(const struct rp_checkpoint *c, struct replay *a, struct replay *b,
+			 uint64_t num)
+{
+	static uint8_t state[2][RP_PAGE], value[2][RP_PAGE];
+	bool known[2] = { rp_memview_bytes(a->mv, num, state[0], value[0]),
+			  rp_memview_bytes(b->mv, num, state[1], value[1]) };
+
+	if (known[0] != known[1]) {
+		differs(c, "pages", num << 12);
+		return;
+	}
+	for (unsigned i = 0; known[0] && i < RP_PAGE; i++) {
+		if (state[0][i] != state[1][i]) {
+			differs(c, "bytes known", (num << 12) + i);
+			return;
+		}
+		if (state[0][i] == RP_BYTE_HAS && value[0][i] != value[1][i]) {
+			differs(c, "bytes", (num << 12) + i);
+			return;
+		}
+	}
+	if (memcmp(a->th->e->shadow + num % SHADOW_PAGES * RP_PAGE,
+		   b->th->e->shadow + num % SHADOW_PAGES * RP_PAGE, RP_PAGE) != 0)
+		differs(c, "shadows", num << 12);
+}
+
+/* Of the pages that `a` has: others have been seen when it is b's turn. */
+static void compare_pages(const struct rp_checkpoint *c, struct replay *a, struct replay *b)
+{
+	for (size_t i = 0; i < a->mv->hash_size; i++)
+		for (const struct rp_memview_page *p = a->mv->hash[i]; p; p = p->hash_next)
+			compare_page(c, a, b, p->num);
+}
+
+static void compare_lines(const struct rp_checkpoint *c, const struct rp_lines *all,
+			  const struct rp_lines *part)
+{
+	static const char *const names[] = { "lines run", "lines written", "lines read" };
+	size_t k = 0;
+
+	for (size_t i = 0; i < part->n && !all->all; i++) {
+		while (k < all->n && all->list[k].num < part->list[i].num)
+			k++;
+		bool there = k < all->n && all->list[k].num == part->list[i].num;
+		/* what the emulator says that it ran is by blocks, the end of which it may not have
+		 * come to */
+		for (unsigned kind = LINE_WROTE; kind < LINE_KINDS; kind++)
+			if (part->list[i].lines[kind] & ~(there ? all->list[k].lines[kind] : 0))
+				differs(c, names[kind], part->list[i].num);
+	}
+}
+
+/* What the emulator says has changed since its checkpoint before, has by what generated code says
+ * of the same interval, or of parts of it. */
+static void compare_changes(const struct rp_checkpoint *c, struct replay *quick,
+			    struct replay *slow)
+{
+	const struct rp_checkpoints *cs = quick->cs;
+	size_t n = slow->cs->base, end = rp_checkpoint_count(cs, &c->pos) - 1;
+	const struct rp_changes *ch = &slow->cs->list[n - 1]->changes;
+	size_t begin = n < 2 ? end : rp_checkpoint_count(cs, &slow->cs->list[n - 2]->pos) - 1;
+
+	for (size_t k = 0; begin < end && k < ch->n; k++) {
+		uint64_t key = ch->list[k].key;
+		bool untouched = key & 1;
+		for (size_t i = begin; untouched && i < end; i++)
+			untouched = cs->list[i]->light || rp_checkpoint_untouched(cs, i, key >> 1);
+		if (untouched)
+			differs(c, "pages changed", key >> 1 << 12);
+	}
+}
+
+static void compare(const struct rp_checkpoint *c, struct replay *quick, struct replay *slow)
+{
+	const struct rp_checkpoint *s = rp_checkpoint_last(slow->cs);
+	struct dj_regs regs[2];
+
+	emu_get_regs(quick->th->e, &regs[0]);
+	emu_get_regs(slow->th->e, &regs[1]);
+	uint64_t parts = dj_regs_diff(&regs[0], &regs[1]);
+	if (parts)
+		differs(c, dj_regs_part_name(parts), parts);
+	if (c->events != s->events || c->fences != s->fences || c->seq != s->seq ||
+	    c->event_steps != s->event_steps || c->fence_steps != s->fence_steps ||
+	    c->signals_total != s->signals_total || c->forks != s->forks || c->order != s->order ||
+	    c->exited != s->exited || c->status != s->status || c->last_sysno != s->last_sysno ||
+	    c->last_result != s->last_result || memcmp(&c->mark, &s->mark, sizeof(c->mark)) != 0)
+		differs(c, "counts", 0);
+	if (dj_mappings_count(&c->space->maps) != dj_mappings_count(&s->space->maps) ||
+	    c->space->ncode != s->space->ncode || c->space->image_steps != s->space->image_steps ||
+	    c->space->image != s->space->image || c->space->image_seq != s->space->image_seq)
+		differs(c, "mappings", 0);
+	compare_pages(c, quick, slow);
+	compare_pages(c, slow, quick);
+	compare_lines(c, &c->lines, &s->lines);
+	compare_changes(c, quick, slow);
+}
+
+/* As if a page that changed had been forgotten. */
+static void leave_out_page(struct rp_checkpoints *cs)
+{
+	for (size_t k = cs->n / 2; k < cs->n; k++) {
+		struct rp_changes *ch = &cs->list[k]->changes;
+		for (size_t i = 0; i < ch->n; i++) {
+			struct rp_change *x = &ch->list[i];
+			if (x->key & 1 || x->before == x->after)
+				continue;
+			rp_version_unref(x->key, x->after);
+			x->after = rp_version_ref(x->key, x->before);
+			return;
+		}
+	}
+	printf("no page changed between any two checkpoints\n");
+}
+
+/* The thread goes there step by step; all that runs must be in the lines of c. */
+static void step_to(const struct rp_checkpoint *c, struct replay *slow)
+{
+	struct rp_thread *th = slow->th;
+	struct rp_thread_pos now;
+	unsigned missing = 0;
+
+	for (rp_thread_pos(th, &now); rp_thread_pos_cmp(&now, &c->pos) < 0;
+	     rp_thread_pos(th, &now)) {
+		uint64_t rip = th->e->cpu.rip;
+		enum rp_thread_stop res = rp_thread_step(th);
+		if (res != THREAD_LIMIT)
+			return;
+		missing += !rp_lines_met(&c->lines, LINE_RAN, rip, rip);
+		if (missing == 1) {
+			differs(c, "lines run", rip);
+			missing++;
+		}
+	}
+}
+
+static unsigned nlight;
+
+static unsigned thread(struct replay *quick, struct replay *slow, uint32_t number, const char *how)
+{
+	const struct rp_thread_pos far = { .steps = UINT64_MAX };
+	unsigned n = 0;
+
+	if (rp_switch(quick, number, NULL) || rp_switch(slow, number, NULL))
+		return 0;
+	bool filled = !strcmp(how, "filled");
+	if (!strcmp(how, "kept") || filled) {
+		if (!quick->cs->indexed || !quick->cs->whole)
+			return 0;
+		rp_checkpoint_take(quick->cs);
+		if (filled && rp_ground_fill(quick, 1, &far, NULL, NULL)) {
+			differs(quick->cs->list[0], "ends of filling", 0);
+			return 0;
+		}
+	} else {
+		if (!rp_ground_have(quick))
+			return 0;
+		rp_ground_cover(quick, &far);
+		const struct rp_checkpoint *last = quick->cs->list[quick->cs->n - 1];
+		if (last->pos.steps < quick->th->end_steps)
+			differs(last, "ends of the covered ground", 0);
+	}
+	if (!strcmp(how, "skew"))
+		leave_out_page(quick->cs);
+	for (size_t i = 0; i < quick->cs->n; i++) {
+		const struct rp_checkpoint *c = quick->cs->list[i];
+		struct dj_error err;
+		if (!strcmp(how, "steps"))
+			step_to(c, slow);
+		bool light = c->light;
+		const struct rp_thread_pos pos = c->pos;
+		if (rp_land(quick, &pos, false, &err) || replay_move(slow, &pos, &err)) {
+			printf("going to step %" PRIu64 ": %s\n", c->pos.steps, err.text);
+			bad++;
+			return n;
+		}
+		/* others may have come before it */
+		i = rp_checkpoint_count(quick->cs, &pos) - 1;
+		c = quick->cs->list[i];
+		if (c->light || rp_thread_pos_cmp(&c->pos, &pos) != 0) {
+			printf("at step %" PRIu64 " is no full checkpoint\n", pos.steps);
+			bad++;
+			return n;
+		}
+		nlight += light;
+		rp_checkpoint_take(slow->cs);
+		compare(c, quick, slow);
+		n++;
+	}
+	return n;
+}
+
+/* ---- conditions ---------------------------------------------------------------------------- */
+
+#define STOPS 12u
+
+static uint64_t random_state = 88172645463325252ULL;
+
+static uint64_t rnd(void)
+{
+	return random_next(&random_state);
+}
+
+static void condition(struct replay *r, unsigned how, uint64_t at)
+{
+	replay_report_signals(r, 0);
+	if (how == 0)
+		replay_break_add(r, at);
+	else
+		replay_watch_add(r, at, 8, how == 1 ? REPLAY_WATCH_WRITE : REPLAY_WATCH_ACCESS);
+}
+
+/* Where both stop, one after the other; then back the same way, which is past the same threads'
+ * accesses in the other order. */
+static unsigned go_through(struct replay *quick, struct replay *slow, bool watch)
+{
+	struct replay_stop a, b;
+	unsigned n = 0, met = 0;
+	int32_t tid[STOPS];
+
+	for (int back = 0; back < 2; back++)
+		for (unsigned i = 0; i < STOPS; i++, n++) {
+			enum replay_dir dir = back ? REPLAY_BACKWARD : REPLAY_FORWARD;
+			replay_continue(quick, dir, &a);
+			replay_continue(slow, dir, &b);
+			if (a.reason != b.reason || replay_pos_cmp(&a.pos, &b.pos) != 0) {
+				printf("%s: reason %d at step %" PRIu64 ", not %d at %" PRIu64 "\n",
+				       back ? "back" : "forward", (int)a.reason, a.pos.steps,
+				       (int)b.reason, b.pos.steps);
+				bad++;
+				return n;
+			}
+			if (back && watch &&
+			    (met ? a.reason != REPLAY_WATCH || a.tid != tid[met - 1]
+				 : a.reason == REPLAY_WATCH)) {
+				printf("back: %u more watched accesses lie before step %" PRIu64
+				       "\n",
+				       met, a.pos.steps);
+				bad++;
+				return n;
+			}
+			met -= back && met;
+			if (a.reason == REPLAY_END || a.reason == REPLAY_BEGIN)
+				break;
+			if (!back)
+				tid[met++] = a.tid;
+		}
+	return n;
+}
+
+/* A word of 8 bytes that the thread knows some of. */
+static uint64_t word_of(struct replay *r)
+{
+	const struct rp_memview *mv = r->mv;
+
+	for (;;) {
+		const struct rp_memview_page *p = mv->hash[rnd() % mv->hash_size];
+		unsigned w = rnd() % RP_WORDS;
+		if (p && p->known[w])
+			return (p->num << 12) + 64 * w +
+			       ((unsigned)__builtin_ctzll(p->known[w]) & ~7u);
+	}
+}
+
+/* One that several threads know of, by the ends of their histories. */
+static uint64_t shared_word(struct replay *r)
+{
+	const struct rp_thread_pos far = { .steps = UINT64_MAX };
+
+	for (uint32_t i = 0; i < r->nthreads; i++)
+		if (!rp_switch(r, i, NULL))
+			replay_move(r, &far, NULL);
+	for (unsigned tries = 0;; tries++) {
+		rp_switch(r, rnd() % r->nthreads, NULL);
+		uint64_t at = word_of(r), line = at >> 6 & 63;
+		unsigned know = 0;
+		for (uint32_t i = 0; i < r->nthreads; i++) {
+			const struct rp_memview_page *p =
+				rp_memview_page(r->threads[i].mv, at >> 12);
+			know += p && p->known[line] >> (at & 63) & 0xff;
+		}
+		if (know > 1 || tries > 1000)
+			return at;
+	}
+}
+
+static uint64_t watched; /* 0: any word */
+
+static unsigned stops(const char *path, uint64_t spacing)
+{
+	struct replay *look = start(path, UINT64_MAX / 4, UINT64_MAX);
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < 12 && !bad; i++) {
+		struct replay *quick = start(path, spacing, 1);
+		struct replay *slow = start(path, UINT64_MAX / 4, UINT64_MAX);
+		const struct dj_thread_info *info = dj_trace_thread(replay_trace(look), 0);
+		struct replay_pos pos = { .steps = info->first_steps };
+		struct dj_regs regs;
+		/* early positions: much of what runs there does not run again */
+		pos.steps += rnd() % ((info->last_steps - info->first_steps + 1) >> rnd() % 10);
+		replay_seek(look, &pos, NULL);
+		replay_regs(look, &regs);
+		unsigned how = i % 3;
+		uint64_t at = !how		   ? regs.rip
+			      : look->nthreads > 1 ? shared_word(look)
+						   : word_of(look);
+		if (how && watched)
+			at = watched;
+		quick->ground_first = 1000;
+		condition(quick, how, at);
+		condition(slow, how, at);
+		n += go_through(quick, slow, how);
+		replay_close(quick);
+		replay_close(slow);
+	}
+	replay_close(look);
+	printf("%u stops, %u differences\n", n, bad);
+	return n;
+}
+
+/* ---- messages that make no sense ----------------------------------------------------------- */
+
+static void *was(void *ctx, uint64_t key)
+{
+	(void)ctx;
+	(void)key;
+	return NULL;
+}
+
+/* The message, changed or cut; if it is taken for a checkpoint, the thread goes there and on. */
+static unsigned damaged(struct replay *r, const struct rp_wire *good, bool change)
+{
+	const struct rp_thread_pos begin = { .steps = r->th->info->first_steps };
+	struct rp_thread_pos to;
+	size_t n = good->n;
+	uint8_t *bytes = malloc(n);
+
+	memcpy(bytes, good->bytes, n);
+	for (unsigned i = 1 + rnd() % 4; change && i; i--) {
+		size_t at = rnd() % (rnd() % 2 ? 2000 : n);
+		bytes[at] = rnd() % 3 ? (uint8_t)rnd() : rnd() % 2 ? 0 : 255;
+	}
+	if (change && rnd() % 8 == 0)
+		n = rnd() % n;
+	struct rp_checkpoint *c = n < RP_WIRE_HEAD || rp_wire_length(bytes) != n
+					  ? NULL
+					  : rp_wire_get(bytes, n, r->th, r->th->space, was, NULL);
+	free(bytes);
+	if (!c)
+		return 0;
+	to = c->pos;
+	if (!rp_checkpoint_add(r->cs, c, &begin))
+		return 0;
+	if (!rp_checkpoint_go(r->cs, &to, NULL)) {
+		to.steps += 2000;
+		rp_thread_run(r->th, &to, 0);
+	}
+	while (r->cs->n)
+		rp_checkpoint_free(r->cs->list[--r->cs->n]);
+	r->mv->lost = true; /* only the beginning is a way back */
+	rp_checkpoint_go(r->cs, &begin, NULL);
+	return 1;
+}
+
+static int damage(const char *path)
+{
+	struct replay *r = start(path, UINT64_MAX / 4, UINT64_MAX);
+	struct rp_thread_pos to = { .steps = r->th->end_steps / 2 },
+			     begin = { .steps = r->th->info->first_steps };
+	struct rp_wire w = { 0 };
+	struct rp_space *before = rp_space_new();
+	unsigned taken = 0, n = 400;
+
+	r->patience.allowance = UINT64_MAX / 2;
+	replay_move(r, &to, NULL);
+	rp_checkpoint_take(r->cs);
+	rp_wire_put(&w, r->cs->list[r->cs->n - 1], r->th->e, before);
+	while (r->cs->n)
+		rp_checkpoint_free(r->cs->list[--r->cs->n]);
+	r->mv->lost = true;
+	rp_checkpoint_go(r->cs, &begin, NULL);
+	bad += damaged(r, &w, false) != 1;
+	for (unsigned i = 0; i < n; i++)
+		taken += damaged(r, &w, true);
+	printf("%u damaged messages, %u were taken all the same, %u differences\n", n, taken, bad);
+	rp_space_unref(before);
+	free(w.bytes);
+	replay_close(r);
+	return bad != 0;
+}
+
+/* ---- what is kept -------------------------------------------------------------------------- */
+
+/* With `wrong`, registers are not what they were. */
+static void keep(const char *path, uint64_t spacing, bool wrong)
+{
+	const struct rp_thread_pos far = { .steps = UINT64_MAX };
+	struct replay *r = start(path, spacing, 1);
+	struct dj_error err;
+
+	for (uint32_t i = 0; i < r->nthreads; i++)
+		if (!rp_switch(r, i, NULL) && rp_ground_have(r))
+			rp_ground_cover(r, &far);
+	for (size_t i = 0; wrong && i < r->cs->n; i++)
+		for (unsigned k = DJ_RBX; k <= DJ_R15; k++)
+			r->cs->list[i]->cpu.gpr[k] ^= k == DJ_RBX || k >= DJ_R12;
+	if (replay_keep(r, true, &err)) {
+		fprintf(stderr, "%s\n", err.text);
+		exit(2);
+	}
+	replay_close(r);
+}
+
+/* The index once more, with some bytes of its blocks changed, and sums that are right. */
+static void spoil(const char *path)
+{
+	struct replay *r = start(path, UINT64_MAX / 4, UINT64_MAX);
+	struct dj_trace *t = replay_trace(r);
+	struct dj_index *x = dj_index_open(t, rp_wire_layout());
+	struct dj_index_writer *w = dj_index_begin(t, rp_wire_layout());
+	const uint8_t *block;
+	uint64_t at = 0;
+	size_t n;
+
+	while (x && (block = dj_index_next(x, 0, &at, &n))) {
+		uint8_t *copy = malloc(n + 1);
+		memcpy(copy, block, n);
+		for (unsigned i = rnd() % 3; i && n; i--)
+			copy[rnd() % (rnd() % 2	 ? n
+				      : n < 3000 ? n
+						 : 3000)] = rnd() % 3	? (uint8_t)rnd()
+							    : rnd() % 2 ? 0
+									: 255;
+		dj_index_put(w, 0, copy, rnd() % 16 ? n : rnd() % (n + 1), SIZE_MAX);
+		free(copy);
+	}
+	dj_index_write(w, NULL);
+	dj_index_drop(w);
+	dj_index_close(x);
+	replay_close(r);
+}
+
+static int spoilt(const char *path, uint64_t spacing)
+{
+	unsigned used = 0, refused = 0;
+
+	for (unsigned i = 0; i < 8; i++) {
+		struct replay_stop stop;
+		keep(path, spacing, false);
+		spoil(path);
+		struct replay *r = start(path, spacing, UINT64_MAX);
+		r->patience.allowance = UINT64_MAX / 2;
+		replay_use_index(r);
+		bool had = r->cs->indexed;
+		used += had;
+		for (unsigned k = 0; k < 6; k++) {
+			uint64_t span = r->th->end_steps - r->th->info->first_steps + 1;
+			struct replay_pos pos = { .steps =
+							  r->th->info->first_steps + rnd() % span };
+			replay_seek(r, &pos, NULL);
+			replay_step(r, rnd() % 2 ? REPLAY_FORWARD : REPLAY_BACKWARD, &stop);
+		}
+		replay_continue(r, REPLAY_FORWARD, &stop);
+		replay_continue(r, REPLAY_BACKWARD, &stop);
+		refused += had && !r->index;
+		replay_close(r);
+	}
+	printf("%u spoilt indexes were used, %u of them refused later\n", used, refused);
+	return !used;
+}
+
+/* A thread that comes from a checkpoint with wrong registers meets a digest, and goes on right. */
+static int wrong(const char *path, uint64_t spacing)
+{
+	const struct rp_thread_pos far = { .steps = UINT64_MAX };
+	struct dj_regs regs[2];
+	struct replay_pos pos = { 0 };
+	bool used = false, refused = false;
+
+	keep(path, spacing, true);
+	for (int i = 0; i < 2; i++) {
+		struct replay *r = start(path, spacing, UINT64_MAX);
+		if (!i)
+			replay_use_index(r);
+		used |= r->cs->indexed;
+		/* the last one with memory is where it comes from */
+		for (size_t k = 0; !i && k + 1 < r->cs->n; k++)
+			if (!r->cs->list[k]->light)
+				pos.steps = r->cs->list[k]->pos.steps + 1;
+		if (replay_seek(r, &pos, NULL) || replay_run_to(r, &far, 0, false) != THREAD_END)
+			bad++;
+		replay_regs(r, &regs[i]);
+		refused |= !i && used && !r->cs->indexed;
+		replay_close(r);
+	}
+	if (dj_regs_diff(&regs[0], &regs[1]))
+		bad++;
+	printf("wrong registers were %sused, %srefused, %u differences\n", used ? "" : "not ",
+	       refused ? "" : "not ", bad);
+	return !used || !refused || bad;
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t spacing = argc > 2 ? strtoull(argv[2], NULL, 0) : 100000;
+	unsigned n = 0;
+
+	if (argc < 2)
+		return 2;
+	watched = argc > 5 ? strtoull(argv[5], NULL, 0) : 0;
+	random_state += (argc > 4 ? strtoull(argv[4], NULL, 0) : 0) * 0x9e3779b97f4a7c15ULL;
+	replay_confine(cli_confine);
+	if (argc > 3 && !strcmp(argv[3], "stops"))
+		return !stops(argv[1], spacing) || bad;
+	if (argc > 3 && !strcmp(argv[3], "damage"))
+		return damage(argv[1]);
+	if (argc > 3 && !strcmp(argv[3], "spoilt"))
+		return spoilt(argv[1], spacing);
+	if (argc > 3 && !strcmp(argv[3], "foreign")) {
+		struct replay *r = start(argv[1], spacing, UINT64_MAX);
+		replay_use_index(r);
+		bool used = r->cs->indexed || r->cs->n;
+		replay_close(r);
+		return used;
+	}
+	if (argc > 3 && !strcmp(argv[3], "wrong"))
+		return wrong(argv[1], spacing);
+	bool kept = argc > 3 && (!strcmp(argv[3], "kept") || !strcmp(argv[3], "filled"));
+	if (kept)
+		keep(argv[1], spacing, false);
+	struct replay *quick = start(argv[1], spacing, kept ? UINT64_MAX : 1);
+	if (kept)
+		replay_use_index(quick);
+	struct replay *slow = start(argv[1], UINT64_MAX / 4, UINT64_MAX);
+	for (uint32_t i = 0; i < quick->nthreads; i++)
+		n += thread(quick, slow, i, argc > 3 ? argv[3] : "");
+	if (!n && !fast_possible(quick->th->e->kind))
+		return 77;
+	printf("%u checkpoints, %u of them light, %u differences\n", n, nlight, bad);
+	replay_close(quick);
+	replay_close(slow);
+	return bad || !n;
+}

@@ -1,0 +1,262 @@
+/*
+ * A translator whose translated code is only addresses: see fake-parts.h for where they lie.
+ */
+#include "tests/lib/fake-parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* A fragment is its own entry: what tr_fragment() gives out is no pointer to anything. */
+struct translator {
+	bool arena;
+	uint64_t va;
+	uint8_t *ours;
+};
+
+const struct tr_policy tr_policies[TR_POLICIES];
+
+uint64_t fake_entry(uint64_t pc)
+{
+	return CACHE + ((pc + 14 - PROGRAM(0)) & ~15ULL);
+}
+
+uint64_t fake_pc(uint64_t va)
+{
+	return PROGRAM(0) + ((va - CACHE) & ~15ULL);
+}
+
+struct fake_thread *fake_owner(uint64_t pc, unsigned *action, bool *handler)
+{
+	struct fake_thread *m = &fake.threads[(pc - PROGRAM(0)) >> 16];
+	*handler = (pc & 0xffff) >= 0x8000;
+	*action = (unsigned)((pc & 0x7fff) + 14) / 16;
+	return m;
+}
+
+struct translator *tr_new(const struct tr_ops *ops, const struct tr_config *config)
+{
+	(void)ops;
+	(void)config;
+	return calloc(1, sizeof(struct translator));
+}
+
+void tr_free(struct translator *tr)
+{
+	if (tr && tr->ours)
+		munmap(tr->ours, TR_ARENA_SIZE);
+	free(tr);
+}
+
+enum tr_found tr_fragment(struct translator *tr, uint64_t pc, struct tr_frag **f)
+{
+	if (!tr->arena)
+		return TR_NO_ARENA;
+	*f = (struct tr_frag *)(uintptr_t)fake_entry(pc);
+	return TR_FOUND;
+}
+
+uint32_t tr_entry_lag(const struct tr_frag *f)
+{
+	(void)f;
+	return 0;
+}
+
+uint64_t tr_entry(const struct tr_frag *f)
+{
+	return (uint64_t)(uintptr_t)f;
+}
+
+void tr_add_arena(struct translator *tr, uint64_t va, uint8_t *ours)
+{
+	if (tr->ours)
+		munmap(tr->ours, TR_ARENA_SIZE);
+	tr->arena = true;
+	tr->va = va;
+	tr->ours = ours;
+}
+
+bool tr_wants_arena(struct translator *tr, uint64_t pc)
+{
+	(void)pc;
+	return !tr->arena;
+}
+
+void tr_drop_arena(struct translator *tr, uint64_t va)
+{
+	(void)va;
+	tr->arena = false;
+}
+
+void tr_no_arena(struct translator *tr)
+{
+	(void)tr;
+	fake_fail("no room for an arena");
+}
+
+void tr_expect_indirect(struct translator *tr)
+{
+	(void)tr;
+}
+
+void tr_spare(struct translator *tr, unsigned ahead)
+{
+	(void)tr;
+	(void)ahead;
+}
+
+struct tr_kept *tr_kept_new(uint64_t *room)
+{
+	(void)room;
+	return NULL;
+}
+
+void tr_kept_free(struct tr_kept *kept)
+{
+	(void)kept;
+}
+
+bool tr_kept_read(struct tr_kept *kept, int fd, size_t size, const uint8_t id[TR_KEPT_ID])
+{
+	(void)kept, (void)fd, (void)size, (void)id;
+	return false;
+}
+
+bool tr_kept_write(struct tr_kept *kept, const uint8_t id[TR_KEPT_ID], size_t limit, FILE *to)
+{
+	(void)kept, (void)id, (void)limit, (void)to;
+	return false;
+}
+
+bool tr_kept_new_ones(const struct tr_kept *kept)
+{
+	(void)kept;
+	return false;
+}
+
+void tr_add_indirect(struct translator *tr, struct tr_frag *f)
+{
+	(void)tr;
+	(void)f;
+}
+
+uint64_t tr_call_data_out(const struct translator *tr, uint64_t va)
+{
+	(void)tr;
+	(void)va;
+	return 0;
+}
+
+uint64_t tr_string_singly(const struct translator *tr, uint64_t va)
+{
+	(void)tr;
+	(void)va;
+	return 0;
+}
+
+const struct tr_stop *tr_stop_at(const struct translator *tr, uint64_t va, uint32_t *runtime)
+{
+	static struct tr_stop stop;
+	unsigned k;
+	bool handler;
+	(void)tr;
+	*runtime = 0;
+	stop.pc = fake_pc(va);
+	const struct fake_thread *m = fake_owner(stop.pc, &k, &handler);
+	bool call = handler || m->script[k].kind == FAKE_CALL;
+	stop.kind = call ? TR_STOP_SYSCALL : TR_STOP_NATIVE;
+	return &stop;
+}
+
+uint64_t tr_branch(const struct translator *tr, uint32_t number)
+{
+	(void)tr;
+	(void)number;
+	return 0;
+}
+
+bool tr_in_cache(const struct translator *tr, uint64_t va)
+{
+	(void)tr;
+	return va >= CACHE && va < CACHE_END;
+}
+
+bool tr_locate(const struct translator *tr, uint64_t va, uint64_t rt_ret, struct tr_where *w)
+{
+	(void)rt_ret;
+	memset(w, 0, sizeof(*w));
+	if (!tr_in_cache(tr, va) || va >= RT_SYSCALL)
+		return false;
+	w->pc = fake_pc(va);
+	w->boundary = (va & 15) == 0;
+	w->spilled = TR_HOME_BIT;
+	return true;
+}
+
+void tr_sleep(struct translator *tr, uint64_t page)
+{
+	(void)tr;
+	(void)page;
+}
+
+void tr_wake(struct translator *tr, uint64_t page, uint64_t changed)
+{
+	(void)tr;
+	(void)page;
+	(void)changed;
+}
+
+void tr_invalidate(struct translator *tr, uint64_t addr, uint64_t len)
+{
+	(void)tr;
+	(void)addr;
+	(void)len;
+}
+
+void tr_keep_fault_flags(struct translator *tr)
+{
+	(void)tr;
+}
+
+uint64_t tr_epoch(const struct translator *tr)
+{
+	(void)tr;
+	return 0;
+}
+
+void tr_reclaim(struct translator *tr, uint64_t oldest)
+{
+	(void)tr;
+	(void)oldest;
+}
+
+bool tr_retired(const struct translator *tr)
+{
+	(void)tr;
+	return true;
+}
+
+bool tr_waits(const struct translator *t, uint64_t va)
+{
+	(void)t, (void)va;
+	return false;
+}
+
+uint64_t tr_syscall_insn(const struct translator *tr)
+{
+	return tr->arena ? RT_SYSCALL : 0;
+}
+
+bool tr_arena(const struct translator *tr, unsigned i, uint64_t *at, uint64_t *size)
+{
+	*at = tr->va;
+	*size = TR_ARENA_SIZE;
+	return i == 0 && tr->arena;
+}
+
+void tr_stats(const struct translator *tr, struct tr_stats *s)
+{
+	(void)tr;
+	memset(s, 0, sizeof(*s));
+}

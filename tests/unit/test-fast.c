@@ -1,0 +1,475 @@
+/*
+ * Translated replay against the emulator: random programs, run by both to random positions, must
+ * have the same registers, flags, memory, steps and ordered events everywhere; and what is special
+ * about generated code: operands that straddle 4 GiB, code that changes, exceptions, wild jumps.
+ */
+#include "tests/lib/suites.h"
+#include "fast/fast.h"
+#include "tests/lib/oracle.h"
+#include "tests/lib/translate-gen.h"
+
+#include "format/error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define STEPS  3000
+#define AT     0x2a0020000000
+#define AROUND 65536 /* bytes of the shadow that are compared around each region */
+
+static struct emu *slow, *quick;
+static struct fast *fast;
+static struct gen *prog;
+static unsigned broken; /* times that generated code raised an exception */
+static bool notes;	/* generated code makes some */
+static uint8_t *met[2]; /* what the emulator alone reads and writes, as the engine's tables are */
+
+static size_t fetch(void *ctx, uint64_t addr, uint8_t *buf, size_t len)
+{
+	(void)ctx;
+	if (addr < prog->base || addr >= prog->base + prog->n)
+		return 0;
+	size_t n = prog->base + prog->n - addr;
+	n = n < len ? n : len;
+	memcpy(buf, prog->code + (addr - prog->base), n);
+	return n;
+}
+
+static int set_up(void)
+{
+	struct dj_error err = { 0 };
+
+	slow = emu_new(&err);
+	quick = emu_new(&err);
+	if (!slow || !quick)
+		return -1;
+	slow->fetch = quick->fetch = fetch;
+	fast = fast_new(quick);
+	return 0;
+}
+
+/* ---- what is read and written ------------------------------------------------------------ */
+
+static void mark(struct emu *e, bool wrote, uint64_t addr, unsigned size)
+{
+	uint32_t at = (uint32_t)addr;
+
+	if (e == slow)
+		memset(met[wrote] + at, 0xff, size);
+	else if (at >= FAST_NOTE_FIRST)
+		memset(fast_note_byte(fast, wrote, at), 0xff, size);
+}
+
+static void after_load(void *ctx, struct emu *e, uint64_t addr, unsigned size)
+{
+	(void)ctx;
+	mark(e, false, addr, size);
+}
+
+static void before_store(void *ctx, struct emu *e, uint64_t addr, unsigned size)
+{
+	(void)ctx;
+	mark(e, true, addr, size);
+}
+
+static void after_store(void *ctx, struct emu *e, uint64_t addr, unsigned size,
+			const uint8_t *bytes)
+{
+	(void)ctx;
+	(void)e;
+	(void)addr;
+	(void)size;
+	(void)bytes;
+}
+
+static void hear(struct emu *e)
+{
+	e->hooks = notes ? EMU_HOOK_TRACK : 0;
+	e->after_load = after_load;
+	e->before_store = before_store;
+	e->after_store = after_store;
+}
+
+/* From now on nothing has been met. */
+static void forget_met(void)
+{
+	for (int wrote = 0; notes && wrote < 2; wrote++) {
+		uint8_t *low = fast_note_byte(fast, wrote, FAST_NOTE_FIRST);
+		madvise(met[wrote], FAST_NOTE_TABLE, MADV_DONTNEED);
+		madvise(low, FAST_NOTE_TABLE - FAST_NOTE_FIRST, MADV_DONTNEED);
+	}
+}
+
+/* Bytes of the range that only one of the two has met, or that only the emulator has written. */
+static unsigned met_differs(uint64_t at, size_t n)
+{
+	unsigned bad = 0;
+
+	for (uint64_t i = at < FAST_NOTE_FIRST ? FAST_NOTE_FIRST : at; i < at + n; i++) {
+		bool read = *fast_note_byte(fast, false, i), wrote = *fast_note_byte(fast, true, i);
+		bad += (met[0][i] || met[1][i]) != (read || wrote);
+		bad += met[1][i] && !wrote;
+		bad += met[0][i] && !read;
+	}
+	return bad;
+}
+
+static bool same_met(void)
+{
+	unsigned bad = 0;
+
+	if (!notes)
+		return true;
+	for (unsigned r = 0; r < GEN_REGIONS; r++)
+		bad += met_differs((uint32_t)gen_region[r], GEN_REGION);
+	bad += met_differs(FAST_NOTE_FIRST, AROUND) + met_differs((1ULL << 32) - AROUND, AROUND);
+	if (bad)
+		printf("\n  %u bytes are noted wrongly", bad);
+	return !bad;
+}
+
+static struct fast *new_fast(void)
+{
+	struct fast *f = fast_new(quick);
+
+	if (f && notes && !fast_note_begin(f)) {
+		fast_free(f);
+		return NULL;
+	}
+	return f;
+}
+
+static int tear_down(void)
+{
+	fast_free(fast);
+	emu_free(quick);
+	emu_free(slow);
+	return 0;
+}
+
+static void begin(struct emu *e, const struct dj_regs *regs)
+{
+	emu_forget_code(e, AT, GEN_CODE);
+	emu_set_regs(e, regs, ~0ULL);
+	e->cpu.segbase[1] = 0x123456;
+	e->cpu.segbase[2] = GEN_GS;
+	e->steps = e->fences = e->fence_steps = 0;
+	e->in_rep = false;
+	e->rep_iter = 0;
+}
+
+static uint8_t *around(struct emu *e, unsigned region, size_t *len)
+{
+	uint32_t at = (uint32_t)gen_region[region];
+
+	*len = GEN_REGION;
+	return e->shadow + at;
+}
+
+/* The first and last bytes of the shadow, where most goes that goes astray, and the regions. */
+static bool same_memory(void)
+{
+	bool same = true;
+
+	for (unsigned r = 0; r < GEN_REGIONS; r++) {
+		size_t n;
+		uint8_t *a = around(slow, r, &n), *b = around(quick, r, &n);
+		same &= !memcmp(a, b, n);
+	}
+	return same && !memcmp(slow->shadow, quick->shadow, AROUND) &&
+	       !memcmp(slow->shadow + (1ULL << 32) - AROUND, quick->shadow + (1ULL << 32) - AROUND,
+		       AROUND);
+}
+
+static void fill_memory(void)
+{
+	emu_reset_memory(slow);
+	emu_reset_memory(quick);
+	for (unsigned r = 0; r < GEN_REGIONS; r++) {
+		size_t n;
+		uint8_t *a = around(slow, r, &n), *b = around(quick, r, &n);
+		for (size_t i = 0; i < n; i++)
+			a[i] = b[i] = (uint8_t)gen_rnd(256);
+	}
+}
+
+/* Both at the same position in the same state; says what differs if not. */
+static bool same(uint64_t to)
+{
+	struct dj_regs a, b;
+
+	emu_get_regs(slow, &a);
+	emu_get_regs(quick, &b);
+	uint64_t differ = dj_regs_diff(&a, &b);
+	bool good = !differ && slow->steps == quick->steps && slow->fences == quick->fences &&
+		    slow->fence_steps == quick->fence_steps && same_memory();
+	if (!good)
+		printf("\n  at %llu of a program at %llx: parts %llx differ, rip %llx and %llx, "
+		       "rflags %llx and %llx, steps %llu and %llu, fences %llu and %llu, memory "
+		       "%s\n",
+		       (unsigned long long)to, (unsigned long long)prog->base,
+		       (unsigned long long)differ, (unsigned long long)a.rip,
+		       (unsigned long long)b.rip, (unsigned long long)a.rflags,
+		       (unsigned long long)b.rflags, (unsigned long long)slow->steps,
+		       (unsigned long long)quick->steps, (unsigned long long)slow->fences,
+		       (unsigned long long)quick->fences, same_memory() ? "same" : "differs");
+	return good;
+}
+
+/* As far as the emulator goes with the program: to its end, to what it does not execute, to a
+ * fault. */
+static uint64_t length_of(const struct dj_regs *regs)
+{
+	begin(slow, regs);
+	emu_run(slow, STEPS); /* up to a REP instruction that takes for ever, at most */
+	return slow->steps;
+}
+
+/* The processor wants some operands aligned, the emulator does not care. */
+static bool run_fast_to(uint64_t to)
+{
+	while (quick->steps < to) {
+		enum emu_stop why = fast_run(fast, to);
+		if (fast_broken(fast))
+			return false;
+		if (why != EMU_STOP_STEPS) {
+			printf("\n  stopped for reason %d: %s\n", why, quick->why);
+			return false;
+		}
+	}
+	return true;
+}
+
+enum { DIFFERENT, SAME, EXCEPTION };
+
+/* Both run the first `n` steps. */
+static int compare_to(struct gen *g, uint64_t n)
+{
+	uint64_t at = 0;
+
+	begin(slow, &g->regs);
+	begin(quick, &g->regs);
+	forget_met();
+	while (at < n) {
+		at += 1 + gen_rnd(gen_chance(30) ? 40 : 2000);
+		at = at < n ? at : n;
+		enum emu_stop why = emu_run(slow, at);
+		if (why != EMU_STOP_STEPS) {
+			printf("\n  the emulator stops for reason %d: %s\n", why, slow->why);
+			return DIFFERENT;
+		}
+		if (!run_fast_to(at))
+			return fast_broken(fast) ? EXCEPTION : DIFFERENT;
+		if (!same(at) || !same_met())
+			return DIFFERENT;
+	}
+	return SAME;
+}
+
+/* At an exception the program is too long: a shorter one, then. */
+static bool compare(struct gen *g)
+{
+	uint64_t seed = gen_seed;
+	int answer;
+
+	prog = g;
+	fill_memory();
+	uint64_t n = length_of(&g->regs);
+	for (;;) {
+		gen_seed = seed; /* the same memory again */
+		fill_memory();
+		answer = compare_to(g, n);
+		if (answer != EXCEPTION)
+			return answer == SAME;
+		broken++;
+		n /= 2;
+		fast_free(fast);
+		fast = new_fast();
+	}
+}
+
+static void random_programs(bool branches, unsigned insns, unsigned n)
+{
+	unsigned bad = 0;
+	uint64_t translated = 0, steps = 0;
+	static struct gen g;
+
+	if (!fast) {
+		printf("(this host cannot) ");
+		return;
+	}
+	for (unsigned i = 0; i < n && bad < 5; i++) {
+		g.base = AT;
+		g.branches = branches;
+		g.x87 = gen_chance(40);
+		gen_program(&g, 1 + gen_rnd(insns));
+		uint64_t before = fast_steps(fast);
+		bad += !compare(&g);
+		steps += quick->steps;
+		translated += fast_steps(fast) - (fast_steps(fast) < before ? 0 : before);
+	}
+	printf("(%u exceptions, %llu of %llu steps translated) ", broken,
+	       (unsigned long long)translated, (unsigned long long)steps);
+	CU_ASSERT(bad == 0);
+	CU_ASSERT(translated > steps / 10);
+}
+
+static void test_straight(void)
+{
+	random_programs(false, GEN_INSNS, 800);
+}
+
+static void test_branches(void)
+{
+	random_programs(true, GEN_INSNS, 250);
+}
+
+static void test_notes(void)
+{
+	unsigned was = broken;
+
+	if (!fast)
+		return;
+	fast_free(fast);
+	notes = true;
+	fast = new_fast();
+	CU_ASSERT(fast != NULL);
+	for (int wrote = 0; wrote < 2; wrote++)
+		met[wrote] = mmap(NULL, FAST_NOTE_TABLE, PROT_READ | PROT_WRITE,
+				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	hear(slow);
+	hear(quick);
+	broken = 0;
+	if (fast && met[0] != MAP_FAILED && met[1] != MAP_FAILED)
+		random_programs(true, GEN_INSNS, 400);
+	for (int wrote = 0; wrote < 2; wrote++)
+		munmap(met[wrote], FAST_NOTE_TABLE);
+	fast_free(fast);
+	notes = false;
+	broken = was;
+	hear(slow);
+	hear(quick);
+	fast = new_fast();
+}
+
+/* ---- what is special ------------------------------------------------------------------------ */
+
+static struct gen special;
+
+/* From now on the program is this. */
+static void set_program(const void *code, size_t n)
+{
+	memset(&special, 0, sizeof(special));
+	memcpy(special.code, code, n);
+	special.base = special.regs.rip = AT;
+	special.n = n;
+	special.regs.rflags = 0x202;
+	special.regs.mxcsr = 0x1f80;
+	special.regs.fcw = 0x37f;
+	special.regs.gpr[DJ_RSP] = 0x7ffffffff000;
+	prog = &special;
+	if (fast)
+		fill_memory();
+}
+#define PROGRAM(...)                                                                               \
+	do {                                                                                       \
+		static const uint8_t bytes_[] = { __VA_ARGS__ };                                   \
+		set_program(bytes_, sizeof(bytes_));                                               \
+	} while (0)
+
+static void check_same(uint64_t n)
+{
+	uint64_t before = fast_steps(fast);
+
+	CU_ASSERT(compare_to(prog, n) == SAME);
+	CU_ASSERT(fast_steps(fast) - before > n / 2);
+}
+
+/* imul rdi, rdi, 1664525; add rdi, 1013904223; mov rsi, rdi; ror rsi, 13; mov
+ * [rsi+rdi*8+0x7fffffff], rax; add rax, [rsi-8]; mov r11, [rdi]; add r11, rsi; mov [r11+rsi], r11;
+ * jmp: anywhere in 64 bits, and by way of the register that is not in its place. */
+static void test_wild(void)
+{
+	if (!fast)
+		return;
+	PROGRAM(0x48, 0x69, 0xff, 0x0d, 0x66, 0x19, 0x00, 0x48, 0x81, 0xc7, 0x5f, 0xf3, 0x6e, 0x3c,
+		0x48, 0x89, 0xfe, 0x48, 0xc1, 0xce, 0x0d, 0x48, 0x89, 0x84, 0xfe, 0xff, 0xff, 0xff,
+		0x7f, 0x48, 0x03, 0x46, 0xf8, 0x4c, 0x8b, 0x1f, 0x49, 0x01, 0xf3, 0x4d, 0x89, 0x1c,
+		0x33, 0xeb, 0xd3);
+	check_same(20000);
+}
+
+/* mov ecx, 1000; dec ecx; jne; jmp rdi: to where there is no code, and to an address that cannot
+ * be. */
+static void test_nowhere(void)
+{
+	static const uint64_t to[] = { 0, 0x8000123456789abc, AT + 100000, ~0ULL };
+
+	if (!fast)
+		return;
+	for (unsigned i = 0; i < 4; i++) {
+		PROGRAM(0xb9, 0xe8, 0x03, 0x00, 0x00, 0xff, 0xc9, 0x75, 0xfc, 0xff, 0xe7);
+		special.regs.gpr[DJ_RDI] = to[i];
+		begin(quick, &special.regs);
+		CU_ASSERT(fast_run(fast, 100000) == EMU_STOP_FETCH);
+		CU_ASSERT(quick->steps == 2002 && quick->cpu.rip == to[i]);
+	}
+}
+
+/* A call to a function that is then another: mov ecx, 100; call f; dec ecx; jne; hlt; f: inc eax;
+ * ret */
+static void test_changed(void)
+{
+	if (!fast)
+		return;
+	PROGRAM(0xb9, 0x64, 0x00, 0x00, 0x00, 0xe8, 0x05, 0x00, 0x00, 0x00, 0xff, 0xc9, 0x75, 0xf7,
+		0xf4, 0xff, 0xc0, 0xc3);
+	begin(quick, &special.regs);
+	CU_ASSERT(run_fast_to(1 + 5 * 50));
+	CU_ASSERT(quick->cpu.gpr[DJ_RAX] == 50 && quick->cpu.gpr[DJ_RCX] == 50);
+	special.code[16] = 0xc8; /* dec eax */
+	emu_forget_code(quick, AT + 15, 2);
+	CU_ASSERT(run_fast_to(1 + 5 * 100));
+	CU_ASSERT(quick->cpu.gpr[DJ_RAX] == 0 && quick->cpu.gpr[DJ_RCX] == 0);
+}
+
+/* mov ecx, 100; movaps [rsp+1], xmm0; dec ecx; jne: the processor refuses. The engine says so. */
+static void test_exception(void)
+{
+	if (!fast)
+		return;
+	PROGRAM(0xb9, 0x64, 0x00, 0x00, 0x00, 0x0f, 0x29, 0x44, 0x24, 0x01, 0xff, 0xc9, 0x75, 0xf7);
+	begin(quick, &special.regs);
+	CU_ASSERT(fast_run(fast, 200) == EMU_STOP_UNKNOWN && fast_broken(fast));
+	fast_free(fast);
+	fast = fast_new(quick);
+	CU_ASSERT(fast && !fast_broken(fast));
+}
+
+/* Nobody waits for a loop for longer than FAST_GO instructions: jmp itself */
+static void test_endless(void)
+{
+	if (!fast)
+		return;
+	PROGRAM(0xeb, 0xfe);
+	begin(quick, &special.regs);
+	CU_ASSERT(fast_run(fast, UINT64_MAX) == EMU_STOP_STEPS && quick->steps > FAST_GO / 2 &&
+		  quick->steps <= FAST_GO);
+}
+
+int main(void)
+{
+	suites_begin();
+	CU_pSuite s = CU_add_suite("fast", set_up, tear_down);
+	CU_add_test(s, "random straight programs", test_straight);
+	CU_add_test(s, "random programs with branches", test_branches);
+	CU_add_test(s, "what is read and written", test_notes);
+	CU_add_test(s, "accesses all over the place", test_wild);
+	CU_add_test(s, "jumps to nowhere", test_nowhere);
+	CU_add_test(s, "code that changes", test_changed);
+	CU_add_test(s, "an exception in generated code", test_exception);
+	CU_add_test(s, "an endless loop", test_endless);
+	return suites_run();
+}

@@ -1,0 +1,662 @@
+/*
+ * Translations made again at another address (translator/translate-keep.c) are what translating
+ * there gives, byte by byte: of the code of all libraries that this process has, from random places
+ * on.
+ */
+#include "translator/keep.h"
+
+#include <CUnit/Basic.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define THERE	  0x2a0080000000ULL
+#define APART	  0x40000000ULL /* an arena from the code, as the recorder has it */
+#define ROUNDS	  150
+#define STARTS	  4 /* places in a round: what follows fits into a chunk */
+#define LIBRARIES 16
+
+static struct text {
+	const uint8_t *bytes;
+	size_t size;
+} texts[LIBRARIES];
+static unsigned n_texts;
+
+static int library(struct dl_phdr_info *info, size_t size, void *ctx)
+{
+	(void)size, (void)ctx;
+	for (int i = 0; i < info->dlpi_phnum && n_texts < LIBRARIES; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+		if (p->p_type == PT_LOAD && (p->p_flags & PF_X) && (p->p_flags & PF_R) &&
+		    p->p_memsz >= 1 << 15)
+			texts[n_texts++] =
+				(struct text){ (const uint8_t *)(info->dlpi_addr + p->p_vaddr),
+					       p->p_memsz };
+	}
+	return 0;
+}
+
+/* ---- a program of one library -------------------------------------------------------------- */
+
+struct world {
+	const struct text *text;
+	uint64_t base;
+	struct tr_kept *kept;
+	uint64_t spoilt; /* page that is not what it was */
+	bool bales;
+	uint8_t *tables, *arena;
+	struct translator *tr;
+};
+
+static size_t read_text(void *ctx, uint64_t pc, uint8_t *to, size_t len, bool *changing)
+{
+	const struct world *w = ctx;
+	uint64_t off = pc - w->base;
+	*changing = false;
+	if (off >= w->text->size)
+		return 0;
+	if (len > w->text->size - off)
+		len = w->text->size - off;
+	memcpy(to, w->text->bytes + off, len);
+	return len;
+}
+
+static uint64_t nothing(void *ctx, uint64_t pc, size_t len)
+{
+	(void)ctx, (void)pc, (void)len;
+	return 0;
+}
+
+static struct tr_kept *kept(void *ctx, uint64_t pc, uint64_t *base)
+{
+	const struct world *w = ctx;
+	*base = w->base;
+	return pc - w->base < w->text->size && pc >> 12 != w->spoilt ? w->kept : NULL;
+}
+
+static uint8_t *sparse(size_t size)
+{
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	CU_ASSERT_FATAL(p != MAP_FAILED);
+	return p;
+}
+
+static uint64_t random_of(uint64_t seed)
+{
+	seed = (seed + 1) * 0xbf58476d1ce4e5b9ULL;
+	seed = (seed ^ seed >> 31) * 0x94d049bb133111ebULL;
+	return seed ^ seed >> 32;
+}
+
+static void begin_with_nothing(struct world *w)
+{
+	struct tr_ops ops = { w, read_text, nothing, w->kept ? kept : NULL };
+	w->tables = sparse(AREA_TABLES);
+	w->arena = sparse(TR_ARENA_SIZE);
+	struct tr_config config = { w->tables, tr_policies[TR_POLICY_SHADOW], w->bales };
+	w->tr = tr_new(&ops, &config);
+	tr_add_arena(w->tr, w->base > APART ? w->base - APART : 0x60000000, w->arena);
+	tr_spare(w->tr, TR_AHEAD);
+	for (uint64_t i = 0; w->base != THERE && i < 1000; i++) /* so that they are others */
+		tr_number_new(w->tr, TR_STOP_LINK, 0, 0);
+}
+
+/* Translate from the places that belong to the round. */
+static void translate(struct world *w, uint64_t round)
+{
+	for (unsigned i = 0; i < STARTS; i++) {
+		uint64_t r = random_of(round * STARTS + i);
+		struct tr_frag *f;
+		if (r & 1)
+			tr_expect_indirect(w->tr);
+		if (tr_fragment(w->tr, w->base + (r >> 1) % w->text->size, &f) == TR_FOUND &&
+		    (r & 1))
+			tr_add_indirect(w->tr, f);
+	}
+}
+
+static void begin(struct world *w, uint64_t round)
+{
+	begin_with_nothing(w);
+	translate(w, round);
+}
+
+static void end(struct world *w)
+{
+	tr_free(w->tr);
+	munmap(w->tables, AREA_TABLES);
+	munmap(w->arena, TR_ARENA_SIZE);
+}
+
+/* ---- compared ------------------------------------------------------------------------------ */
+
+static bool same_fragment(const struct tr_frag *f, const struct tr_frag *g)
+{
+	bool same = f->pc == g->pc && f->entry == g->entry && f->end == g->end &&
+		    f->stub == g->stub && f->live == g->live && f->ret_site == g->ret_site &&
+		    f->n == g->n && f->n_uses == g->n_uses &&
+		    memcmp(f->insn, g->insn, f->n * sizeof(*f->insn)) == 0;
+	for (uint32_t i = 0; same && i < f->n_uses; i++)
+		same = f->uses[i].page->page == g->uses[i].page->page &&
+		       f->uses[i].lines == g->uses[i].lines;
+	return same;
+}
+
+/* What of the first chunk has been made. */
+static void compare(const struct world *a, const struct world *b)
+{
+	const struct tr_chunk *c = &a->tr->arenas->chunks[0], *d = &b->tr->arenas->chunks[0];
+	CU_ASSERT_FATAL(a->tr->arenas->current == 0 && b->tr->arenas->current == 0);
+	CU_ASSERT_FATAL(c->n == d->n);
+	for (uint32_t i = 0; i < c->n; i++) {
+		const struct tr_frag *f = c->frags[i];
+		size_t at = f->entry - a->tr->arenas->va, len = f->end - f->entry;
+		bool same =
+			same_fragment(f, d->frags[i]) && !memcmp(a->arena + at, b->arena + at, len);
+		if (!same)
+			fprintf(stderr, "the fragment at %#llx, %u instructions\n",
+				(unsigned long long)(f->pc - a->base), f->n);
+		CU_ASSERT_FATAL(same);
+	}
+	CU_ASSERT(memcmp(a->arena, b->arena, CHUNK_HOT) == 0);
+	CU_ASSERT(memcmp(a->arena + ARENA_HOT, b->arena + ARENA_HOT, CHUNK_COLD) == 0);
+}
+
+static uint64_t made_again(const struct world *w)
+{
+	struct tr_stats st;
+	tr_stats(w->tr, &st);
+	return st.kept;
+}
+
+static void test_same(void)
+{
+	uint64_t room = 1 << 30, again = 0, anew = 0;
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		const struct text *text = &texts[round % n_texts];
+		struct tr_kept *k = tr_kept_new(&room);
+		struct world first = { .text = text, .base = THERE, .kept = k };
+		struct world second = { .text = text, .base = THERE + 0x31234000, .kept = k };
+		struct world plain = { .text = text, .base = THERE + 0x31234000 };
+		begin(&first, round);
+		begin(&second, round);
+		begin(&plain, round);
+		compare(&second, &plain);
+		CU_ASSERT(made_again(&first) == 0);
+		again += made_again(&second);
+		anew += second.tr->stats.fragments;
+		end(&first);
+		end(&second);
+		end(&plain);
+		tr_kept_free(k);
+	}
+	CU_ASSERT(room == 1 << 30);
+	CU_ASSERT(anew < again / 100);
+	printf("(%llu fragments, %llu others) ", (unsigned long long)again,
+	       (unsigned long long)anew);
+}
+
+/* What was kept where lags had come to be others is replaced, and then good for what needs it
+ * again. */
+static void test_lags(void)
+{
+	uint64_t room = 1 << 30, once = 0, twice = 0;
+	struct tr_kept *k = tr_kept_new(&room);
+	for (unsigned pass = 0; pass < 3; pass++)
+		for (unsigned round = 0; round < 60; round++) {
+			struct world w = { .text = &texts[0], .base = THERE, .kept = k };
+			struct world v = { .text = &texts[0], .base = THERE + 0x1000, .kept = k };
+			begin(&w, round);
+			begin(&v, round);
+			once += pass ? w.tr->stats.fragments : 0;
+			twice += pass ? v.tr->stats.fragments : 0;
+			end(&w);
+			end(&v);
+		}
+	CU_ASSERT(twice < once);
+	printf("(%llu, then %llu) ", (unsigned long long)once, (unsigned long long)twice);
+	tr_kept_free(k);
+}
+
+/* ---- in bales ------------------------------------------------------------------------------ */
+
+/* All that was kept is made again in bales, and then, in the same order, one by one. */
+static void bales_at(uint64_t base, const struct text *text, struct tr_kept *k, bool far)
+{
+	struct world in_bales = { .text = text, .base = base, .kept = k, .bales = true };
+	struct world singly = { .text = text, .base = base, .kept = k };
+	begin_with_nothing(&in_bales);
+	begin_with_nothing(&singly);
+	for (uint64_t i = 0; far && i < 77; i++) { /* so that the first bale has other numbers */
+		tr_number_new(in_bales.tr, TR_STOP_LINK, 0, 0);
+		tr_number_new(singly.tr, TR_STOP_LINK, 0, 0);
+	}
+	for (uint32_t i = 0; i < k->n; i++) {
+		uint64_t pc = base + k->made[i]->offset;
+		struct tr_frag *f = tr_find(in_bales.tr, pc);
+		if (!f)
+			f = tr_translate(in_bales.tr->build, in_bales.tr->arenas, pc);
+		CU_ASSERT_FATAL(f != NULL);
+		CU_ASSERT(!k->made[i]->bale || k->made[i]->bale >> 31 || f->indirect == !!f->stub);
+		if (f->stub)
+			tr_add_indirect(in_bales.tr, f);
+	}
+	const struct tr_chunk *c = &in_bales.tr->arenas->chunks[0];
+	for (uint32_t i = 0; i < c->n; i++) {
+		struct tr_frag *f =
+			tr_translate(singly.tr->build, singly.tr->arenas, c->frags[i]->pc);
+		CU_ASSERT_FATAL(f != NULL);
+		if (f->stub)
+			tr_add_indirect(singly.tr, f);
+	}
+	CU_ASSERT(made_again(&in_bales) == c->n && made_again(&singly) == c->n);
+	compare(&in_bales, &singly);
+	CU_ASSERT(in_bales.tr->n_keys == singly.tr->n_keys);
+	/* and their links are taken back as others are */
+	tr_invalidate(in_bales.tr, base, text->size / 2);
+	tr_invalidate(singly.tr, base, text->size / 2);
+	compare(&in_bales, &singly);
+	tr_reclaim(in_bales.tr, tr_epoch(in_bales.tr));
+	tr_reclaim(singly.tr, tr_epoch(singly.tr));
+	compare(&in_bales, &singly);
+	tr_flush(in_bales.tr);
+	tr_flush(singly.tr);
+	compare(&in_bales, &singly);
+	end(&in_bales);
+	end(&singly);
+}
+
+static void test_bales(void)
+{
+	uint64_t room = 1 << 30, bales = 0;
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		const struct text *text = &texts[round % n_texts];
+		struct tr_kept *k = tr_kept_new(&room);
+		struct world first = { .text = text, .base = THERE, .kept = k };
+		begin(&first, round);
+		bales_at(THERE + 0x31234000, text, k, false);
+		bales_at(THERE + 0x31234000, text, k, true);
+		bales_at(THERE, text, k, true);
+		bales += k->n_bales;
+		end(&first);
+		tr_kept_free(k);
+	}
+	CU_ASSERT(room == 1 << 30 && bales > ROUNDS / 2);
+	printf("(%llu) ", (unsigned long long)bales);
+}
+
+/* What is there already, and what others expect to have another lag, is in no bale's way. */
+static void test_refused(void)
+{
+	uint64_t room = 1 << 30, alone = 0;
+	struct tr_kept *k = tr_kept_new(&room);
+	for (unsigned round = 0; round < 2 * ROUNDS; round++) {
+		struct world w = { .text = &texts[0],
+				   .base = round & 1 ? THERE : THERE + 0x5000,
+				   .kept = k,
+				   .bales = true };
+		begin(&w, round / 2 % 40);
+		const struct tr_chunk *c = &w.tr->arenas->chunks[0];
+		alone += w.tr->stats.fragments;
+		/* of a bale that was put some fragments go, and are wanted again */
+		for (uint32_t i = 0; c->n && i < 3; i++)
+			tr_invalidate(w.tr, c->frags[random_of(round + i) % c->n]->pc, 1);
+		tr_reclaim(w.tr, tr_epoch(w.tr));
+		translate(&w, round / 2 % 40);
+		for (uint32_t i = 0; i < c->n; i++) /* each is there once, and agrees */
+			CU_ASSERT(tr_find(w.tr, c->frags[i]->pc) == c->frags[i] &&
+				  tr_lags_agree(w.tr, c->frags[i]));
+		tr_flush(w.tr);
+		tr_reclaim(w.tr, tr_epoch(w.tr));
+		CU_ASSERT(c->n == 0);
+		end(&w);
+	}
+	CU_ASSERT(alone > 0 && k->n_bales > 0);
+	tr_kept_free(k);
+	CU_ASSERT(room == 1 << 30);
+}
+
+/* A library that comes and goes takes no more numbers each time, although bales want them in rows.
+ */
+static void test_numbers(void)
+{
+	uint64_t room = 1 << 30;
+	struct tr_kept *k = tr_kept_new(&room);
+	struct world w = { .text = &texts[0], .base = THERE, .kept = k, .bales = true };
+	uint32_t most = 0;
+	begin_with_nothing(&w);
+	for (unsigned round = 0; round < 30; round++) {
+		translate(&w, round % 3);
+		most = round == 5 ? w.tr->n_numbers : most;
+		tr_invalidate(w.tr, w.base, w.text->size);
+		tr_reclaim(w.tr, tr_epoch(w.tr));
+	}
+	CU_ASSERT(k->n_bales > 0 && w.tr->stats.kept > w.tr->stats.fragments);
+	CU_ASSERT(most > 0 && w.tr->n_numbers <= most + most / 4);
+	printf("(%u, at last %u) ", most, w.tr->n_numbers);
+	end(&w);
+	tr_kept_free(k);
+}
+
+/* From each the one that was made after it is found, over the ends of blocks. */
+static void test_next(void)
+{
+	uint64_t room = 1 << 30;
+	struct tr_kept *k = tr_kept_new(&room);
+	for (unsigned round = 0; room > (1 << 30) - (5 << 20); round++) {
+		struct world w = { .text = &texts[0], .base = THERE, .kept = k };
+		begin(&w, round);
+		end(&w);
+	}
+	for (uint32_t i = 0; i < k->n; i++)
+		CU_ASSERT_FATAL(tr_kept_next(k, k->made[i]) ==
+				(i + 1 < k->n ? k->made[i + 1] : NULL));
+	tr_kept_free(k);
+}
+
+/* Not where an address has another size, not if a page is not what it was, not without room. */
+static void test_not(void)
+{
+	uint64_t room = 1 << 30, little = 1 << 12;
+	struct tr_kept *k = tr_kept_new(&room), *none = tr_kept_new(&little);
+	struct world first = { .text = &texts[0], .base = THERE, .kept = k };
+	struct world low = { .text = &texts[0], .base = 0x400000, .kept = k };
+	struct world spoilt = { .text = &texts[0], .base = THERE + 0x1000, .kept = k };
+	struct world full = { .text = &texts[0], .base = THERE, .kept = none };
+	begin(&first, 0);
+	begin(&low, 0);
+	CU_ASSERT(made_again(&low) == 0);
+	/* the page of its first fragment */
+	const struct tr_chunk *c = &first.tr->arenas->chunks[0];
+	spoilt.spoilt = (c->frags[0]->pc + 0x1000) >> 12;
+	begin(&spoilt, 0);
+	uint64_t depend = 0;
+	c = &spoilt.tr->arenas->chunks[0];
+	for (uint32_t i = 0; i < c->n; i++)
+		for (uint32_t u = 0; u < c->frags[i]->n_uses; u++)
+			depend += c->frags[i]->uses[u].page->page == spoilt.spoilt;
+	CU_ASSERT(depend > 0 && spoilt.tr->stats.fragments >= depend);
+	CU_ASSERT(made_again(&spoilt) > 0);
+	CU_ASSERT(made_again(&spoilt) + spoilt.tr->stats.fragments == c->n);
+	begin(&full, 0);
+	CU_ASSERT(little < 1 << 12);
+	end(&first);
+	end(&low);
+	end(&spoilt);
+	end(&full);
+	tr_kept_free(k);
+	tr_kept_free(none);
+	CU_ASSERT(little == 1 << 12);
+}
+
+/* How many fragments depend on lines that are not the same in both texts. */
+static uint64_t changed(const struct world *w, const struct text *was)
+{
+	const struct tr_chunk *c = &w->tr->arenas->chunks[0];
+	uint64_t n = 0;
+	for (uint32_t i = 0; i < c->n; i++) {
+		bool same = true;
+		for (uint32_t u = 0; u < c->frags[i]->n_uses; u++)
+			for (unsigned l = 0; l < 64; l++) {
+				uint64_t at =
+					(c->frags[i]->uses[u].page->page << 12) + l * 64 - w->base;
+				if (c->frags[i]->uses[u].lines >> l & 1 && at + 64 <= was->size)
+					same &= !memcmp(was->bytes + at, w->text->bytes + at, 64);
+			}
+		n += !same;
+	}
+	return n;
+}
+
+/* Code that is another by a byte here and there, wherever it comes from. */
+static void test_other_code(void)
+{
+	uint64_t room = 1 << 30, again = 0, anew = 0;
+	uint8_t *bytes = malloc(texts[0].size);
+	CU_ASSERT_FATAL(bytes != NULL);
+	memcpy(bytes, texts[0].bytes, texts[0].size);
+	for (size_t i = 0; i < texts[0].size; i += 100 + random_of(i) % 300)
+		bytes[i] ^= 1 << random_of(i + 1) % 8;
+	struct text other = { bytes, texts[0].size };
+	for (unsigned round = 0; round < 20; round++) {
+		struct tr_kept *k = tr_kept_new(&room);
+		struct world first = { .text = &texts[0], .base = THERE, .kept = k };
+		struct world second = { .text = &other, .base = THERE + 0x1000, .kept = k };
+		begin(&first, round);
+		begin(&second, round);
+		CU_ASSERT_FATAL(second.tr->arenas->current == 0);
+		CU_ASSERT(second.tr->stats.fragments >= changed(&second, &texts[0]));
+		again += made_again(&second);
+		anew += second.tr->stats.fragments;
+		end(&first);
+		end(&second);
+		tr_kept_free(k);
+	}
+	CU_ASSERT(again > 0 && anew > 0);
+	free(bytes);
+}
+
+/* ---- in a file ------------------------------------------------------------------------------- */
+
+static FILE *file_of(const uint8_t *bytes, size_t size)
+{
+	FILE *f = tmpfile();
+	CU_ASSERT_FATAL(f && (!size || fwrite(bytes, size, 1, f) == 1) && !fflush(f));
+	return f;
+}
+
+static bool can_be_read(const uint8_t *bytes, size_t size, const uint8_t *id, struct tr_kept *to)
+{
+	FILE *f = file_of(bytes, size);
+	bool good = tr_kept_read(to, fileno(f), size, id);
+	fclose(f);
+	return good;
+}
+
+/* What is in a file of all that is kept. */
+static uint8_t *written(struct tr_kept *k, const uint8_t *id, size_t limit, size_t *size)
+{
+	char *bytes = NULL;
+	FILE *f = open_memstream(&bytes, size);
+	CU_ASSERT_FATAL(f && tr_kept_write(k, id, limit, f) && !fclose(f));
+	return (uint8_t *)bytes;
+}
+
+static const uint8_t id[TR_KEPT_ID] = { 1, 2, 3 }, other[TR_KEPT_ID] = { 1, 2, 4 };
+
+/* As the second of two recordings; `k` is empty. How many fragments are made again, how many made.
+ */
+static uint64_t from_file(const uint8_t *bytes, size_t size, struct tr_kept *k, uint64_t round,
+			  uint64_t *made)
+{
+	struct world second = { .text = &texts[0], .base = THERE + 0x777000, .kept = k };
+	CU_ASSERT_FATAL(can_be_read(bytes, size, id, k));
+	begin(&second, round);
+	uint64_t again = made_again(&second);
+	*made = second.tr->stats.fragments;
+	end(&second);
+	return again;
+}
+
+static void test_file(void)
+{
+	uint64_t room = 1 << 30;
+	size_t size, small;
+	struct tr_kept *k = tr_kept_new(&room), *l = tr_kept_new(&room);
+	struct world first = { .text = &texts[0], .base = THERE, .kept = k };
+	struct world second = { .text = &texts[0], .base = THERE + 0x777000, .kept = l };
+	struct world plain = { .text = &texts[0], .base = THERE + 0x777000 };
+	begin(&first, 1);
+	uint8_t *bytes = written(k, id, 1 << 30, &size);
+	CU_ASSERT(tr_kept_new_ones(k) == (k->n > 64));
+
+	CU_ASSERT(!can_be_read(bytes, size, other, l));
+	CU_ASSERT(!can_be_read(bytes, size - 1, id, l) && !can_be_read(bytes, 0, id, l));
+	CU_ASSERT_FATAL(can_be_read(bytes, size, id, l));
+	CU_ASSERT(!tr_kept_new_ones(l));
+	begin(&second, 1);
+	begin(&plain, 1);
+	compare(&second, &plain);
+	CU_ASSERT(made_again(&second) == first.tr->stats.fragments);
+
+	/* what another place needs comes to it, and what fits into little */
+	struct world third = { .text = &texts[0], .base = THERE, .kept = l };
+	begin(&third, 2);
+	uint64_t new = third.tr->stats.fragments, made;
+	CU_ASSERT(new > 0);
+	free(bytes);
+	bytes = written(l, id, 1 << 30, &size);
+	struct tr_kept *m = tr_kept_new(&room), *n = tr_kept_new(&room), *o = tr_kept_new(&room);
+	uint64_t all = from_file(bytes, size, m, 1, &made);
+	CU_ASSERT(all == first.tr->stats.fragments && made == 0);
+	free(bytes);
+	bytes = written(m, id, size / 2, &small);
+	CU_ASSERT(small < size * 2 / 3);
+	uint64_t again = from_file(bytes, small, n, 1, &made);
+	CU_ASSERT(again > all / 4 && again + made >= all);
+	/* other code is not taken from there */
+	struct text changed_text = { bytes, small };
+	struct world strange = { .text = &changed_text, .base = THERE, .kept = o };
+	CU_ASSERT_FATAL(can_be_read(bytes, small, id, o));
+	begin(&strange, 1);
+	CU_ASSERT(made_again(&strange) == 0);
+	end(&strange);
+	free(bytes);
+	end(&first);
+	end(&second);
+	end(&third);
+	end(&plain);
+	for (unsigned i = 0; i < 5; i++)
+		tr_kept_free((struct tr_kept *[]){ k, l, m, n, o }[i]);
+	CU_ASSERT(room == 1 << 30);
+}
+
+/* Damage in a file: what is made is what would be made without it. */
+static void test_damage(void)
+{
+	uint64_t room = 1 << 30, made, fewer = 0;
+	size_t size;
+	struct tr_kept *k = tr_kept_new(&room);
+	struct world first = { .text = &texts[0], .base = THERE, .kept = k };
+	struct world plain = { .text = &texts[0], .base = THERE + 0x777000 };
+	begin(&first, 1);
+	begin(&plain, 1);
+	uint8_t *bytes = written(k, id, 1 << 30, &size);
+	for (unsigned round = 0; round < 60; round++) {
+		struct tr_kept *l = tr_kept_new(&room);
+		struct world second = { .text = &texts[0], .base = THERE + 0x777000, .kept = l };
+		uint8_t *spoilt = malloc(size);
+		CU_ASSERT_FATAL(spoilt != NULL);
+		memcpy(spoilt, bytes, size);
+		for (unsigned i = 0; i < 40; i++) {
+			uint64_t r = random_of(round * 100 + i);
+			size_t at = round < 10 ? r % 200 : round < 20 ? r % 20000 % size : r % size;
+			spoilt[at] ^= 1 << (r >> 60 & 7);
+		}
+		(void)can_be_read(spoilt, round % 7 ? size : size / 2, id, l);
+		begin(&second, 1);
+		compare(&second, &plain);
+		fewer += made_again(&second) < first.tr->stats.fragments;
+		end(&second);
+		tr_kept_free(l);
+		free(spoilt);
+	}
+	CU_ASSERT(fewer > 50);
+	struct tr_kept *l = tr_kept_new(&room);
+	CU_ASSERT(from_file(bytes, size, l, 1, &made) == first.tr->stats.fragments && !made);
+	tr_kept_free(l);
+	free(bytes);
+	end(&first);
+	end(&plain);
+	tr_kept_free(k);
+}
+
+/* Files that somebody has forged: any value in any entry, with the right checksum. What is made of
+ * it is nobody's concern, but the translator does not come to harm by making and retiring it. */
+static void test_forged(void)
+{
+	uint64_t room = 1 << 30, made, again = 0;
+	size_t size;
+	struct tr_kept *k = tr_kept_new(&room);
+	struct world first = { .text = &texts[0], .base = THERE, .kept = k };
+	begin(&first, 1);
+	uint8_t *bytes = written(k, id, 1 << 30, &size), *forged = malloc(size);
+	CU_ASSERT_FATAL(forged != NULL);
+	for (unsigned round = 0; round < 300; round++) {
+		memcpy(forged, bytes, size);
+		size_t at = size;
+		for (uint32_t i = 0; i < k->n; i++)
+			at -= parts_of(k->made[i]).size;
+		for (uint32_t i = 0; i < k->n; i++) {
+			struct tr_kept_frag *f = (void *)(forged + at);
+			size_t len = parts_of(k->made[i]).size;
+			uint64_t r = random_of(round * 10000 + i);
+			/* mostly what says how long something is */
+			size_t where = r & 1 ? 32 + r / 2 % 32 : 8 + r / 2 % (len - 8);
+			uint64_t value = random_of(r);
+			if (where + 2 <= len && (r >> 32) % 3 == 0)
+				memcpy((uint8_t *)f + where, &value, r >> 62 & 1 ? 2 : 1);
+			f->sum = tr_kept_sum(f, len);
+			at += len;
+		}
+		struct tr_kept *l = tr_kept_new(&room);
+		struct world second = { .text = &texts[0],
+					.base = THERE + 0x777000,
+					.kept = l,
+					.bales = round % 3 > 0 };
+		CU_ASSERT_FATAL(can_be_read(forged, size, id, l));
+		begin(&second, 1);
+		again += made_again(&second);
+		struct tr_where w;
+		for (uint64_t v = 0; v < CHUNK_HOT; v += 7)
+			tr_locate(second.tr, second.tr->arenas->va + v, 0, &w);
+		tr_invalidate(second.tr, second.base, second.text->size / 2);
+		tr_reclaim(second.tr, tr_epoch(second.tr));
+		tr_flush(second.tr);
+		tr_reclaim(second.tr, tr_epoch(second.tr));
+		end(&second);
+		tr_kept_free(l);
+	}
+	struct tr_kept *l = tr_kept_new(&room);
+	CU_ASSERT(from_file(bytes, size, l, 1, &made) > 0);
+	tr_kept_free(l);
+	CU_ASSERT(again > 300);
+	free(bytes);
+	free(forged);
+	end(&first);
+	tr_kept_free(k);
+}
+
+int main(void)
+{
+	dl_iterate_phdr(library, NULL);
+	for (unsigned i = 1; i < n_texts;
+	     i++) /* the largest first: one that is not always built anew */
+		if (texts[i].size > texts[0].size) {
+			struct text t = texts[0];
+			texts[0] = texts[i];
+			texts[i] = t;
+		}
+	if (!n_texts || CU_initialize_registry() != CUE_SUCCESS)
+		return 99;
+	CU_pSuite s = CU_add_suite("kept translations", NULL, NULL);
+	CU_add_test(s, "the same as translated there", test_same);
+	CU_add_test(s, "others agree about lags", test_lags);
+	CU_add_test(s, "in bales", test_bales);
+	CU_add_test(s, "bales that are refused", test_refused);
+	CU_add_test(s, "numbers of what comes and goes", test_numbers);
+	CU_add_test(s, "one after the other", test_next);
+	CU_add_test(s, "not where it would be another", test_not);
+	CU_add_test(s, "other code", test_other_code);
+	CU_add_test(s, "in a file", test_file);
+	CU_add_test(s, "a damaged file", test_damage);
+	CU_add_test(s, "a forged file", test_forged);
+	CU_basic_set_mode(CU_BRM_VERBOSE);
+	CU_basic_run_tests();
+	unsigned failed = CU_get_number_of_failures();
+	CU_cleanup_registry();
+	return failed ? 1 : 0;
+}

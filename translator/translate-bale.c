@@ -1,0 +1,598 @@
+/*
+ * Bales: kept translations that are taken over together.
+ *
+ * A compiler that is started again needs a hundred thousand fragments that were kept, and to make
+ * each of them again by itself (translate-keep.c) takes a sixth of the time that the compiler then
+ * runs. So kept fragments that were made one after the other are tied together, some dozens of
+ * them, when one of them is asked for and is in no bale yet. What is found out then holds wherever
+ * the bale goes: where each fragment lies in it, which links lead from one of them to another
+ * (those are jumps in its code already, and in the lists), that they agree about the lags at their
+ * entries, which pages they depend on. Wherever one of its fragments is wanted the whole bale is
+ * put: its code in one piece, numbers in a row.
+ *
+ * What depends on where that is are words in the code: a constant plus one of a few parameters,
+ * such as the distance of the module from the bale's hot code. The bale's code has these sums for
+ * where it was put last; before it is put somewhere else the difference of each parameter that
+ * changed is added to the words of its kind. In the next process that is often none but the
+ * numbers: a program that is not position independent is where it was, and so is the arena near it.
+ *
+ * A bale is put all or not at all. It is not if one of its fragments is there already, if anybody
+ * who leads there, or to where it leads, has another lag in mind, if a page that it depends on is
+ * not what it was, or if it does not reach what it refers to. Then the fragment that was wanted is
+ * made by itself, as it is if too few others go with it. After that nothing tells the fragments
+ * from others: each can be retired by itself.
+ *
+ * tests/unit/test-keep.c compares what comes of it, byte by byte, with fragments made one by one.
+ */
+#include "translator/runtime.h"
+#include "translator/keep.h"
+
+#include <stdlib.h>
+
+#define MOST	   96u /* fragments in a bale */
+#define FEWEST	   8u
+#define BALE_HOT   (15u << 10) /* bytes: some of them go into a chunk */
+#define BALE_COLD  (24u << 10)
+#define BALE_PAGES 128u
+#define LOOK_AT	   (3 * MOST) /* that many kept fragments, to find some for a bale */
+#define LAGS	   4096u
+
+/* Words in the code, by what was added to a constant. */
+enum kind {
+	COLD_TO_HOT, /* in cold code: the hot code's address minus the cold code's */
+	HOT_TO_COLD,
+	HOT_TO_RUNTIME,
+	COLD_TO_RUNTIME,
+	HOT_TO_CODE, /* the module's minus the hot code's */
+	COLD_TO_CODE,
+	LOW, /* the module's */
+	NUMBER,
+	WHOLE, /* the module's; eight bytes, unlike the others */
+	KINDS
+};
+
+struct member {
+	struct tr_kept_frag *kept;
+	uint32_t at;		 /* in the module */
+	uint32_t hot, cold;	 /* where its code begins */
+	uint32_t number;	 /* the first of its numbers, the others follow in a row */
+	uint32_t incoming;	 /* number plus 1 of the first link from within, or 0 */
+	uint16_t page[USES_MAX]; /* which of the bale's pages its uses are */
+};
+
+/* Of a link: the member it leads to and its neighbours in the list of those that lead there, all
+ * plus 1. */
+struct inner {
+	uint16_t to, next, prev;
+};
+
+struct tr_bale {
+	uint64_t base;	    /* of the module, where the bale was tied */
+	uint8_t *code;	    /* hot and cold code */
+	uint32_t hot, cold; /* bytes */
+	uint32_t align;	    /* of the hot code, modulo 8 */
+	uint32_t n, n_numbers, n_pages;
+	struct member *member;
+	struct inner *inner;	 /* for each number */
+	struct tr_lines *page;	 /* relative to the module's first */
+	uint64_t sum;		 /* of the code there */
+	int64_t lowest, highest; /* place in the module that code refers to */
+	uint32_t *place[KINDS], n_places[KINDS];
+	uint64_t added[KINDS];
+	size_t size; /* in bytes, of all this */
+};
+
+/* ---- which fragments go into a bale --------------------------------------------------------- */
+
+struct lag {
+	uint64_t offset;      /* plus 1 */
+	uint16_t lag, member; /* the latter plus 1, of whose entry it is; or 0 */
+};
+
+struct tying {
+	struct translator *tr;
+	uint64_t base, flag; /* what is in the offsets beside the place in the module */
+	struct member member[MOST];
+	unsigned n;
+	uint32_t hot, cold, numbers, align;
+	struct tr_lines page[BALE_PAGES];
+	unsigned n_pages;
+	unsigned n_lags;
+	struct lag lag[LAGS];
+};
+
+static struct lag *lag_of(struct tying *t, uint64_t offset)
+{
+	uint32_t i = (uint32_t)(offset * 0x9e3779b97f4a7c15ULL >> 40);
+	for (i &= LAGS - 1; t->lag[i].offset && t->lag[i].offset != offset + 1;)
+		i = (i + 1) & (LAGS - 1);
+	return &t->lag[i];
+}
+
+static uint64_t place_of(const struct tying *t, const struct tr_kept_frag *k)
+{
+	return k->offset ^ t->flag;
+}
+
+/* Whether the members agree with it about lags; they do from then on. */
+static bool agrees(struct tying *t, const struct tr_kept_frag *k, const struct kept_number *n)
+{
+	uint64_t own = place_of(t, k);
+	struct lag *l = lag_of(t, own);
+	if ((l->offset && l->lag != k->lag) || t->n_lags + 1 + k->n_numbers > LAGS / 2)
+		return false;
+	for (unsigned i = 0; i < k->n_numbers; i++) {
+		uint64_t to = own + (uint64_t)(int64_t)n[i].pc;
+		const struct lag *o = lag_of(t, to);
+		if (n[i].kind == TR_STOP_LINK &&
+		    ((o->offset && o->lag != n[i].lag) || (to == own && n[i].lag != k->lag)))
+			return false;
+	}
+	t->n_lags += !l->offset;
+	*l = (struct lag){ own + 1, k->lag, (uint16_t)(t->n + 1) };
+	for (unsigned i = 0; i < k->n_numbers; i++) {
+		uint64_t to = own + (uint64_t)(int64_t)n[i].pc;
+		l = lag_of(t, to);
+		if (n[i].kind != TR_STOP_LINK || l->offset)
+			continue;
+		*l = (struct lag){ to + 1, n[i].lag, 0 };
+		t->n_lags++;
+	}
+	return true;
+}
+
+/* Its pages are among the bale's. False if there are too many. */
+static bool add_pages(struct tying *t, struct member *m, const struct tr_lines *uses)
+{
+	uint64_t first = (place_of(t, m->kept) + t->base) >> 12;
+	for (unsigned u = 0; u < m->kept->n_uses; u++) {
+		uint64_t page = first + uses[u].page - (t->base >> 12);
+		unsigned i = 0;
+		while (i < t->n_pages && t->page[i].page != page)
+			i++;
+		if (i == BALE_PAGES)
+			return false;
+		if (i == t->n_pages)
+			t->page[t->n_pages++] = (struct tr_lines){ page, 0 };
+		t->page[i].lines |= uses[u].lines;
+		m->page[u] = (uint16_t)i;
+	}
+	return true;
+}
+
+/* It becomes a member if it can. False if the bale is full. */
+static bool add(struct tying *t, struct tr_kept_frag *k)
+{
+	uint64_t pc = t->base + place_of(t, k);
+	struct parts p = parts_of(k);
+	if (!t->n)
+		t->align = k->align;
+	uint32_t hot = t->hot + ((k->align - t->align - t->hot) & 7);
+	if (t->n == MOST || hot + k->hot > BALE_HOT || t->cold + k->cold > BALE_COLD)
+		return false;
+	if (k->bale || tr_kept_find(t->tr, pc) != k || tr_find(t->tr, pc) ||
+	    !tr_kept_same(t->tr, k, pc))
+		return true;
+	struct member *m = &t->member[t->n];
+	*m = (struct member){ .kept = k,
+			      .at = (uint32_t)place_of(t, k),
+			      .hot = hot,
+			      .cold = t->cold,
+			      .number = t->numbers };
+	if (!add_pages(t, m, p.uses) || !agrees(t, k, p.numbers))
+		return true; /* a page more that nobody needs does no harm */
+	t->hot = hot + k->hot;
+	t->cold += k->cold;
+	t->numbers += k->n_numbers;
+	t->n++;
+	return true;
+}
+
+/* ---- a bale --------------------------------------------------------------------------------- */
+
+static void *part(struct tr_bale *b, size_t n, size_t size)
+{
+	void *p = calloc(n + 1, size);
+	DJ_ASSERT(p, "out of memory for kept translations");
+	b->size += (n + 1) * size;
+	return p;
+}
+
+/* A word that is `value` plus what belongs to the kind. */
+static void word(struct tr_bale *b, enum kind kind, uint32_t at, uint64_t value)
+{
+	memcpy(b->code + at, &value, kind == WHOLE ? 8 : 4);
+	b->place[kind][b->n_places[kind]++] = at;
+}
+
+static void refers_to(struct tr_bale *b, int64_t place)
+{
+	b->lowest = place < b->lowest ? place : b->lowest;
+	b->highest = place > b->highest ? place : b->highest;
+}
+
+static void set(struct tr_bale *b, const struct tying *t, const struct member *m,
+		const struct fix *f)
+{
+	const struct tr_kept_frag *k = m->kept;
+	bool hot = f->at < k->hot;
+	/* in the bale's code; and, in its half, where the word ends */
+	uint32_t at = hot ? m->hot + f->at : b->hot + m->cold + (f->at - k->hot);
+	uint64_t to = (uint64_t)(int64_t)f->to, end = (hot ? at : at - b->hot) + 4;
+	uint64_t code = place_of(t, k) + to;
+	uint32_t same = 0;
+	switch ((enum fix_kind)f->kind) {
+	case FIX_NUMBER: /* the last one comes first */
+		word(b, NUMBER, at, m->number + k->n_numbers - 1 - (uint32_t)f->to);
+		return;
+	case FIX_LOW:
+		word(b, LOW, at, code);
+		return;
+	case FIX_WHOLE:
+		word(b, WHOLE, at, code);
+		return;
+	case FIX_RUNTIME:
+		word(b, hot ? HOT_TO_RUNTIME : COLD_TO_RUNTIME, at, to - end);
+		return;
+	case FIX_CODE:
+		refers_to(b, (int64_t)code);
+		word(b, hot ? HOT_TO_CODE : COLD_TO_CODE, at, code - end);
+		return;
+	case FIX_HOT:
+		if (!hot) {
+			word(b, COLD_TO_HOT, at, m->hot + to - end);
+			return;
+		}
+		same = (uint32_t)(m->hot + to - end);
+		break;
+	case FIX_COLD:
+		if (hot) {
+			word(b, HOT_TO_COLD, at, m->cold + to - end);
+			return;
+		}
+		same = (uint32_t)(m->cold + to - end);
+		break;
+	}
+	memcpy(b->code + at, &same, 4);
+}
+
+/* Whether the jump there is one that leads to another member. */
+static bool is_inner(const struct tr_bale *b, const struct member *m, uint32_t at)
+{
+	const struct kept_number *n = parts_of(m->kept).numbers;
+	for (unsigned i = 0; i < m->kept->n_numbers; i++)
+		if (n[i].kind == TR_STOP_LINK && n[i].site == at &&
+		    b->inner[m->number + m->kept->n_numbers - 1 - i].to)
+			return true;
+	return false;
+}
+
+/* Links from member to member: in their lists, and in the code. */
+static void link_members(struct tr_bale *b, struct tying *t)
+{
+	for (unsigned i = 0; i < b->n; i++) {
+		struct member *m = &b->member[i];
+		struct tr_kept_frag *k = m->kept;
+		const struct kept_number *n = parts_of(k).numbers;
+		for (unsigned j = k->n_numbers; j-- > 0;) {
+			uint64_t to = place_of(t, k) + (uint64_t)(int64_t)n[j].pc;
+			uint32_t number = m->number + k->n_numbers - 1 - j;
+			uint16_t into = n[j].kind == TR_STOP_LINK ? lag_of(t, to)->member : 0;
+			if (!into)
+				continue;
+			struct member *o = &b->member[into - 1];
+			b->inner[number] = (struct inner){ into, (uint16_t)o->incoming, 0 };
+			if (o->incoming)
+				b->inner[o->incoming - 1].prev = (uint16_t)(number + 1);
+			o->incoming = number + 1;
+			uint32_t at = m->hot + n[j].site;
+			uint32_t rel = o->hot + o->kept->entry - (at + 4);
+			memcpy(b->code + at, &rel, 4);
+		}
+	}
+}
+
+static void write_code(struct tr_bale *b, struct tying *t)
+{
+	uint32_t fixes = 0;
+	for (unsigned i = 0; i < b->n; i++)
+		fixes += b->member[i].kept->n_fixes;
+	memset(b->code, 0xcc, b->hot);
+	for (unsigned i = 0; i < KINDS; i++)
+		b->place[i] = part(b, fixes, sizeof(*b->place[i]));
+	for (unsigned i = 0; i < b->n; i++) {
+		const struct member *m = &b->member[i];
+		const uint8_t *code = parts_of(m->kept).code;
+		memcpy(b->code + m->hot, code, m->kept->hot);
+		memcpy(b->code + b->hot + m->cold, code + m->kept->hot, m->kept->cold);
+	}
+	link_members(b, t);
+	for (unsigned i = 0; i < b->n; i++) {
+		const struct member *m = &b->member[i];
+		struct parts p = parts_of(m->kept);
+		for (unsigned j = 0; j < m->kept->n_fixes; j++)
+			if (p.fixes[j].kind != FIX_COLD || p.fixes[j].at >= m->kept->hot ||
+			    !is_inner(b, m, p.fixes[j].at))
+				set(b, t, m, &p.fixes[j]);
+	}
+	for (unsigned i = 0; i < KINDS; i++) {
+		b->size -= (fixes - b->n_places[i]) * sizeof(*b->place[i]);
+		b->place[i] = realloc(b->place[i], (b->n_places[i] + 1) * sizeof(*b->place[i]));
+	}
+}
+
+static void bale_free(struct tr_bale *b)
+{
+	for (unsigned i = 0; i < KINDS; i++)
+		free(b->place[i]);
+	free(b->code);
+	free(b->member);
+	free(b->inner);
+	free(b->page);
+	free(b);
+}
+
+/* Of the fragments that have been chosen. */
+static struct tr_bale *bale_of(struct tying *t)
+{
+	struct tr_bale *b = calloc(1, sizeof(*b));
+	DJ_ASSERT(b, "out of memory for kept translations");
+	b->base = t->base;
+	b->lowest = INT64_MAX;
+	b->highest = INT64_MIN;
+	b->align = t->align;
+	b->hot = t->hot;
+	b->cold = t->cold;
+	b->n = t->n;
+	b->n_numbers = t->numbers;
+	b->n_pages = t->n_pages;
+	b->code = part(b, b->hot + b->cold + 8, 1);
+	b->member = part(b, b->n, sizeof(*b->member));
+	b->inner = part(b, b->n_numbers, sizeof(*b->inner));
+	b->page = part(b, b->n_pages, sizeof(*b->page));
+	memcpy(b->member, t->member, b->n * sizeof(*b->member));
+	memcpy(b->page, t->page, b->n_pages * sizeof(*b->page));
+	b->sum = tr_kept_code(t->tr, b->page, b->n_pages, t->base);
+	write_code(b, t);
+	b->size += sizeof(*b);
+	return b;
+}
+
+/* A bale of what was made after `k`, that included; NULL if that is too little. */
+static struct tr_bale *tie(struct translator *tr, struct tr_kept *kept, struct tr_kept_frag *k,
+			   uint64_t pc, uint64_t base)
+{
+	struct tying *t = calloc(1, sizeof(*t));
+	struct tr_bale *b = NULL;
+	DJ_ASSERT(t, "out of memory for kept translations");
+	t->tr = tr;
+	t->base = base;
+	t->flag = k->offset ^ (pc - base);
+	struct tr_kept_frag *next = k;
+	for (unsigned i = 0; next && i < LOOK_AT; i++, next = tr_kept_next(kept, next))
+		if (((next->offset ^ t->flag) >> 32) == 0 && !add(t, next))
+			break;
+	if (t->n >= FEWEST && t->member[0].kept == k && t->numbers < UINT16_MAX)
+		b = bale_of(t);
+	if (b && b->size > *kept->room) {
+		bale_free(b);
+		b = NULL;
+	}
+	if (b) {
+		*kept->room -= b->size;
+		kept->bale = realloc(kept->bale, (kept->n_bales + 1) * sizeof(*kept->bale));
+		DJ_ASSERT(kept->bale, "out of memory for kept translations");
+		kept->bale[kept->n_bales++] = b;
+		for (unsigned i = 0; i < b->n; i++)
+			b->member[i].kept->bale = kept->n_bales;
+	}
+	free(t);
+	return b;
+}
+
+void tr_bales_free(struct tr_kept *kept)
+{
+	for (uint32_t i = 0; i < kept->n_bales; i++) {
+		*kept->room += kept->bale[i]->size;
+		bale_free(kept->bale[i]);
+	}
+	free(kept->bale);
+}
+
+/* ---- putting it somewhere ------------------------------------------------------------------- */
+
+/* Whether the module's code is what it was, and may be executed by all threads. */
+static bool same_code(struct translator *tr, const struct tr_kept *kept, const struct tr_bale *b,
+		      uint64_t base)
+{
+	uint64_t other;
+	for (uint32_t i = 0; i < b->n_pages; i++) {
+		uint64_t page = base + (b->page[i].page << 12);
+		if (tr_kept_at(tr, page, &other) != kept || other != base ||
+		    tr->ops.translated(tr->ops.ctx, page, 4096))
+			return false;
+	}
+	return tr_kept_code(tr, b->page, b->n_pages, base) == b->sum;
+}
+
+/* Whether none of its fragments is there, and everybody agrees about the lags. */
+static bool is_welcome(const struct translator *tr, const struct tr_bale *b, uint64_t base)
+{
+	for (uint32_t i = 0; i < b->n; i++) {
+		const struct member *m = &b->member[i];
+		const struct kept_number *n = parts_of(m->kept).numbers;
+		uint64_t pc = base + m->at;
+		for (const struct tr_frag *f = tr->hash[tr_hash(pc)]; f; f = f->next)
+			if (f->pc == pc) /* also if it is asleep */
+				return false;
+		if (tr_lag_at(tr, pc, 0, m->kept->lag) != m->kept->lag)
+			return false;
+		const struct inner *end = b->inner + m->number + m->kept->n_numbers;
+		for (unsigned j = 0; j < m->kept->n_numbers; j++) {
+			uint64_t to = pc + (uint64_t)(int64_t)n[j].pc;
+			if (n[j].kind == TR_STOP_LINK && !end[-1 - (int)j].to &&
+			    tr_lag_at(tr, to, 0, n[j].lag) != n[j].lag)
+				return false;
+		}
+	}
+	return true;
+}
+
+static bool reaches(const struct tr_bale *b, const struct tr_arena *a, uint64_t base)
+{
+	uint64_t end = a->va + TR_ARENA_SIZE;
+	return b->lowest > b->highest || (tr_reachable(a->va, base + (uint64_t)b->lowest) &&
+					  tr_reachable(end, base + (uint64_t)b->lowest) &&
+					  tr_reachable(a->va, base + (uint64_t)b->highest) &&
+					  tr_reachable(end, base + (uint64_t)b->highest));
+}
+
+/* The sums in its code become those of the place where hot and cold code are to begin now. */
+static void move(struct tr_bale *b, uint64_t hot, uint64_t cold, uint64_t runtime, uint64_t base,
+		 uint32_t number)
+{
+	const uint64_t add[KINDS] = {
+		[COLD_TO_HOT] = hot - cold,
+		[HOT_TO_COLD] = cold - hot,
+		[HOT_TO_RUNTIME] = runtime - hot,
+		[COLD_TO_RUNTIME] = runtime - cold,
+		[HOT_TO_CODE] = base - hot,
+		[COLD_TO_CODE] = base - cold,
+		[LOW] = base,
+		[NUMBER] = number,
+		[WHOLE] = base,
+	};
+	for (unsigned kind = 0; kind < KINDS; kind++) {
+		uint64_t more = add[kind] - b->added[kind], v = 0;
+		size_t size = kind == WHOLE ? 8 : 4;
+		b->added[kind] = add[kind];
+		for (uint32_t i = 0; more && i < b->n_places[kind]; i++) {
+			uint8_t *at = b->code + b->place[kind][i];
+			memcpy(&v, at, size);
+			v += more;
+			memcpy(at, &v, size);
+		}
+	}
+}
+
+/* The numbers of a member, which is f now, from `first` on in all. */
+static void give_numbers(struct translator *tr, const struct tr_bale *b, const struct member *m,
+			 struct tr_frag *f, struct tr_frag **frags, uint32_t first)
+{
+	const struct tr_arena *a = f->arena;
+	const struct kept_number *n = parts_of(m->kept).numbers;
+	uint32_t hot = (uint32_t)(f->entry - m->kept->entry - a->va);
+	uint32_t cold = (uint32_t)(a->cold.p - a->ours) + m->cold, sibling = 0;
+	for (unsigned i = 0, j = m->kept->n_numbers; j-- > 0; i++) {
+		const struct inner *in = &b->inner[m->number + i];
+		struct tr_number *to = &tr->numbers[first + m->number + i];
+		*to = (struct tr_number){ .stop = { .kind = (enum tr_stop_kind)n[j].kind,
+						    .pc = f->pc + (uint64_t)(int64_t)n[j].pc,
+						    .lag = n[j].lag },
+					  .frag = f,
+					  .sibling = sibling };
+		sibling = first + m->number + i;
+		if (to->stop.kind != TR_STOP_LINK)
+			continue;
+		to->site = hot + n[j].site;
+		to->stub = cold + n[j].stub;
+		if (!in->to)
+			continue;
+		to->to = frags[in->to - 1];
+		to->next = in->next ? first + in->next - 1 : 0;
+		to->prev = in->prev ? first + in->prev - 1 : 0;
+		to->listed = true;
+	}
+	f->numbers = sibling;
+	f->incoming = m->incoming ? first + m->incoming - 1 : 0;
+}
+
+/* All is written: it can be found, and others lead to it. */
+static void publish(struct translator *tr, const struct tr_bale *b, struct tr_frag **frags,
+		    uint32_t first)
+{
+	for (uint32_t i = 0; i < b->n; i++)
+		tr_enter(tr, frags[i]);
+	for (uint32_t i = 0; i < b->n_numbers; i++)
+		if (tr->numbers[first + i].stop.kind == TR_STOP_LINK && !b->inner[i].to)
+			tr_link_out(tr, first + i);
+	for (uint32_t i = 0; i < b->n; i++) {
+		tr_links_join(tr, frags[i]);
+		if (frags[i]->stub) /* it was wanted by indirect branches, and will be */
+			tr_add_indirect(tr, frags[i]);
+	}
+	tr->stats.kept += b->n;
+}
+
+/* There is room for it. */
+static void put(struct translator *tr, struct tr_arena *a, struct tr_bale *b, uint64_t base)
+{
+	struct tr_frag *frags[MOST];
+	struct tr_page *pages[BALE_PAGES];
+	uint32_t first = tr_numbers_row(tr, b->n_numbers);
+	cg_bytes(&a->hot, "\xcc\xcc\xcc\xcc\xcc\xcc\xcc", (b->align - (size_t)cg_va(&a->hot)) & 7);
+	uint64_t hot = cg_va(&a->hot);
+	move(b, hot, cg_va(&a->cold), a->va, base, first);
+	for (uint32_t i = 0; i < b->n_pages; i++)
+		pages[i] = tr_page_of(tr, (base >> 12) + b->page[i].page);
+	for (uint32_t i = 0; i < b->n; i++) {
+		const struct member *m = &b->member[i];
+		const struct tr_lines *uses = parts_of(m->kept).uses;
+		frags[i] = tr_frag_of_kept(tr, m->kept, base + m->at, a, hot + m->hot);
+		for (unsigned u = 0; u < m->kept->n_uses; u++)
+			tr_use_page(frags[i], u, pages[m->page[u]], uses[u].lines);
+	}
+	for (uint32_t i = 0; i < b->n; i++)
+		give_numbers(tr, b, &b->member[i], frags[i], frags, first);
+	cg_bytes(&a->hot, b->code, b->hot);
+	cg_bytes(&a->cold, b->code + b->hot, b->cold);
+	publish(tr, b, frags, first);
+}
+
+/* Bales that were not put once: they will not be the next time, most likely. Some others do not
+ * matter. */
+static bool was_refused(const struct translator *tr, const struct tr_bale *b, uint64_t **word,
+			uint64_t *bit)
+{
+	uint64_t i = (uint64_t)(uintptr_t)b * 0x9e3779b97f4a7c15ULL >> 52;
+	*word = (uint64_t *)&tr->refused[i / 64];
+	*bit = 1ULL << i % 64;
+	return **word & *bit;
+}
+
+/* It has none, and there were not enough others when there were so many in all. */
+#define ALONE	   (1u << 31)
+#define MORE_SINCE (4 * FEWEST)
+
+static struct tr_bale *bale_for(struct translator *tr, struct tr_kept *kept, struct tr_kept_frag *k,
+				uint64_t pc, uint64_t base)
+{
+	if (k->bale && !(k->bale & ALONE))
+		return kept->bale[k->bale - 1];
+	if (k->bale && kept->n < (k->bale & ~ALONE) + MORE_SINCE)
+		return NULL;
+	k->bale = 0;
+	struct tr_bale *b = tie(tr, kept, k, pc, base);
+	if (!k->bale)
+		k->bale = ALONE | kept->n;
+	return b;
+}
+
+struct tr_frag *tr_bale_put(struct translator *tr, struct tr_arena *a, struct tr_kept_frag *k,
+			    uint64_t pc)
+{
+	uint64_t base, *word, bit;
+	struct tr_kept *kept = tr_kept_at(tr, pc, &base);
+	struct tr_bale *b = kept ? bale_for(tr, kept, k, pc, base) : NULL;
+	if (!b || was_refused(tr, b, &word, &bit))
+		return NULL;
+	if ((base != b->base && (base < HIGH || b->base < HIGH)) || !is_welcome(tr, b, base) ||
+	    !reaches(b, a, base) || !same_code(tr, kept, b, base)) {
+		*word |= bit;
+		return NULL;
+	}
+	if (!tr_arena_room(a, b->hot + 7, b->cold))
+		return NULL;
+	put(tr, a, b, base);
+	return tr_find(tr, pc);
+}

@@ -1,0 +1,68 @@
+/*
+ * Memory for fragments: taken in blocks, since a program has a hundred thousand of them, most of
+ * which live as long as the translator does. A block goes when nobody in it is left.
+ */
+#include "translator/cache.h"
+
+#include <stdlib.h>
+
+#define BLOCK (64u << 10)
+
+struct tr_block {
+	struct tr_block *next, **at; /* in the translator's list; the first is being filled */
+	uint32_t live;		     /* fragments */
+	uint32_t used, size;	     /* bytes */
+	uint8_t bytes[] __attribute__((aligned(16)));
+};
+
+static struct tr_block *block_new(struct translator *tr, size_t size)
+{
+	struct tr_block *b = malloc(sizeof(*b) + size);
+	DJ_ASSERT(b, "out of memory for fragments");
+	*b = (struct tr_block){ .next = tr->blocks, .at = &tr->blocks, .size = (uint32_t)size };
+	if (b->next)
+		b->next->at = &b->next;
+	tr->blocks = b;
+	return b;
+}
+
+struct tr_frag *tr_frag_new(struct translator *tr, uint32_t insns, uint32_t uses)
+{
+	size_t size = (TR_FRAG_SIZE(insns, uses) + 15) & ~(size_t)15;
+	struct tr_block *b = tr->blocks;
+	if (!b || b->size - b->used < size)
+		b = block_new(tr, size > BLOCK ? size : BLOCK);
+	struct tr_frag *f = (struct tr_frag *)(void *)(b->bytes + b->used);
+	b->used += (uint32_t)size;
+	b->live++;
+	f->block = b;
+	f->n = insns;
+	f->n_uses = uses;
+	f->uses = (struct tr_use *)(void *)&f->insn[insns];
+	return f;
+}
+
+void tr_frag_free(struct translator *tr, struct tr_frag *f)
+{
+	struct tr_block *b = f->block;
+	DJ_ASSERT(b->live, "a block of fragments has none");
+	if (--b->live)
+		return;
+	if (b == tr->blocks) {
+		b->used = 0;
+		return;
+	}
+	*b->at = b->next;
+	if (b->next)
+		b->next->at = b->at;
+	free(b);
+}
+
+void tr_blocks_free(struct translator *tr)
+{
+	while (tr->blocks) {
+		struct tr_block *b = tr->blocks;
+		tr->blocks = b->next;
+		free(b);
+	}
+}

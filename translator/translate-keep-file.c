@@ -1,0 +1,335 @@
+/*
+ * Kept translations in a file, from one recording to the next.
+ *
+ * Whose file that is and who may write to it is the caller's business. Here damage is found. The
+ * head says which build of deja wrote it, with which configuration, and what it was about, and must
+ * say exactly what it would say now. Behind it there is an index, and then the entries, each with a
+ * checksum; what the counts and lengths in one say must fit. The index is not checked: what it
+ * leads to is. That the code is still what it was is not taken from the file at all: it is compared
+ * when a translation is made again (translate-keep.c).
+ *
+ * A compiler's file has a hundred megabytes, of which one run may need little. So it is copied into
+ * memory block by block, when something in the block is asked for. Copied and not mapped: a file
+ * that somebody changes or cuts off while it is in use then does no harm.
+ */
+#include "translator/keep.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAGIC  0x3230706565616a64ULL /* "djaeep02" */
+#define FEW    64		     /* new ones: not worth writing a file */
+#define PROBES 128		     /* places that are looked at, at most */
+#define PLACES (1u << 24)	     /* at most */
+#define SMALL  (2u << 20)	     /* read at once, and closed */
+
+struct head {
+	uint64_t magic, size; /* of the file */
+	uint32_t n, places;   /* a power of two */
+	uint8_t id[TR_KEPT_ID];
+	uint64_t sum; /* of the head, this being 0 */
+};
+_Static_assert(sizeof(struct head) % 8 == 0, "the index is aligned");
+
+enum state { UNKNOWN, GOOD, BAD };
+
+static inline void sum_on(uint64_t s[4], const uint64_t w[4])
+{
+	for (unsigned i = 0; i < 4; i++) {
+		s[i] = (s[i] ^ w[i]) * 0x9e3779b97f4a7c15ULL;
+		s[i] ^= s[i] >> 32;
+	}
+}
+
+/* Four sums side by side: this is as fast as the memory. */
+static uint64_t checksum(const uint8_t *bytes, size_t size)
+{
+	uint64_t s[4] = { size, 1, 2, 3 }, w[4];
+	size_t whole = size & ~(sizeof(w) - 1);
+	for (size_t at = 0; at < whole; at += sizeof(w)) {
+		memcpy(w, bytes + at, sizeof(w));
+		sum_on(s, w);
+	}
+	memset(w, 0, sizeof(w));
+	memcpy(w, bytes + whole, size - whole);
+	sum_on(s, w);
+	return s[0] ^ s[1] << 1 ^ s[2] << 2 ^ s[3] << 3;
+}
+
+uint64_t tr_kept_sum(const struct tr_kept_frag *k, size_t size)
+{
+	return checksum((const uint8_t *)k + sizeof(k->sum), size - sizeof(k->sum));
+}
+
+static uint64_t head_sum(const struct head *head)
+{
+	struct head h = *head;
+	h.sum = 0;
+	return checksum((const uint8_t *)&h, sizeof(h));
+}
+
+/* Where the entries begin. */
+static size_t entries(uint32_t places)
+{
+	size_t at = sizeof(struct head) + places * sizeof(struct kept_index);
+	return (at + 15) & ~(size_t)15;
+}
+
+/* ---- an entry ---------------------------------------------------------------------------- */
+
+/* Whether counts and lengths are such as there can be. */
+static bool sound_head(const struct tr_kept_frag *k)
+{
+	return k->n && k->n <= FRAG_MAX && k->n_uses && k->n_uses <= USES_MAX &&
+	       k->n_numbers <= 1000 && k->n_fixes <= CG_PLACES && k->cold <= CHUNK_COLD &&
+	       k->entry < k->hot && k->lag <= TR_LAG_MAX && k->align < 8 &&
+	       k->len <= FRAG_MAX * INSN_MAX;
+}
+
+static bool sound_fixes(const struct tr_kept_frag *k, const struct parts *p)
+{
+	for (unsigned i = 0; i < k->n_fixes; i++) {
+		const struct fix *f = &p->fixes[i];
+		size_t size = f->kind == FIX_WHOLE ? 8 : 4;
+		if (f->kind > FIX_NUMBER || f->at + size > k->hot + k->cold ||
+		    (f->at < k->hot && f->at + size > k->hot) ||
+		    (f->kind == FIX_NUMBER && (f->to < 0 || f->to >= k->n_numbers)))
+			return false;
+	}
+	return true;
+}
+
+/* A jump that will be patched lies within eight aligned bytes. */
+static bool sound_numbers(const struct tr_kept_frag *k, const struct parts *p)
+{
+	for (unsigned i = 0; i < k->n_numbers; i++) {
+		const struct kept_number *n = &p->numbers[i];
+		if (n->kind > TR_STOP_BRANCH || n->lag > TR_LAG_MAX)
+			return false;
+		if (n->kind == TR_STOP_LINK &&
+		    (n->site + 4 > k->hot || ((k->align + n->site) & 7) > 4 || n->stub >= k->cold))
+			return false;
+	}
+	return true;
+}
+
+static bool sound_insns(const struct tr_kept_frag *k, const struct parts *p)
+{
+	for (unsigned i = 0; i < k->n; i++)
+		if (p->insn[i].flags_start > TR_FLAGS_SAVED ||
+		    p->insn[i].flags_body > TR_FLAGS_SAVED)
+			return false;
+	return true;
+}
+
+/* ---- reading ------------------------------------------------------------------------------ */
+
+/* These bytes are there, as far as the file has them. */
+static void copy(struct kept_file *f, size_t at, size_t len)
+{
+	for (size_t b = at / KEPT_BLOCK; f->fd >= 0 && b <= (at + len - 1) / KEPT_BLOCK; b++) {
+		size_t from = b * KEPT_BLOCK, left = f->size - from;
+		if (f->copied[b])
+			continue;
+		f->copied[b] = true;
+		(void)!pread(f->fd, f->bytes + from, left < KEPT_BLOCK ? left : KEPT_BLOCK,
+			     (off_t)from);
+	}
+}
+
+static struct kept_index index_at(struct kept_file *f, uint32_t i)
+{
+	struct kept_index x;
+	size_t at = sizeof(struct head) + i * sizeof(x);
+	copy(f, at, sizeof(x));
+	memcpy(&x, f->bytes + at, sizeof(x));
+	return x;
+}
+
+/* The entry that begins there, in units of 16 bytes, if it is sound. */
+static struct tr_kept_frag *entry_at(struct kept_file *f, size_t i)
+{
+	size_t at = i * 16;
+	if (at < entries(f->places) || at >= f->size ||
+	    f->size - at < sizeof(struct tr_kept_frag) || f->state[i] == BAD)
+		return NULL;
+	struct tr_kept_frag *k = (struct tr_kept_frag *)(void *)(f->bytes + at);
+	if (f->state[i] == GOOD)
+		return k;
+	f->state[i] = BAD;
+	copy(f, at, sizeof(*k));
+	if (!sound_head(k))
+		return NULL;
+	struct parts p = parts_of(k);
+	if (p.size > f->size - at)
+		return NULL;
+	copy(f, at, p.size);
+	if (tr_kept_sum(k, p.size) != k->sum || !sound_fixes(k, &p) || !sound_numbers(k, &p) ||
+	    !sound_insns(k, &p))
+		return NULL;
+	f->state[i] = GOOD;
+	k->bale = 0;
+	return k;
+}
+
+struct tr_kept_frag *tr_kept_next_in_file(struct tr_kept *kept, const struct tr_kept_frag *k)
+{
+	size_t at = (size_t)((const uint8_t *)k - kept->file.bytes);
+	return entry_at(&kept->file, (at + parts_of((struct tr_kept_frag *)k).size) / 16);
+}
+
+struct tr_kept_frag *tr_kept_in_file(struct tr_kept *kept, uint64_t offset, uint64_t pc)
+{
+	struct kept_file *f = &kept->file;
+	uint32_t i = tr_kept_place(offset);
+	for (unsigned tries = 0; f->places && tries < PROBES; tries++, i++) {
+		struct kept_index x = index_at(f, i & (f->places - 1));
+		if (!x.at)
+			return NULL;
+		if (x.offset != (uint32_t)offset)
+			continue;
+		struct tr_kept_frag *k = entry_at(f, x.at);
+		if (k && tr_kept_usable(k, offset, pc))
+			return k;
+	}
+	return NULL;
+}
+
+bool tr_kept_read(struct tr_kept *kept, int fd, size_t size, const uint8_t id[TR_KEPT_ID])
+{
+	struct kept_file *f = &kept->file;
+	struct head h;
+	if (f->bytes || pread(fd, &h, sizeof(h), 0) != sizeof(h) || h.magic != MAGIC ||
+	    h.size != size || h.sum != head_sum(&h) || memcmp(h.id, id, TR_KEPT_ID) != 0 ||
+	    !h.places || h.places & (h.places - 1) || h.places > PLACES || entries(h.places) > size)
+		return false;
+	f->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	if (f->fd < 0)
+		return false;
+	f->size = size;
+	f->bytes = tr_sparse(size);
+	f->copied = tr_sparse(size / KEPT_BLOCK + 1);
+	f->state = tr_sparse(size / 16 + 1);
+	f->places = h.places;
+	f->n = h.n;
+	if (size > SMALL)
+		return true;
+	copy(f, 0, size);
+	close(f->fd);
+	f->fd = -1;
+	return true;
+}
+
+void tr_kept_close(struct kept_file *f)
+{
+	tr_sparse_free(f->bytes, f->size);
+	tr_sparse_free(f->copied, f->size / KEPT_BLOCK + 1);
+	tr_sparse_free(f->state, f->size / 16 + 1);
+	if (f->fd >= 0)
+		close(f->fd);
+}
+
+/* ---- writing ------------------------------------------------------------------------------ */
+
+bool tr_kept_new_ones(const struct tr_kept *kept)
+{
+	return kept->n > FEW && kept->n > kept->file.n / 8;
+}
+
+/* What goes into a file, in this order. */
+struct list {
+	struct tr_kept_frag **frag;
+	size_t n, bytes, limit;
+};
+
+static void take(struct list *l, struct tr_kept_frag *k)
+{
+	size_t size = parts_of(k).size;
+	if (l->bytes + size + 4 * sizeof(struct kept_index) > l->limit)
+		return;
+	l->frag[l->n++] = k;
+	l->bytes += size + 4 * sizeof(struct kept_index);
+}
+
+static int by_address(const void *a, const void *b)
+{
+	const struct tr_kept_frag *const *x = a, *const *y = b;
+	return *x < *y ? -1 : *x > *y;
+}
+
+/* What this recording had a use for, then what is new, then the rest of the file: as far as there
+ * is room. */
+static void take_all(struct list *l, struct tr_kept *kept)
+{
+	struct kept_file *f = &kept->file;
+	for (int used = 1; used >= 0; used--) {
+		size_t first = l->n;
+		for (uint32_t i = 0; i < f->places; i++) {
+			struct kept_index x = index_at(f, i);
+			struct tr_kept_frag *k = NULL;
+			if (x.at && (size_t)x.at * 16 < f->size && (f->state[x.at] == GOOD) == used)
+				k = entry_at(f, x.at);
+			if (k && !tr_kept_in_memory(kept, k->offset, k->pc))
+				take(l, k);
+		}
+		qsort(l->frag + first, l->n - first, sizeof(*l->frag), by_address);
+		for (uint32_t i = 0; used && i < kept->n; i++) {
+			struct tr_kept_frag *k = kept->made[i];
+			if (tr_kept_in_memory(kept, k->offset, k->pc) == k)
+				take(l, k);
+		}
+	}
+}
+
+/* The index of the list; of what finds no place in it nothing leads to the entry. */
+static struct kept_index *index_of(const struct list *l, uint32_t places)
+{
+	struct kept_index *index = calloc(places, sizeof(*index));
+	DJ_ASSERT(index, "out of memory for kept translations");
+	size_t at = entries(places);
+	for (size_t n = 0; n < l->n; n++) {
+		uint32_t i = tr_kept_place(l->frag[n]->offset), tries = 0;
+		while (index[i & (places - 1)].at && ++tries < PROBES)
+			i++;
+		if (tries < PROBES)
+			index[i & (places - 1)] = (struct kept_index){ (uint32_t)l->frag[n]->offset,
+								       (uint32_t)(at / 16) };
+		at += parts_of(l->frag[n]).size;
+	}
+	return index;
+}
+
+bool tr_kept_write(struct tr_kept *kept, const uint8_t id[TR_KEPT_ID], size_t limit, FILE *to)
+{
+	struct list l = { .limit = limit };
+	struct head h = { .magic = MAGIC, .places = 64 };
+	static const uint8_t nothing[16];
+	l.frag = calloc((size_t)kept->n + kept->file.places + 1, sizeof(*l.frag));
+	DJ_ASSERT(l.frag, "out of memory for kept translations");
+	take_all(&l, kept);
+	while (h.places < 2 * l.n && h.places < PLACES)
+		h.places *= 2;
+	h.n = (uint32_t)l.n;
+	h.size = entries(h.places);
+	for (size_t n = 0; n < l.n; n++)
+		h.size += parts_of(l.frag[n]).size;
+	memcpy(h.id, id, TR_KEPT_ID);
+	h.sum = head_sum(&h);
+	struct kept_index *index = index_of(&l, h.places);
+	size_t gap = entries(h.places) - sizeof(h) - h.places * sizeof(*index);
+	bool good = fwrite(&h, sizeof(h), 1, to) == 1 &&
+		    fwrite(index, sizeof(*index), h.places, to) == h.places &&
+		    fwrite(nothing, 1, gap, to) == gap;
+	for (size_t n = 0; n < l.n && good; n++) {
+		size_t size = parts_of(l.frag[n]).size;
+		l.frag[n]->bale = 0;
+		if ((uintptr_t)l.frag[n] - (uintptr_t)kept->file.bytes >= kept->file.size)
+			l.frag[n]->sum = tr_kept_sum(l.frag[n], size);
+		good = fwrite(l.frag[n], size, 1, to) == 1;
+	}
+	free(index);
+	free(l.frag);
+	return good;
+}
