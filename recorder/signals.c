@@ -271,7 +271,8 @@ static enum rec_state nowhere(struct rec_thread *t, const struct rec_stop *stop,
 	return REC_KILLED;
 }
 
-/* 2: right behind a system call made in the cache. */
+/* 2: right behind a system call made in the cache. Where an interrupt came there, orig_rax does not
+ * have the call's number any more. */
 static enum rec_state behind_call(struct rec_thread *t, const struct rec_stop *stop,
 				  const struct user_regs_struct *r, struct tr_where *w)
 {
@@ -286,7 +287,7 @@ static enum rec_state behind_call(struct rec_thread *t, const struct rec_stop *s
 		rec_complete_call(t, r->rax);
 		if (stop->sig != SIGSYS || !stop->sync) {
 			rec_log_call(t, r);
-			rec_call_data(t, r->orig_rax, r, r->rax);
+			rec_call_data(t, *rec_tcb(t, T_DATA_NR), r, r->rax);
 		}
 		return rec_deliver(t, &info, 0);
 	}
