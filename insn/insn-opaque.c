@@ -1,6 +1,6 @@
 /*
- * EVEX, XOP and 3DNow!: encodings of which the decoder knows the length and the memory operand,
- * taken to be as large as there is, and no more. They are never emulated.
+ * EVEX, XOP and 3DNow!: encodings of which the decoder knows the length and the memory operand
+ * (insn-evex.c), and no more. They are never emulated.
  *
  * Immediates: SDM vol. 2D table A, AMD64 APM vol. 6.
  */
@@ -12,11 +12,16 @@ static int finish(struct insn *in, enum insn_id id, struct insn_at *at, unsigned
 	if (!insn_take_modrm(in, at, 0))
 		return INSN_TAKE_SHORT;
 	in->id = (uint16_t)id;
+	const bool gather = id == INSN_EVEX && insn_evex_is_gather(in);
 	if (in->mod != 3) {
-		if (!insn_take_mem(in, at, rex, id == INSN_EVEX))
+		if (!insn_take_mem(in, at, rex, gather))
 			return INSN_TAKE_SHORT;
-		in->mem_size = id == INSN_EVEX ? 64 : id == INSN_XOP ? 32 : 8;
-		in->mem_access = INSN_RW;
+		in->mem_size = 8;
+		in->mem_access = INSN_R;
+		if (id == INSN_EVEX)
+			insn_evex_memory(in);
+		else if (id == INSN_XOP)
+			insn_xop_memory(in);
 	}
 	if (imm && !insn_take_imm(in, at, imm))
 		return INSN_TAKE_SHORT;
@@ -28,7 +33,7 @@ static int finish(struct insn *in, enum insn_id id, struct insn_at *at, unsigned
 		in->flags_read = in->flags_written = F_ALL;
 	}
 	in->len = (uint8_t)at->pos;
-	insn_address_regs(in, id == INSN_EVEX);
+	insn_address_regs(in, gather);
 	return INSN_TAKE_OK;
 }
 

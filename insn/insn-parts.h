@@ -5,7 +5,7 @@
  * row, memory operand, operands. The other parts are asked on the way: insn-index.c which rows
  * an opcode has, insn-opnd.c for the operands a row names, insn-use.c for the registers and
  * flags that follow, insn-opaque.c for the encodings of which only length and memory operand are
- * known.
+ * known, and insn-evex.c for the latter.
  */
 #ifndef DEJA_INSN_INSN_PARTS_H
 #define DEJA_INSN_INSN_PARTS_H
@@ -123,5 +123,14 @@ void insn_use_flags(struct insn *in, enum insn_flag_kind kind);
 int insn_take_evex(struct insn *in, struct insn_at *at);
 int insn_take_xop(struct insn *in, struct insn_at *at);
 int insn_take_3dnow(struct insn *in, struct insn_at *at, unsigned rex);
+
+/* ---- insn-evex.c ---------------------------------------------------------------------- */
+
+/* Whether an EVEX-encoded instruction has a vector of indices instead of an index register. */
+bool insn_evex_is_gather(const struct insn *in);
+/* Size and access of the memory operand, which has been taken. Of EVEX the displacement becomes
+ * what it stands for, and a gather's or scatter's operand is the only one in opnd[]. */
+void insn_evex_memory(struct insn *in);
+void insn_xop_memory(struct insn *in);
 
 #endif

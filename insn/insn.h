@@ -12,7 +12,8 @@
  * Legacy-SSE and VEX forms of an instruction share an id (paddd and vpaddd are both
  * INSN_PADDD; `vex` tells them apart), so do the widths; Jcc, SETcc and CMOVcc are one id
  * each with `cond`. Instructions that exist only in VEX form have their own mnemonic
- * (INSN_VBROADCASTSS). An EVEX prefix decodes to id INSN_EVEX with the length right.
+ * (INSN_VBROADCASTSS). An EVEX prefix decodes to id INSN_EVEX with length and memory operand right
+ * (as large as it is without a mask); so does XOP to INSN_XOP.
  */
 #ifndef DEJA_INSN_INSN_H
 #define DEJA_INSN_INSN_H
@@ -41,7 +42,7 @@ enum insn_opnd_kind {
 	OPND_MEM,   /* the instruction's memory operand; size in bytes */
 	OPND_IMM,   /* the immediate `imm` (sign-extended as the instruction does) */
 	OPND_REL,   /* branch target: absolute address in `imm` */
-	OPND_VSIB,  /* gather's memory operand: index is a vector register */
+	OPND_VSIB,  /* gather's or scatter's memory operand: index is a vector register */
 };
 
 enum { INSN_R = 1, INSN_W = 2, INSN_RW = 3 };
@@ -109,7 +110,7 @@ struct insn {
 	/* memory operand by modrm or moffs; valid if has_mem */
 	bool has_mem;
 	uint8_t base;	    /* 0..15, INSN_RIP or INSN_NOREG */
-	uint8_t index;	    /* 0..15 (vector register number if OPND_VSIB) or INSN_NOREG */
+	uint8_t index;	    /* 0..15 or INSN_NOREG (if OPND_VSIB a vector register, 0..31) */
 	uint8_t scale;	    /* 1 2 4 8 */
 	int64_t disp;	    /* sign-extended; for INSN_RIP the absolute address is `target` */
 	uint64_t target;    /* rip-relative: absolute address */

@@ -167,7 +167,7 @@ void rec_call_data(struct rec_thread *t, uint64_t nr, const struct user_regs_str
 
 /* ---- instructions that were executed natively ---------------------------------------------- */
 
-/* At least what the replay takes for written: rp_thread_native_wrote(). */
+/* At least what the replay takes for written: rp_thread_native_accesses(). */
 void rec_native_data(struct rec_thread *t, const struct insn *in, const struct dj_regs *before)
 {
 	const uint64_t *gpr = before->gpr;
@@ -178,6 +178,17 @@ void rec_native_data(struct rec_thread *t, const struct insn *in, const struct d
 		wrote(&l, gpr[DJ_RDI], 64);
 	if (in->id == INSN_CLZERO)
 		wrote(&l, gpr[DJ_RAX] & ~63ULL, 64);
+	if (in->id == INSN_MOVDIR64B)
+		wrote(&l, gpr[in->reg & 15], 64);
+	if (in->id == INSN_MASKMOVDQU || in->id == INSN_MASKMOVQ)
+		wrote(&l,
+		      gpr[DJ_RDI] + (in->seg == 4   ? before->fs_base
+				     : in->seg == 5 ? before->gs_base
+						    : 0),
+		      16);
+	/* a vector of indices leads anywhere */
+	if (in->nopnd && in->opnd[0].kind == OPND_VSIB)
+		return;
 	if (!in->has_mem || (!(in->mem_access & INSN_W) && !(in->attr & INSN_A_XSTATE)))
 		return;
 	/* of fxsave and its kin as in the translator's tr_xsave_insn */

@@ -46,7 +46,7 @@ struct replay_access {
 	uint64_t addr;
 	uint64_t size;
 	bool write;
-	/* What was read or written, as it lies in memory; NULL if nobody knows what was written. */
+	/* What was read or written, as it lies in memory; NULL if nobody knows. */
 	const uint8_t *bytes;
 };
 

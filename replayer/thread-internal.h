@@ -1,8 +1,8 @@
 /*
  * Between the files that make a thread: thread.c (beginning, positions, what the emulator asks),
  * thread-records.c (the stream, and records that take no step), thread-run.c (steps),
- * thread-native.c (what natively executed instructions wrote) and thread-fail.c (what went wrong,
- * in words).
+ * thread-native.c (what natively executed instructions read and wrote) and thread-fail.c (what went
+ * wrong, in words).
  */
 #ifndef DEJA_REPLAYER_THREAD_INTERNAL_H
 #define DEJA_REPLAYER_THREAD_INTERNAL_H
@@ -38,8 +38,9 @@ static inline void rp_thread_hear(struct rp_thread *th, const struct dj_record *
 
 /* ---- thread-native.c ---------------------------------------------------------------- */
 
-/* Tell of what the instruction at hand wrote, before the record of its effects is applied. */
-void rp_thread_native_wrote(struct rp_thread *th, const struct dj_record *r);
+/* Tell of what the instruction at hand read and wrote, before the record of its effects is applied.
+ */
+void rp_thread_native_accesses(struct rp_thread *th, const struct dj_record *r);
 
 /* ---- thread-records.c --------------------------------------------------------------- */
 

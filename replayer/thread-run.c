@@ -99,7 +99,7 @@ static enum rp_thread_stop do_effects(struct rp_thread *th, const struct dj_reco
 	if (th->mem)
 		rp_memview_ran(th->mem, e->cpu.rip, e->cpu.rip + 1);
 	if (th->mem || (th->hearer && th->hearer->access))
-		rp_thread_native_wrote(th, r);
+		rp_thread_native_accesses(th, r);
 	uint64_t from = e->cpu.rip;
 	emu_set_regs(e, &r->regs, r->mask);
 	e->in_rep = false;

@@ -130,7 +130,31 @@ for way in "" --emulate; do
 		    if name in ("with_fnsave", "with_pushfw", "with_stos", "with_stos_down"):
 		        size = {"with_fnsave": 108, "with_pushfw": 2, "with_stos": 14, "with_stos_down": 5}[name]
 		        assert len(covered) == size and not known, (name, covered)
-		assert len(names) >= 5, names
+		    exact = {"with_maskmov": {0, 2, 10}, "with_maskmovq": {1, 7}, "with_zmm": set(range(128, 192)),
+		             "with_ymm_masked": set(range(32, 64)), "with_narrow": set(range(16, 32)),
+		             "with_part": set(range(48, 64)), "with_scalar": set(range(12, 16)),
+		             "with_scatter": {8 + 4 * i + k for i in (0, 3, 50, 9, 20, 21, 30, 40) for k in range(4)}}
+		    if name in exact:
+		        assert covered == exact[name], (name, sorted(covered))
+		        assert known == (covered if "maskmov" in name else set()), (name, sorted(known))
+		assert len(names) >= 7, names
+	END
+	"$deja" accesses $way --reads --all --json areas saved.deja >read.json || fail "accesses $way of saved, reads"
+	/usr/bin/python3 - <<-'END' || fail "what instructions read $way"
+		import json
+		base = min(int(str(r["address"]), 0) for r in json.load(open("saved.json")) if r["code"].startswith("with_"))
+		rows = {}
+		for r in json.load(open("read.json")):
+		    name = r["code"].split()[0]
+		    if name.startswith("reads_") and r["kind"] == "read":
+		        rows.setdefault(name.split("+")[0], []).append((int(str(r["address"]), 0) - base, r["size"], r["value"]))
+		want = {"reads_rcpps": [(16, 16, None)], "reads_environment": [(64, 28, None)], "reads_strings": [(200, 12, None)],
+		        "reads_zmm": [(64, 64, None)], "reads_one": [(4, 4, None)],
+		        "reads_gather": [(2 * i, 8, None) for i in (0, 3, 50, 9)]}
+		assert {"reads_rcpps", "reads_environment", "reads_strings"} <= set(rows), rows
+		assert "reads_zmm" in rows or "with_zmm" not in open("saved.out").read(), rows
+		for name in rows:
+		    assert rows[name] == want[name], (name, rows[name])
 	END
 done
 

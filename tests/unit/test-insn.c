@@ -475,6 +475,142 @@ static void test_short(void)
 	}
 }
 
+/* ---- EVEX and XOP, against objdump, which knows more of them than Capstone 4 -------------- */
+
+#define SLOT 16 /* bytes for an instruction; what is left is filled with nop */
+
+/* EVEX: each opcode with each prefix, W, length of vectors and bit b, of [rax + 0x7f] and of [rdx + x*4 -
+ * 0x7f], x being r10 or xmm26 and its like, with a mask. XOP: each opcode with W and L. */
+static size_t make_slots(uint8_t *code)
+{
+	static const uint8_t evex_maps[] = { 1, 2, 3, 5, 6 };
+	size_t n = 0;
+
+	for (unsigned m = 0; m < 5; m++)
+		for (unsigned i = 0; i < 256 * 4 * 2 * 2 * 3 * 2; i++) {
+			const unsigned sib = i >> 12 & 1, l = i >> 13;
+			const uint8_t insn[] = { 0x62,
+						 (uint8_t)((sib ? 0xb0 : 0xf0) | evex_maps[m]),
+						 (uint8_t)(0x7c | (i >> 10 & 1) << 7 | (i >> 8 & 3)),
+						 (uint8_t)(l << 5 | (i >> 11 & 1) << 4 | (sib ? 1 : 8)),
+						 (uint8_t)i,
+						 sib ? 0x44 : 0x40,
+						 sib ? 0x92 : 0x7f,
+						 0x81 };
+			memset(code + n, 0x90, SLOT);
+			memcpy(code + n, insn, sib ? 8 : 7);
+			n += SLOT;
+		}
+	for (unsigned i = 0; i < 3 * 256 * 2 * 2; i++, n += SLOT) {
+		const uint8_t insn[] = { 0x8f,
+					 (uint8_t)(0xe0 | (8 + (i >> 10))),
+					 (uint8_t)(0x78 | (i >> 8 & 1) << 7 | (i >> 9 & 1) << 2),
+					 (uint8_t)i,
+					 0x40,
+					 0x7f };
+		memset(code + n, 0x90, SLOT);
+		memcpy(code + n, insn, sizeof(insn));
+	}
+	return n;
+}
+
+static unsigned size_word(const char *text)
+{
+	static const struct {
+		const char *word;
+		unsigned size;
+	} words[] = { { " ZMMWORD ", 64 }, { ",ZMMWORD ", 64 }, { " YMMWORD ", 32 }, { ",YMMWORD ", 32 },
+		      { " XMMWORD ", 16 }, { ",XMMWORD ", 16 }, { " QWORD ", 8 },    { ",QWORD ", 8 },
+		      { " DWORD ", 4 },	   { ",DWORD ", 4 },	{ " WORD ", 2 },     { ",WORD ", 2 },
+		      { " BYTE ", 1 },	   { ",BYTE ", 1 } };
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (strstr(text, words[i].word))
+			return words[i].size;
+	return 0;
+}
+
+/* Of words there are no copies of one for all (SDM vol. 2C, VDBPSADBW, VPSHLD, VPSHRD). */
+static bool nonsense(const char *text)
+{
+	return strstr(text, "BCST") && (strstr(text, "vdbpsadbw") || strstr(text, "vpshldw") ||
+					strstr(text, "vpshrdw"));
+}
+
+/* What is wrong with our idea of an instruction of which objdump says this; NULL: nothing. */
+static const char *compare_text(const uint8_t *code, const char *text)
+{
+	const char *memory = strchr(text, '['), *comma = strchr(text, ','), *x = strchr(memory, '*');
+	const char *offset = strpbrk(memory, "+-]");
+	char base[8], index[16] = "";
+	struct insn in;
+	int64_t disp = 0;
+
+	if (insn_decode_as(code[0] == 0x8f ? DJ_CPU_AMD : DJ_CPU_INTEL, &in, code, SLOT, 0) <= 0)
+		return "no instruction";
+	sscanf(memory, "[%3[a-z]", base);
+	if (strcmp(base, in.base == 0 ? "rax" : in.base == 2 ? "rdx" : ""))
+		return "base";
+	if (x)
+		sscanf(offset + 1, "%15[a-z0-9]", index);
+	const bool vsib = in.nopnd && in.opnd[0].kind == OPND_VSIB;
+	char want[16] = "";
+	if (vsib)
+		snprintf(want, sizeof(want), "%cmm%u",
+			 in.opnd[0].size == 64	 ? 'z'
+			 : in.opnd[0].size == 32 ? 'y'
+						 : 'x',
+			 in.index);
+	else if (in.index != INSN_NOREG)
+		snprintf(want, sizeof(want), "r%u", in.index);
+	if (strcmp(index, want))
+		return "index";
+	if (x)
+		offset = strpbrk(x, "+-]");
+	if (*offset != ']')
+		disp = strtol(offset, NULL, 0);
+	if (disp != in.disp)
+		return "displacement";
+	if (!in.mem_access)
+		return strncmp(text, "vgatherpf", 9) && strncmp(text, "vscatterpf", 10) ? "access" : NULL;
+	if ((in.mem_access == INSN_W) != (comma > memory))
+		return "read or written";
+	return in.mem_size == size_word(text) ? NULL : "size";
+}
+
+static void test_memory_operands(void)
+{
+	static uint8_t code[1u << 20 << 1];
+	char name[] = "/tmp/deja-insn.XXXXXX", line[400], command[200], text[300];
+	unsigned evex = 0, xop = 0, stores = 0;
+	unsigned long addr;
+	int fd = mkstemp(name);
+	const size_t n = make_slots(code);
+
+	failures = 0;
+	CU_ASSERT_FATAL(n <= sizeof(code) && fd >= 0 && write(fd, code, n) == (ssize_t)n);
+	close(fd);
+	snprintf(command, sizeof(command),
+		 "objdump -D -z -b binary -m i386:x86-64 -M intel --no-show-raw-insn %s", name);
+	FILE *f = popen(command, "r");
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, " %lx: %299[^\n#]", &addr, text) != 2 || addr % SLOT || addr >= n ||
+		    strstr(text, "bad") || !strchr(text, '[') || nonsense(text))
+			continue;
+		const char *what = compare_text(code + addr, text);
+		if (what && failures++ < 30)
+			fprintf(stderr, "insn: %s of %s\n", what, text);
+		*(code[addr] == 0x62 ? &evex : &xop) += 1;
+		stores += strchr(text, ',') > strchr(text, '[');
+	}
+	if (f)
+		pclose(f);
+	unlink(name);
+	CU_ASSERT_EQUAL(failures, 0);
+	CU_ASSERT(evex > 4000 && xop > 70 && stores > 200);
+	printf("(%u and %u, %u of them stores) ", evex, xop, stores);
+}
+
 /* What the two kinds of processors decode differently: whatever this runs on, both are known. */
 static void test_kinds(void)
 {
@@ -602,6 +738,7 @@ int main(void)
 	s = CU_add_suite("insn", NULL, NULL);
 	CU_add_test(s, "programs, against Capstone", test_programs);
 	CU_add_test(s, "random instructions, against Capstone", test_random);
+	CU_add_test(s, "memory operands of EVEX and XOP, against objdump", test_memory_operands);
 	CU_add_test(s, "truncated instructions", test_short);
 	CU_add_test(s, "legacy opcodes, against the CPU", test_cpu_legacy);
 	CU_add_test(s, "VEX opcodes, against the CPU", test_cpu_vex);
