@@ -40,9 +40,12 @@ static const struct channel_move *written(const struct ana_channels *c, size_t r
 {
 	const struct channel_move *v = c->moves.v, *m = &v[read];
 	bool stream = strcmp(ana_channel_object(c, m->object)->kind, "file") != 0;
+	bool messages = ana_channel_object(c, m->object)->messages;
 
 	for (size_t i = stream ? c->moves.n : read; i-- > (stream ? 0 : m->since);)
-		if (v[i].write && v[i].object == m->object && byte - v[i].first < v[i].length)
+		if (v[i].write && v[i].object == m->object &&
+		    (messages ? v[i].first == m->first && byte - m->first < v[i].length
+			      : byte - v[i].first < v[i].length))
 			return &v[i];
 	return NULL;
 }

@@ -2,6 +2,7 @@
  */
 #include "analyses/channels-int.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,10 +23,15 @@ static const struct channel_rule rules[] = {
 	{ 32, ACT_DUP, 0, -1, -1, -1, false, -1 },		 /* dup */
 	{ 33, ACT_DUP_TO, 0, -1, -1, -1, false, -1 },		 /* dup2 */
 	{ 40, ACT_MOVE, 0, -1, -1, -1, false, -1 },		 /* sendfile */
+	{ 41, ACT_SOCKET, 0, -1, -1, -1, false, -1 },		 /* socket */
+	{ 42, ACT_CONNECT, 0, -1, -1, -1, false, -1 },		 /* connect */
+	{ 43, ACT_ACCEPT, 0, -1, -1, -1, false, -1 },		 /* accept */
 	{ 44, ACT_WRITE, BYTES_BUFFER, -1, -1, -1, false, -1 },	 /* sendto */
 	{ 45, ACT_READ, BYTES_BUFFER, -1, -1, -1, false, -1 },	 /* recvfrom */
 	{ 46, ACT_WRITE, BYTES_MESSAGE, -1, -1, -1, false, -1 }, /* sendmsg */
 	{ 47, ACT_READ, BYTES_MESSAGE, -1, -1, -1, false, -1 },	 /* recvmsg */
+	{ 49, ACT_BIND, 0, -1, -1, -1, false, -1 },		 /* bind */
+	{ 51, ACT_NAME, 0, -1, -1, -1, false, -1 },		 /* getsockname */
 	{ 53, ACT_SOCKETS, 0, -1, -1, -1, false, -1 },		 /* socketpair */
 	{ 72, ACT_FCNTL, 0, -1, -1, -1, false, -1 },		 /* fcntl */
 	{ 76, ACT_TRUNCATE, 0, -1, 0, -1, false, -1 },		 /* truncate */
@@ -36,11 +42,14 @@ static const struct channel_rule rules[] = {
 	{ 85, ACT_OPEN, 0, -1, 0, -1, false, -1 },		 /* creat */
 	{ 86, ACT_LINK, 0, -1, 0, 1, false, -1 },		 /* link */
 	{ 87, ACT_UNLINK, 0, -1, 0, -1, false, -1 },		 /* unlink */
+	{ 133, ACT_FIFO, 0, -1, 0, -1, false, -1 },		 /* mknod */
 	{ 257, ACT_OPEN, 0, -1, 1, -1, true, 2 },		 /* openat */
+	{ 259, ACT_FIFO, 0, -1, 1, -1, true, -1 },		 /* mknodat */
 	{ 263, ACT_UNLINK, 0, -1, 1, -1, true, -1 },		 /* unlinkat */
 	{ 264, ACT_RENAME, 0, -1, 1, 3, true, -1 },		 /* renameat */
 	{ 265, ACT_LINK, 0, -1, 1, 3, true, -1 },		 /* linkat */
 	{ 275, ACT_MOVE, 0, -1, -1, -1, false, -1 },		 /* splice */
+	{ 288, ACT_ACCEPT, 0, -1, -1, -1, false, -1 },		 /* accept4 */
 	{ 292, ACT_DUP_TO, 0, -1, -1, -1, false, -1 },		 /* dup3 */
 	{ 293, ACT_PIPE, 0, -1, -1, -1, false, -1 },		 /* pipe2 */
 	{ 295, ACT_READ, BYTES_VECTOR, 3, -1, -1, false, -1 },	 /* preadv */
@@ -87,8 +96,9 @@ static void event(void *data, struct replay_run *run, const struct replay_event 
 		       : e->kind == REPLAY_EV_CHILD ? ACT_CHILD
 						    : ACT_NOTHING;
 
-	if (e->kind == REPLAY_EV_SYSCALL && (int64_t)e->result >= 0 &&
-	    (rule = ana_channel_rule(e->number)))
+	if (e->kind == REPLAY_EV_SYSCALL && (rule = ana_channel_rule(e->number)) &&
+	    ((int64_t)e->result >= 0 ||
+	     (rule->act == ACT_CONNECT && (int64_t)e->result == -EINPROGRESS)))
 		act = rule->act;
 	/* what moved nothing says nothing */
 	if (!act || ((act == ACT_READ || act == ACT_WRITE || act == ACT_MOVE) && !e->result))
@@ -101,6 +111,11 @@ static void event(void *data, struct replay_run *run, const struct replay_event 
 				    .process = replay_run_info(run)->process,
 				    .act = (uint8_t)act };
 	memcpy(c->arg, e->args, sizeof(c->arg));
+	if (rule && rule->bytes == BYTES_MESSAGE) { /* msg_controllen */
+		uint64_t length;
+		replay_run_peek(run, e->args[1] + 40, &length, sizeof(length));
+		c->control = length != 0;
+	}
 	replay_run_pos(run, &c->pos);
 }
 

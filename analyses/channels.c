@@ -16,16 +16,21 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define FDS	65536u	   /* descriptors with greater numbers are not followed */
 #define ALL_FDS (4u << 20) /* nor, of all processes together, more than that */
 #define DEEP	64u	   /* processes, each made by the one before, that have made no call yet */
 
+/* <sys/socket.h> is for who talks to others. */
+#define SOCK_STREAM 1
+#define MSG_PEEK    2
+
 /* ---- lists ---------------------------------------------------------------------------------- */
 
-static void *add(struct ana_channels *c, struct channel_list *l, size_t size)
+void *ana_channel_add(struct ana_channels *c, struct channel_list *l, size_t size)
 {
-	static uint64_t nowhere[32];
+	static uint64_t nowhere[64];
 
 	if (l->n == l->cap) {
 		size_t cap = l->cap ? 2 * l->cap : 64;
@@ -46,23 +51,27 @@ struct channel_object *ana_channel_object(const struct ana_channels *c, uint32_t
 	return (struct channel_object *)c->objects.v + i;
 }
 
-static struct channel_file *file(const struct ana_channels *c, uint32_t i)
+struct channel_file *ana_channel_file(const struct ana_channels *c, uint32_t i)
 {
-	return (struct channel_file *)c->files.v + i;
+	struct channel_file *v = c->files.v;
+
+	for (unsigned n = 0; v[i].same && n < DEEP; n++)
+		i = v[i].same;
+	return v + i;
 }
 
-static uint32_t new_object(struct ana_channels *c, const struct channel_call *call, char *name,
-			   const char *kind)
+uint32_t ana_channel_new_object(struct ana_channels *c, const struct channel_call *call, char *name,
+				const char *kind)
 {
-	struct channel_object *o = add(c, &c->objects, sizeof(*o));
+	struct channel_object *o = ana_channel_add(c, &c->objects, sizeof(*o));
 
 	*o = (struct channel_object){ .name = name, .made = call->pos, .kind = kind };
 	return (uint32_t)c->objects.n - 1;
 }
 
-static uint32_t new_file(struct ana_channels *c, uint32_t in, uint32_t out, bool append)
+uint32_t ana_channel_new_file(struct ana_channels *c, uint32_t in, uint32_t out, bool append)
 {
-	struct channel_file *f = add(c, &c->files, sizeof(*f));
+	struct channel_file *f = ana_channel_add(c, &c->files, sizeof(*f));
 
 	*f = (struct channel_file){ .in = in, .out = out, .append = append };
 	return (uint32_t)c->files.n - 1;
@@ -70,8 +79,8 @@ static uint32_t new_file(struct ana_channels *c, uint32_t in, uint32_t out, bool
 
 /* ---- descriptors ---------------------------------------------------------------------------- */
 
-static void put(struct ana_channels *c, struct channel_table *t, uint64_t n, uint32_t f,
-		bool closes)
+void ana_channel_put(struct ana_channels *c, struct channel_table *t, uint64_t n, uint32_t f,
+		     bool closes)
 {
 	if (n >= FDS)
 		return;
@@ -94,7 +103,7 @@ static void put(struct ana_channels *c, struct channel_table *t, uint64_t n, uin
 	t->fd[n] = (struct channel_fd){ f, closes };
 }
 
-static uint32_t file_of(const struct channel_table *t, uint64_t n)
+uint32_t ana_channel_file_of(const struct channel_table *t, uint64_t n)
 {
 	return n < t->n ? t->fd[n].file : 0;
 }
@@ -114,7 +123,7 @@ static struct channel_table *begun(struct ana_channels *c, uint32_t process, uns
 
 		for (size_t i = from->n <= c->room ? from->n : 0; i-- > 0;)
 			if (from->fd[i].file)
-				put(c, t, i, from->fd[i].file, from->fd[i].closes);
+				ana_channel_put(c, t, i, from->fd[i].file, from->fd[i].closes);
 		cwd = from->cwd;
 	}
 	t->cwd = cwd ? strdup(cwd) : NULL;
@@ -187,8 +196,10 @@ static char *path_of(struct ana_channels *c, const struct channel_call *call, in
 		return strdup(text);
 	const char *base = t->cwd;
 	if (based && (int32_t)call->arg[arg - 1] != AT_FDCWD) {
-		uint32_t f = file_of(t, call->arg[arg - 1]);
-		base = f && file(c, f)->in ? ana_channel_object(c, file(c, f)->in)->name : NULL;
+		uint32_t f = ana_channel_file_of(t, call->arg[arg - 1]);
+		base = f && ana_channel_file(c, f)->in
+			       ? ana_channel_object(c, ana_channel_file(c, f)->in)->name
+			       : NULL;
 	}
 	while (!strncmp(text, "./", 2))
 		memmove(text, text + 2, strlen(text) - 1);
@@ -220,6 +231,13 @@ static struct channel_name *find_name(const struct ana_channels *c, const char *
 	return n ? (struct channel_name *)c->names.v + n - 1 : NULL;
 }
 
+uint32_t ana_channel_named(const struct ana_channels *c, const char *name)
+{
+	const struct channel_name *n = find_name(c, name);
+
+	return n ? n->object : 0;
+}
+
 /* Room for one more. */
 static bool grow_names(struct ana_channels *c)
 {
@@ -239,7 +257,7 @@ static bool grow_names(struct ana_channels *c)
 	return true;
 }
 
-static void set_name(struct ana_channels *c, const char *path, uint32_t o)
+void ana_channel_set_name(struct ana_channels *c, const char *path, uint32_t o)
 {
 	struct channel_name *n = find_name(c, path);
 	char *copy = path && !n ? strdup(path) : NULL;
@@ -253,7 +271,7 @@ static void set_name(struct ana_channels *c, const char *path, uint32_t o)
 			return;
 		}
 		uint32_t *slot = slot_of(c, path);
-		n = add(c, &c->names, sizeof(*n));
+		n = ana_channel_add(c, &c->names, sizeof(*n));
 		n->path = copy;
 		*slot = (uint32_t)c->names.n;
 	}
@@ -271,20 +289,34 @@ static void open_it(struct ana_channels *c, struct channel_table *t,
 	/* a file of these is not what was written to it */
 	if (path && (!strncmp(path, "/proc/", 6) ||
 		     (!strncmp(path, "/dev/", 5) && strncmp(path, "/dev/shm/", 9) != 0))) {
-		put(c, t, call->result, new_file(c, 0, 0, false), flags & O_CLOEXEC);
+		ana_channel_put(c, t, call->result, ana_channel_new_file(c, 0, 0, false),
+				flags & O_CLOEXEC);
 		free(path);
 		return;
 	}
 	if (!o) {
-		o = new_object(c, call, path ? strdup(path) : NULL, "file");
-		set_name(c, path, o);
+		o = ana_channel_new_object(c, call, path ? strdup(path) : NULL, "file");
+		ana_channel_set_name(c, path, o);
 	}
 	free(path);
 	if (flags & O_TRUNC) {
 		ana_channel_object(c, o)->since = c->moves.n;
 		ana_channel_object(c, o)->size = 0;
 	}
-	put(c, t, call->result, new_file(c, o, o, flags & O_APPEND), flags & O_CLOEXEC);
+	ana_channel_put(c, t, call->result, ana_channel_new_file(c, o, o, flags & O_APPEND),
+			flags & O_CLOEXEC);
+}
+
+static void make_fifo(struct ana_channels *c, const struct channel_call *call,
+		      const struct channel_rule *rule)
+{
+	char *path = S_ISFIFO(call->arg[rule->path + 1]) ? path_of(c, call, rule->path, rule->based)
+							 : NULL;
+
+	if (path)
+		ana_channel_set_name(c, path,
+				     ana_channel_new_object(c, call, strdup(path), "named pipe"));
+	free(path);
 }
 
 static void names(struct ana_channels *c, const struct channel_call *call,
@@ -295,7 +327,7 @@ static void names(struct ana_channels *c, const struct channel_call *call,
 	struct channel_name *n = find_name(c, from);
 
 	if (rule->act == ACT_RENAME || rule->act == ACT_LINK)
-		set_name(c, to, n ? n->object : 0);
+		ana_channel_set_name(c, to, n ? n->object : 0);
 	n = find_name(c, from);
 	if (n && rule->act != ACT_LINK)
 		n->object = 0;
@@ -308,8 +340,8 @@ static void truncate_it(struct ana_channels *c, struct channel_table *t,
 {
 	char *path = path_of(c, call, rule->path, false);
 	const struct channel_name *n = find_name(c, path);
-	uint32_t f = rule->path < 0 ? file_of(t, call->arg[0]) : 0;
-	uint32_t o = n ? n->object : f ? file(c, f)->out : 0;
+	uint32_t f = rule->path < 0 ? ana_channel_file_of(t, call->arg[0]) : 0;
+	uint32_t o = n ? n->object : f ? ana_channel_file(c, f)->out : 0;
 
 	free(path);
 	if (!o)
@@ -322,31 +354,31 @@ static void truncate_it(struct ana_channels *c, struct channel_table *t,
 static void change_dir(struct ana_channels *c, struct channel_table *t,
 		       const struct channel_call *call, const struct channel_rule *rule)
 {
-	uint32_t f = rule->path < 0 ? file_of(t, call->arg[0]) : 0;
+	uint32_t f = rule->path < 0 ? ana_channel_file_of(t, call->arg[0]) : 0;
 	char *path = path_of(c, call, rule->path, false);
 
-	if (f && file(c, f)->in && ana_channel_object(c, file(c, f)->in)->name)
-		path = strdup(ana_channel_object(c, file(c, f)->in)->name);
+	if (f && ana_channel_file(c, f)->in &&
+	    ana_channel_object(c, ana_channel_file(c, f)->in)->name)
+		path = strdup(ana_channel_object(c, ana_channel_file(c, f)->in)->name);
 	free(t->cwd);
 	t->cwd = path;
 }
 
 /* ---- bytes ---------------------------------------------------------------------------------- */
 
-static size_t new_move(struct ana_channels *c, size_t call, uint32_t f, bool write, int64_t at,
-		       uint64_t length)
+/* `i` is the object; a `peek` takes nothing away. */
+static size_t new_move(struct ana_channels *c, size_t call, uint32_t f, uint32_t i, bool write,
+		       int64_t at, uint64_t length, bool peek)
 {
-	uint32_t i = !f ? 0 : write ? file(c, f)->out : file(c, f)->in;
-
 	if (!i)
 		return SIZE_MAX;
 	struct channel_object *o = ana_channel_object(c, i);
-	struct channel_move *m = add(c, &c->moves, sizeof(*m));
+	struct channel_move *m = ana_channel_add(c, &c->moves, sizeof(*m));
 	*m = (struct channel_move){ .call = call, .object = i, .write = write, .length = length };
 	if (!strcmp(o->kind, "file")) {
-		uint64_t *now = &file(c, f)->at;
+		uint64_t *now = &ana_channel_file(c, f)->at;
 
-		if (write && file(c, f)->append)
+		if (write && ana_channel_file(c, f)->append)
 			*now = o->size;
 		m->first = at >= 0 ? (uint64_t)at : *now;
 		if (at < 0)
@@ -357,10 +389,30 @@ static size_t new_move(struct ana_channels *c, size_t call, uint32_t f, bool wri
 		uint64_t *now = write ? &o->written : &o->read;
 
 		m->first = *now;
-		*now += length;
+		*now += peek ? 0 : o->messages ? 1 : length;
 	}
 	m->since = o->since;
 	return c->moves.n - 1;
+}
+
+/* Whether what a call reads can be read again. */
+static bool peeks(const struct channel_call *call)
+{
+	return (call->nr == 45 && call->arg[3] & MSG_PEEK) ||
+	       (call->nr == 47 && call->arg[2] & MSG_PEEK);
+}
+
+static void read_or_write(struct ana_channels *c, struct channel_table *t, size_t i,
+			  const struct channel_call *call, uint32_t f, int64_t at)
+{
+	const bool write = call->act == ACT_WRITE;
+	const uint32_t o = !f	   ? 0
+			   : write ? ana_channel_written_to(c, t, call, f)
+				   : ana_channel_file(c, f)->in;
+
+	new_move(c, i, f, o, write, at, call->result, peeks(call));
+	if (f && call->control && !peeks(call))
+		ana_channel_rights(c, t, call, f);
 }
 
 /* sendfile, splice, copy_file_range: the descriptors and where the places are. */
@@ -368,8 +420,8 @@ static void move_on(struct ana_channels *c, struct channel_table *t, size_t i,
 		    const struct channel_call *call)
 {
 	bool send = call->nr == 40;
-	uint32_t in = file_of(t, call->arg[send ? 1 : 0]),
-		 out = file_of(t, call->arg[send ? 0 : 2]);
+	uint32_t in = ana_channel_file_of(t, call->arg[send ? 1 : 0]),
+		 out = ana_channel_file_of(t, call->arg[send ? 0 : 2]);
 	uint64_t in_at = call->arg[send ? 2 : 1], out_at = send ? 0 : call->arg[3], v;
 	int64_t from = -1, to = -1;
 
@@ -379,8 +431,10 @@ static void move_on(struct ana_channels *c, struct channel_table *t, size_t i,
 		from = (int64_t)v;
 	if (out_at && ana_channel_number(c, out_at, 8, &v))
 		to = (int64_t)v;
-	size_t read = new_move(c, i, in, false, from, call->result);
-	size_t write = new_move(c, i, out, true, to, call->result);
+	size_t read = new_move(c, i, in, in ? ana_channel_file(c, in)->in : 0, false, from,
+			       call->result, false);
+	size_t write = new_move(c, i, out, out ? ana_channel_file(c, out)->out : 0, true, to,
+				call->result, false);
 	if (write != SIZE_MAX && !c->failed)
 		((struct channel_move *)c->moves.v)[write].from =
 			read == SIZE_MAX ? SIZE_MAX : read + 1;
@@ -398,10 +452,13 @@ static void make_pair(struct ana_channels *c, struct channel_table *t,
 	if (!ana_channel_stand(c, &call->pos, true) || !ana_channel_number(c, at, 4, &a) ||
 	    !ana_channel_number(c, at + 4, 4, &b))
 		return;
-	uint32_t one = new_object(c, call, NULL, kind);
-	uint32_t other = sockets ? new_object(c, call, NULL, kind) : 0;
-	put(c, t, a, new_file(c, one, other, false), flags & O_CLOEXEC);
-	put(c, t, b, new_file(c, other, one, false), flags & O_CLOEXEC);
+	uint32_t one = ana_channel_new_object(c, call, NULL, kind);
+	uint32_t other = sockets ? ana_channel_new_object(c, call, NULL, kind) : 0;
+	if (sockets && (call->arg[1] & 15) != SOCK_STREAM)
+		ana_channel_object(c, one)->messages = ana_channel_object(c, other)->messages =
+			true;
+	ana_channel_put(c, t, a, ana_channel_new_file(c, one, other, false), flags & O_CLOEXEC);
+	ana_channel_put(c, t, b, ana_channel_new_file(c, other, one, false), flags & O_CLOEXEC);
 }
 
 static void control(struct ana_channels *c, struct channel_table *t,
@@ -410,7 +467,8 @@ static void control(struct ana_channels *c, struct channel_table *t,
 	uint64_t n = call->arg[0];
 
 	if (call->arg[1] == F_DUPFD || call->arg[1] == F_DUPFD_CLOEXEC)
-		put(c, t, call->result, file_of(t, n), call->arg[1] == F_DUPFD_CLOEXEC);
+		ana_channel_put(c, t, call->result, ana_channel_file_of(t, n),
+				call->arg[1] == F_DUPFD_CLOEXEC);
 	else if (call->arg[1] == F_SETFD && n < t->n)
 		t->fd[n].closes = call->arg[2] & FD_CLOEXEC;
 }
@@ -420,7 +478,7 @@ static void one_call(struct ana_channels *c, size_t i)
 	const struct channel_call *call = ana_log_at(&c->calls, i);
 	const struct channel_rule *rule = ana_channel_rule(call->nr);
 	struct channel_table *t = table_of(c, call->process);
-	uint32_t f = file_of(t, call->arg[0]);
+	uint32_t f = ana_channel_file_of(t, call->arg[0]);
 	int64_t at = rule && rule->at >= 0 ? (int64_t)call->arg[rule->at] : -1;
 
 	switch (call->act) {
@@ -435,10 +493,10 @@ static void one_call(struct ana_channels *c, size_t i)
 			close_many(t, call->arg[0], call->arg[1], false);
 		break;
 	case ACT_DUP:
-		put(c, t, call->result, f, false);
+		ana_channel_put(c, t, call->result, f, false);
 		break;
 	case ACT_DUP_TO:
-		put(c, t, call->result, f, call->nr == 292 && call->arg[2] & O_CLOEXEC);
+		ana_channel_put(c, t, call->result, f, call->nr == 292 && call->arg[2] & O_CLOEXEC);
 		break;
 	case ACT_FCNTL:
 		control(c, t, call);
@@ -449,11 +507,21 @@ static void one_call(struct ana_channels *c, size_t i)
 		break;
 	case ACT_SEEK:
 		if (f)
-			file(c, f)->at = call->result;
+			ana_channel_file(c, f)->at = call->result;
 		break;
 	case ACT_READ:
 	case ACT_WRITE:
-		new_move(c, i, f, call->act == ACT_WRITE, at, call->result);
+		read_or_write(c, t, i, call, f, at);
+		break;
+	case ACT_SOCKET:
+	case ACT_BIND:
+	case ACT_NAME:
+	case ACT_CONNECT:
+	case ACT_ACCEPT:
+		ana_channel_socket(c, t, call);
+		break;
+	case ACT_FIFO:
+		make_fifo(c, call, rule);
 		break;
 	case ACT_MOVE:
 		move_on(c, t, i, call);
@@ -489,8 +557,9 @@ struct ana_channels *ana_channels_new(struct ana_job *job, struct replay *r, str
 	c->job = job;
 	c->r = r;
 	c->room = ALL_FDS;
-	add(c, &c->objects, sizeof(struct channel_object)); /* no object, no file */
-	add(c, &c->files, sizeof(struct channel_file));
+	ana_channel_add(c, &c->objects, sizeof(struct channel_object)); /* no object, no file */
+	ana_channel_add(c, &c->files, sizeof(struct channel_file));
+	ana_channel_add(c, &c->waits, sizeof(struct channel_wait));
 	int ret = ana_channels_hear(job, &c->calls, err);
 	for (size_t i = 0; !ret && i < c->calls.n && !c->failed; i++) {
 		if (*job->interrupt)
@@ -522,6 +591,7 @@ void ana_channels_free(struct ana_channels *c)
 	free(c->objects.v);
 	free(c->files.v);
 	free(c->moves.v);
+	free(c->waits.v);
 	free(c->names.v);
 	free(c->by_path);
 	ana_log_free(&c->calls);

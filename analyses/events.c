@@ -16,6 +16,7 @@
 struct under_way {
 	struct ana_syscall call;
 	struct replay_pos pos;
+	struct replay_pos last; /* at which the thread was seen */
 	bool is;
 };
 
@@ -99,6 +100,10 @@ static void tell_border(struct events *ev, const struct border *b)
 			 s & 0x80 ? " (core dumped)" : "");
 	}
 	e.text = text;
+	/* of an end only the last number is known beforehand, not how far behind it that is */
+	const struct replay_pos *last = &ev->calls[b->pos.thread].last;
+	if (b->end && last->seq == b->pos.seq)
+		e.pos.within = last->within;
 	tell(ev, &e);
 }
 
@@ -340,6 +345,7 @@ static int run(struct events *ev, struct dj_error *err)
 			return -1;
 		}
 		borders_before(ev, &stop.pos);
+		ev->calls[stop.pos.thread].last = stop.pos;
 		if (ev->enough || replay_pos_cmp(&stop.pos, &ev->part->to) > 0)
 			return 0;
 		if (stop.reason == REPLAY_SYSCALL_ENTRY)

@@ -5,19 +5,24 @@
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define KEEP __attribute__((noinline, noclone))
 
-long by_pipe, by_file, by_sendfile, by_sockets, by_shared, by_mapped, by_fork, by_register;
+long by_pipe, by_file, by_sendfile, by_sockets, by_shared, by_mapped, by_fork, by_register, by_path,
+	by_reply, by_port, by_datagrams, by_rights, by_fifo;
 
 static void need(int good)
 {
@@ -178,6 +183,161 @@ static void through_a_register(void)
 	done();
 }
 
+static const struct sockaddr_un here = { AF_UNIX, "here" };
+
+/* Connects before anybody accepts; then speaks on, and is answered. */
+KEEP void path_child(void)
+{
+	volatile long v = 131313131313; /* culprit: by_path */
+	long answer;
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	need(!connect(fd, (void *)&here, sizeof(here)));
+	need(write(fd, "noise", 5) == 5 && send(fd, (void *)&v, 8, 0) == 8);
+	need(read(fd, &answer, 8) == 8);
+	by_reply = answer;
+	_exit(by_reply ? 5 : 9);
+}
+
+KEEP void answer(int fd)
+{
+	volatile long v = 141414141414; /* culprit: by_reply */
+	need(write(fd, (void *)&v, 8) == 8);
+}
+
+static void through_a_path(void)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0), other = socket(AF_UNIX, SOCK_STREAM, 0), one;
+	char noise[5];
+	need(!bind(fd, (void *)&here, sizeof(here)) && !listen(fd, 5));
+	/* one more, which is first */
+	need(!connect(other, (void *)&here, sizeof(here)) && write(other, "another", 7) == 7);
+	if (!fork())
+		path_child();
+	one = accept(fd, NULL, NULL);
+	need(one >= 0);
+	one = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+	need(one >= 0 && read(one, noise, 1) == 1 && read(one, noise, 4) == 4);
+	need(recv(one, &by_path, 8, MSG_PEEK | MSG_WAITALL) == 8);
+	need(read(one, &by_path, 8) == 8);
+	answer(one);
+	done();
+}
+
+KEEP void port_child(struct sockaddr_in to)
+{
+	volatile long v = 151515151515; /* culprit: by_port */
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	usleep(200000); /* the other one accepts meanwhile */
+	need(!connect(fd, (void *)&to, sizeof(to)) && write(fd, (void *)&v, 8) == 8);
+	_exit(0);
+}
+
+static void through_a_port(void)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
+	socklen_t length = sizeof(at);
+	int fd = socket(AF_INET, SOCK_STREAM, 0), one;
+	need(!bind(fd, (void *)&at, sizeof(at)) && !listen(fd, 5));
+	need(!getsockname(fd, (void *)&at, &length));
+	if (!fork())
+		port_child(at);
+	one = accept(fd, NULL, NULL);
+	need(one >= 0 && recv(one, &by_port, 8, MSG_WAITALL) == 8);
+	done();
+}
+
+KEEP void datagram_child(void)
+{
+	volatile long v = 161616161616; /* culprit: by_datagrams */
+	struct sockaddr_un to = { AF_UNIX, "\0somewhere" };
+	int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+	need(sendto(fd, "longer than wanted", 18, 0, (void *)&to, 12) == 18);
+	need(sendto(fd, (void *)&v, 8, 0, (void *)&to, 12) == 8);
+	_exit(0);
+}
+
+static void through_datagrams(void)
+{
+	struct sockaddr_un at = { AF_UNIX, "\0somewhere" };
+	char some[4];
+	int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+	need(!bind(fd, (void *)&at, 12));
+	if (!fork())
+		datagram_child();
+	need(recv(fd, some, 4, 0) == 4 && recv(fd, &by_datagrams, 8, 0) == 8);
+	done();
+}
+
+/* Descriptors go with a byte: the value is in the pipe that the second one leads to. */
+KEEP void rights_child(int to)
+{
+	volatile long v = 171717171717; /* culprit: by_rights */
+	int a[2], b[2], fds[2];
+	union {
+		char room[CMSG_SPACE(sizeof(fds))];
+		struct cmsghdr align;
+	} control = { { 0 } };
+	struct iovec one = { "x", 1 };
+	struct msghdr message = { .msg_iov = &one,
+				  .msg_iovlen = 1,
+				  .msg_control = control.room,
+				  .msg_controllen = sizeof(control.room) };
+	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+	usleep(200000); /* somebody waits for it meanwhile */
+	need(!pipe(a) && !pipe(b) && write(b[1], (void *)&v, 8) == 8);
+	head->cmsg_level = SOL_SOCKET;
+	head->cmsg_type = SCM_RIGHTS;
+	head->cmsg_len = CMSG_LEN(sizeof(fds));
+	fds[0] = a[0];
+	fds[1] = b[0];
+	memcpy(CMSG_DATA(head), fds, sizeof(fds));
+	need(sendmsg(to, &message, 0) == 1);
+	_exit(0);
+}
+
+static void through_rights(void)
+{
+	int s[2], fds[2];
+	char byte;
+	union {
+		char room[CMSG_SPACE(sizeof(fds))];
+		struct cmsghdr align;
+	} control;
+	struct iovec one = { &byte, 1 };
+	struct msghdr message = { .msg_iov = &one,
+				  .msg_iovlen = 1,
+				  .msg_control = control.room,
+				  .msg_controllen = sizeof(control.room) };
+	need(!socketpair(AF_UNIX, SOCK_STREAM, 0, s));
+	if (!fork())
+		rights_child(s[1]);
+	need(recvmsg(s[0], &message, 0) == 1);
+	memcpy(fds, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fds));
+	need(read(fds[1], &by_rights, 8) == 8);
+	done();
+}
+
+KEEP void fifo_child(void)
+{
+	volatile long v = 181818181818; /* culprit: by_fifo */
+	int fd = open("fifo", O_WRONLY);
+	need(write(fd, "noise", 5) == 5 && write(fd, (void *)&v, 8) == 8);
+	_exit(0);
+}
+
+static void through_a_fifo(void)
+{
+	char noise[5];
+	int fd;
+	need(!mkfifo("fifo", 0600));
+	if (!fork())
+		fifo_child();
+	fd = open("fifo", O_RDONLY);
+	need(fd >= 0 && read(fd, noise, 5) == 5 && read(fd, &by_fifo, 8) == 8);
+	close(fd);
+	done();
+}
+
 int main(void)
 {
 	through_pipe();
@@ -188,5 +348,10 @@ int main(void)
 	through_mapped_file();
 	through_fork();
 	through_a_register();
+	through_a_path();
+	through_a_port();
+	through_datagrams();
+	through_rights();
+	through_a_fifo();
 	return 0;
 }

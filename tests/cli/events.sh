@@ -112,4 +112,7 @@ bad 'no system call, signal or kind of event called opn' events -e openat -e opn
 head -c $(($(stat -c %s plain.deja) / 2)) plain.deja >cut.deja
 "$deja" events cut.deja >cut 2>cut.err
 [ -s cut.err ] && [ "$(wc -l <cut.err)" -le 2 ] || { fail "a cut trace"; cat cut.err; }
+# a thread's end is where it made its last call, not where the history before that begins
+[ "$("$deja" events probe.deja | tail -n 2 | cut -d' ' -f1 | uniq | wc -l)" = 1 ] ||
+	fail "the end is elsewhere: $("$deja" events probe.deja | tail -n 2)"
 conclude

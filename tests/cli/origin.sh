@@ -97,6 +97,12 @@ beyond by_shared end ' shared_child at '
 beyond by_mapped end ' mapped_child at '
 beyond by_fork "$(position 4)" 'what the process began with'
 beyond by_register "$(position 3)" 'r12 .*what the thread began with'
+beyond by_path end 'through a connection to /.*/here: sendto\([0-9]*, '
+beyond by_reply "$(position 5)" 'through a connection to /.*/here: write\([0-9]*, '
+beyond by_port end 'through a connection to port [0-9]*: write\([0-9]*, '
+beyond by_datagrams end 'through a socket @somewhere: sendto\([0-9]*, '
+beyond by_rights end 'through a pipe made at [0-9:@]*: write\([0-9]*, '
+beyond by_fifo end 'through a named pipe /.*/fifo: write\([0-9]*, '
 # a file that somebody else has changed: what was written here is not what was read
 cat >changed.c <<'END'
 #include <fcntl.h>
