@@ -48,7 +48,8 @@ enum kind {
 	LOW, /* the module's */
 	NUMBER,
 	WHOLE, /* the module's; eight bytes, unlike the others */
-	KINDS
+	KINDS,
+	SAME = KINDS /* nothing: a distance within hot or cold code */
 };
 
 struct member {
@@ -67,8 +68,9 @@ struct inner {
 };
 
 struct tr_bale {
-	uint64_t base;	    /* of the module, where the bale was tied */
-	uint8_t *code;	    /* hot and cold code */
+	uint64_t base; /* of the module, where the bale was tied */
+	uint8_t *code; /* hot and cold code, from its being put a second time on */
+	bool was_put;
 	uint32_t hot, cold; /* bytes */
 	uint32_t align;	    /* of the hot code, modulo 8 */
 	uint32_t n, n_numbers, n_pages;
@@ -198,62 +200,78 @@ static void *part(struct tr_bale *b, size_t n, size_t size)
 	return p;
 }
 
+/* Sums in code that is being written: for what place, and whether it is the bale's own copy, of
+ * which is noted where they are. */
+struct written {
+	struct tr_bale *b;
+	uint8_t *hot, *cold;
+	uint64_t add[KINDS];
+	bool copy;
+};
+
+static uint8_t *byte_at(const struct written *w, uint32_t at)
+{
+	return at < w->b->hot ? w->hot + at : w->cold + (at - w->b->hot);
+}
+
 /* A word that is `value` plus what belongs to the kind. */
-static void word(struct tr_bale *b, enum kind kind, uint32_t at, uint64_t value)
+static void word(const struct written *w, enum kind kind, uint32_t at, uint64_t value)
 {
-	memcpy(b->code + at, &value, kind == WHOLE ? 8 : 4);
-	b->place[kind][b->n_places[kind]++] = at;
+	struct tr_bale *b = w->b;
+	value += kind == SAME ? 0 : w->add[kind];
+	memcpy(byte_at(w, at), &value, kind == WHOLE ? 8 : 4);
+	if (w->copy && kind != SAME)
+		b->place[kind][b->n_places[kind]++] = at;
 }
 
-static void refers_to(struct tr_bale *b, int64_t place)
+static enum kind kind_of(const struct tr_kept_frag *k, const struct fix *f)
 {
-	b->lowest = place < b->lowest ? place : b->lowest;
-	b->highest = place > b->highest ? place : b->highest;
+	bool hot = f->at < k->hot;
+	switch ((enum fix_kind)f->kind) {
+	case FIX_NUMBER:
+		return NUMBER;
+	case FIX_LOW:
+		return LOW;
+	case FIX_WHOLE:
+		return WHOLE;
+	case FIX_RUNTIME:
+		return hot ? HOT_TO_RUNTIME : COLD_TO_RUNTIME;
+	case FIX_CODE:
+		return hot ? HOT_TO_CODE : COLD_TO_CODE;
+	case FIX_HOT:
+		return hot ? SAME : COLD_TO_HOT;
+	default:
+		return hot ? HOT_TO_COLD : SAME;
+	}
 }
 
-static void set(struct tr_bale *b, const struct tying *t, const struct member *m,
-		const struct fix *f)
+static void set(const struct written *w, const struct member *m, const struct fix *f)
 {
 	const struct tr_kept_frag *k = m->kept;
 	bool hot = f->at < k->hot;
 	/* in the bale's code; and, in its half, where the word ends */
-	uint32_t at = hot ? m->hot + f->at : b->hot + m->cold + (f->at - k->hot);
-	uint64_t to = (uint64_t)(int64_t)f->to, end = (hot ? at : at - b->hot) + 4;
-	uint64_t code = place_of(t, k) + to;
-	uint32_t same = 0;
-	switch ((enum fix_kind)f->kind) {
-	case FIX_NUMBER: /* the last one comes first */
-		word(b, NUMBER, at, m->number + k->n_numbers - 1 - (uint32_t)f->to);
-		return;
-	case FIX_LOW:
-		word(b, LOW, at, code);
-		return;
-	case FIX_WHOLE:
-		word(b, WHOLE, at, code);
-		return;
-	case FIX_RUNTIME:
-		word(b, hot ? HOT_TO_RUNTIME : COLD_TO_RUNTIME, at, to - end);
-		return;
-	case FIX_CODE:
-		refers_to(b, (int64_t)code);
-		word(b, hot ? HOT_TO_CODE : COLD_TO_CODE, at, code - end);
-		return;
-	case FIX_HOT:
-		if (!hot) {
-			word(b, COLD_TO_HOT, at, m->hot + to - end);
-			return;
-		}
-		same = (uint32_t)(m->hot + to - end);
+	uint32_t at = hot ? m->hot + f->at : w->b->hot + m->cold + (f->at - k->hot);
+	uint64_t to = (uint64_t)(int64_t)f->to, end = (hot ? at : at - w->b->hot) + 4;
+	enum kind kind = kind_of(k, f);
+	switch (kind) {
+	case NUMBER: /* the last one comes first */
+		word(w, kind, at, m->number + k->n_numbers - 1 - (uint32_t)f->to);
 		break;
-	case FIX_COLD:
-		if (hot) {
-			word(b, HOT_TO_COLD, at, m->cold + to - end);
-			return;
-		}
-		same = (uint32_t)(m->cold + to - end);
+	case LOW:
+	case WHOLE:
+		word(w, kind, at, m->at + to);
 		break;
+	case HOT_TO_RUNTIME:
+	case COLD_TO_RUNTIME:
+		word(w, kind, at, to - end);
+		break;
+	case HOT_TO_CODE:
+	case COLD_TO_CODE:
+		word(w, kind, at, m->at + to - end);
+		break;
+	default:
+		word(w, kind, at, (f->kind == FIX_HOT ? m->hot : m->cold) + to - end);
 	}
-	memcpy(b->code + at, &same, 4);
 }
 
 /* Whether the jump there is one that leads to another member. */
@@ -267,7 +285,7 @@ static bool is_inner(const struct tr_bale *b, const struct member *m, uint32_t a
 	return false;
 }
 
-/* Links from member to member: in their lists, and in the code. */
+/* Links from member to member: in their lists. */
 static void link_members(struct tr_bale *b, struct tying *t)
 {
 	for (unsigned i = 0; i < b->n; i++) {
@@ -285,51 +303,103 @@ static void link_members(struct tr_bale *b, struct tying *t)
 			if (o->incoming)
 				b->inner[o->incoming - 1].prev = (uint16_t)(number + 1);
 			o->incoming = number + 1;
-			uint32_t at = m->hot + n[j].site;
-			uint32_t rel = o->hot + o->kept->entry - (at + 4);
-			memcpy(b->code + at, &rel, 4);
 		}
 	}
 }
 
-static void write_code(struct tr_bale *b, struct tying *t)
+/* The same in the code. */
+static void write_inner(const struct written *w, const struct member *m)
 {
-	uint32_t fixes = 0;
-	for (unsigned i = 0; i < b->n; i++)
-		fixes += b->member[i].kept->n_fixes;
-	memset(b->code, 0xcc, b->hot);
-	for (unsigned i = 0; i < KINDS; i++)
-		b->place[i] = part(b, fixes, sizeof(*b->place[i]));
-	for (unsigned i = 0; i < b->n; i++) {
-		const struct member *m = &b->member[i];
-		const uint8_t *code = parts_of(m->kept).code;
-		memcpy(b->code + m->hot, code, m->kept->hot);
-		memcpy(b->code + b->hot + m->cold, code + m->kept->hot, m->kept->cold);
+	const struct tr_bale *b = w->b;
+	const struct kept_number *n = parts_of(m->kept).numbers;
+	for (unsigned j = 0; j < m->kept->n_numbers; j++) {
+		const struct inner *in = &b->inner[m->number + m->kept->n_numbers - 1 - j];
+		if (!in->to)
+			continue;
+		const struct member *o = &b->member[in->to - 1];
+		uint32_t at = m->hot + n[j].site;
+		uint32_t rel = o->hot + o->kept->entry - (at + 4);
+		memcpy(w->hot + at, &rel, 4);
 	}
-	link_members(b, t);
+}
+
+static void write_code(const struct written *w)
+{
+	const struct tr_bale *b = w->b;
+	uint32_t end = 0;
 	for (unsigned i = 0; i < b->n; i++) {
 		const struct member *m = &b->member[i];
 		struct parts p = parts_of(m->kept);
+		memset(w->hot + end, 0xcc, m->hot - end);
+		end = m->hot + m->kept->hot;
+		memcpy(w->hot + m->hot, p.code, m->kept->hot);
+		memcpy(w->cold + m->cold, p.code + m->kept->hot, m->kept->cold);
 		for (unsigned j = 0; j < m->kept->n_fixes; j++)
-			if (p.fixes[j].kind != FIX_COLD || p.fixes[j].at >= m->kept->hot ||
-			    !is_inner(b, m, p.fixes[j].at))
-				set(b, t, m, &p.fixes[j]);
+			if (!w->copy || p.fixes[j].kind != FIX_COLD ||
+			    p.fixes[j].at >= m->kept->hot || !is_inner(b, m, p.fixes[j].at))
+				set(w, m, &p.fixes[j]);
+		write_inner(w, m);
 	}
+}
+
+static void forget_copy(struct tr_bale *b)
+{
 	for (unsigned i = 0; i < KINDS; i++) {
-		b->size -= (fixes - b->n_places[i]) * sizeof(*b->place[i]);
-		b->place[i] = realloc(b->place[i], (b->n_places[i] + 1) * sizeof(*b->place[i]));
+		free(b->place[i]);
+		b->place[i] = NULL;
 	}
+	free(b->code);
+	b->code = NULL;
+}
+
+/* A copy of the code, for a bale that is put more than once. There is none if there is no room for
+ * it. */
+static void copy_code(struct tr_kept *kept, struct tr_bale *b)
+{
+	uint32_t fixes[KINDS + 1] = { 0 };
+	size_t before = b->size;
+	for (unsigned i = 0; i < b->n; i++) {
+		const struct tr_kept_frag *k = b->member[i].kept;
+		const struct fix *f = parts_of(b->member[i].kept).fixes;
+		for (unsigned j = 0; j < k->n_fixes; j++)
+			fixes[kind_of(k, &f[j])]++;
+	}
+	b->code = part(b, b->hot + b->cold + 8, 1);
+	for (unsigned i = 0; i < KINDS; i++)
+		b->place[i] = part(b, fixes[i], sizeof(*b->place[i]));
+	if (b->size - before > *kept->room) {
+		forget_copy(b);
+		b->size = before;
+		return;
+	}
+	*kept->room -= b->size - before;
+	struct written w = { .b = b, .hot = b->code, .cold = b->code + b->hot, .copy = true };
+	write_code(&w);
 }
 
 static void bale_free(struct tr_bale *b)
 {
-	for (unsigned i = 0; i < KINDS; i++)
-		free(b->place[i]);
-	free(b->code);
+	forget_copy(b);
 	free(b->member);
 	free(b->inner);
 	free(b->page);
 	free(b);
+}
+
+/* How far its code reaches in the module. */
+static void find_ends(struct tr_bale *b)
+{
+	for (unsigned i = 0; i < b->n; i++) {
+		const struct member *m = &b->member[i];
+		const struct fix *f = parts_of(m->kept).fixes;
+		for (unsigned j = 0; j < m->kept->n_fixes; j++) {
+			int64_t place = (int64_t)m->at + f[j].to;
+			if (f[j].kind != FIX_CODE)
+				continue;
+			b->lowest = place < b->lowest ? place : b->lowest;
+			b->highest = place > b->highest ? place : b->highest;
+		}
+	}
 }
 
 /* Of the fragments that have been chosen. */
@@ -346,14 +416,14 @@ static struct tr_bale *bale_of(struct tying *t)
 	b->n = t->n;
 	b->n_numbers = t->numbers;
 	b->n_pages = t->n_pages;
-	b->code = part(b, b->hot + b->cold + 8, 1);
 	b->member = part(b, b->n, sizeof(*b->member));
 	b->inner = part(b, b->n_numbers, sizeof(*b->inner));
 	b->page = part(b, b->n_pages, sizeof(*b->page));
 	memcpy(b->member, t->member, b->n * sizeof(*b->member));
 	memcpy(b->page, t->page, b->n_pages * sizeof(*b->page));
 	b->sum = tr_kept_code(t->tr, b->page, b->n_pages, t->base);
-	write_code(b, t);
+	link_members(b, t);
+	find_ends(b);
 	b->size += sizeof(*b);
 	return b;
 }
@@ -447,21 +517,24 @@ static bool reaches(const struct tr_bale *b, const struct tr_arena *a, uint64_t 
 					  tr_reachable(end, base + (uint64_t)b->highest));
 }
 
-/* The sums in its code become those of the place where hot and cold code are to begin now. */
-static void move(struct tr_bale *b, uint64_t hot, uint64_t cold, uint64_t runtime, uint64_t base,
-		 uint32_t number)
+/* What is added to the sums in the code of a bale that is put there. */
+static void sums_of(uint64_t add[KINDS], const struct tr_arena *a, uint64_t base, uint32_t number)
 {
-	const uint64_t add[KINDS] = {
-		[COLD_TO_HOT] = hot - cold,
-		[HOT_TO_COLD] = cold - hot,
-		[HOT_TO_RUNTIME] = runtime - hot,
-		[COLD_TO_RUNTIME] = runtime - cold,
-		[HOT_TO_CODE] = base - hot,
-		[COLD_TO_CODE] = base - cold,
-		[LOW] = base,
-		[NUMBER] = number,
-		[WHOLE] = base,
-	};
+	uint64_t hot = cg_va(&a->hot), cold = cg_va(&a->cold);
+	add[COLD_TO_HOT] = hot - cold;
+	add[HOT_TO_COLD] = cold - hot;
+	add[HOT_TO_RUNTIME] = a->va - hot;
+	add[COLD_TO_RUNTIME] = a->va - cold;
+	add[HOT_TO_CODE] = base - hot;
+	add[COLD_TO_CODE] = base - cold;
+	add[LOW] = base;
+	add[NUMBER] = number;
+	add[WHOLE] = base;
+}
+
+/* The sums in its copy of the code become these. */
+static void move(struct tr_bale *b, const uint64_t add[KINDS])
+{
 	for (unsigned kind = 0; kind < KINDS; kind++) {
 		uint64_t more = add[kind] - b->added[kind], v = 0;
 		size_t size = kind == WHOLE ? 8 : 4;
@@ -473,6 +546,26 @@ static void move(struct tr_bale *b, uint64_t hot, uint64_t cold, uint64_t runtim
 			memcpy(at, &v, size);
 		}
 	}
+}
+
+/* Its code, where there is room for it. Most are put once in a recording, and then need no copy. */
+static void put_code(struct tr_kept *kept, struct tr_bale *b, struct tr_arena *a, uint64_t base,
+		     uint32_t number)
+{
+	struct written w = { .b = b, .hot = a->hot.p, .cold = a->cold.p };
+	sums_of(w.add, a, base, number);
+	if (b->was_put && !b->code)
+		copy_code(kept, b);
+	b->was_put = true;
+	if (b->code) {
+		move(b, w.add);
+		cg_bytes(&a->hot, b->code, b->hot);
+		cg_bytes(&a->cold, b->code + b->hot, b->cold);
+		return;
+	}
+	write_code(&w);
+	a->hot.p += b->hot;
+	a->cold.p += b->cold;
 }
 
 /* The numbers of a member, which is f now, from `first` on in all. */
@@ -525,14 +618,14 @@ static void publish(struct translator *tr, const struct tr_bale *b, struct tr_fr
 }
 
 /* There is room for it. */
-static void put(struct translator *tr, struct tr_arena *a, struct tr_bale *b, uint64_t base)
+static void put(struct translator *tr, struct tr_kept *kept, struct tr_arena *a, struct tr_bale *b,
+		uint64_t base)
 {
 	struct tr_frag *frags[MOST];
 	struct tr_page *pages[BALE_PAGES];
 	uint32_t first = tr_numbers_row(tr, b->n_numbers);
 	cg_bytes(&a->hot, "\xcc\xcc\xcc\xcc\xcc\xcc\xcc", (b->align - (size_t)cg_va(&a->hot)) & 7);
 	uint64_t hot = cg_va(&a->hot);
-	move(b, hot, cg_va(&a->cold), a->va, base, first);
 	for (uint32_t i = 0; i < b->n_pages; i++)
 		pages[i] = tr_page_of(tr, (base >> 12) + b->page[i].page);
 	for (uint32_t i = 0; i < b->n; i++) {
@@ -544,8 +637,7 @@ static void put(struct translator *tr, struct tr_arena *a, struct tr_bale *b, ui
 	}
 	for (uint32_t i = 0; i < b->n; i++)
 		give_numbers(tr, b, &b->member[i], frags[i], frags, first);
-	cg_bytes(&a->hot, b->code, b->hot);
-	cg_bytes(&a->cold, b->code + b->hot, b->cold);
+	put_code(kept, b, a, base, first);
 	publish(tr, b, frags, first);
 }
 
@@ -593,6 +685,6 @@ struct tr_frag *tr_bale_put(struct translator *tr, struct tr_arena *a, struct tr
 	}
 	if (!tr_arena_room(a, b->hot + 7, b->cold))
 		return NULL;
-	put(tr, a, b, base);
+	put(tr, kept, a, b, base);
 	return tr_find(tr, pc);
 }
