@@ -134,11 +134,25 @@ static int store_module(struct dj_writer *w, uint32_t module, const void *conten
 	return r;
 }
 
+/* Into the trace, soon if there is a copy, or now. */
+static int pieces(struct dj_writer *w, uint32_t module, void *copy, const void *contents,
+		  size_t size, struct dj_error *err)
+{
+	int r;
+
+	if (copy && dj_writer_pieces_later(w, module, copy, size))
+		return 0;
+	r = dj_writer_pieces(w, module, contents, size, err);
+	dj_writer_copy_free(copy, size);
+	return r;
+}
+
 /* With the lock on facts held. */
 static int write_module(struct dj_writer *w, const char *path, const void *contents, size_t size,
 			struct dj_writer_module *m, struct dj_error *err)
 {
 	uint32_t module = (uint32_t)w->nmodules;
+	void *copy;
 	int r;
 
 	for (size_t i = 0; i < w->nmodules; i++)
@@ -150,11 +164,16 @@ static int write_module(struct dj_writer *w, const char *path, const void *conte
 	    !(m->path = strdup(path)))
 		return dj_writer_no_memory(w, err);
 	w->modules[w->nmodules++] = *m;
-	if (write_module_info(w, module, m, contents, size, err))
+	copy = w->store < 0 ? dj_writer_copy(w, contents, size) : NULL;
+	if (copy)
+		contents = copy;
+	if (write_module_info(w, module, m, contents, size, err)) {
+		dj_writer_copy_free(copy, size);
 		return -1;
+	}
 	r = store_module(w, module, contents, size, err);
 	if (r > 0)
-		r = dj_writer_pieces(w, module, contents, size, err);
+		r = pieces(w, module, copy, contents, size, err);
 	return r ? -1 : (int)module;
 }
 

@@ -129,6 +129,8 @@ int dj_writer_ready_chunk(struct dj_writer *w, const struct dj_chunk_header *h,
 	int r = 0;
 
 	pthread_mutex_lock(&w->lock);
+	while (h->type == CHUNK_STREAM && w->packs)
+		pthread_cond_wait(&w->none_later, &w->lock);
 	if (dj_writer_grow((void **)&w->index, w->nindex, sizeof(w->index[0]))) {
 		dj_fail(&w->failed, 1, "%s: out of memory while writing", w->path);
 		r = failed_locked(w, err);
@@ -303,6 +305,7 @@ static void writer_free(struct dj_writer *w)
 		close(w->store);
 	pthread_mutex_destroy(&w->facts);
 	pthread_mutex_destroy(&w->lock);
+	pthread_cond_destroy(&w->none_later);
 	free(w);
 }
 
@@ -353,6 +356,7 @@ struct dj_writer *dj_writer_on(int fd, uint64_t id, const char *path)
 	}
 	pthread_mutex_init(&w->facts, NULL);
 	pthread_mutex_init(&w->lock, NULL);
+	pthread_cond_init(&w->none_later, NULL);
 	w->fd = fd;
 	w->store = -1;
 	w->id = id;
@@ -363,6 +367,7 @@ int dj_writer_free(struct dj_writer *w, struct dj_error *err)
 {
 	int r = 0;
 
+	dj_writer_end_later(w);
 	if (w->failed.exit_status)
 		r = failed_locked(w, err);
 	if (close(w->fd) && !r)
@@ -468,6 +473,7 @@ int dj_writer_close(struct dj_writer *w, const struct dj_trace_end *end, struct 
 {
 	int r = 0;
 
+	dj_writer_end_later(w);
 	/* after a failure each of these reports it again and writes nothing; a process's stream
 	 * is behind those of its threads in the list */
 	for (struct dj_stream *s = w->streams; s && !r; s = s->next)

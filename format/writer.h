@@ -38,6 +38,10 @@
  * something is numbered and written that must lie in the file in the order of its number
  * (descriptions of streams, modules), `lock` only while a finished chunk is appended. They are
  * taken in this order: a process's, `facts`, `lock`.
+ *
+ * What modules contain is packed by a thread of the writer's own. Records that tell of a module do
+ * not get into the file before it: whoever appends a STREAM chunk waits until all modules are
+ * there. So a recording that is killed at any moment can be replayed as far as there are records.
  */
 struct dj_stream {
 	struct dj_writer *w;
@@ -82,6 +86,17 @@ struct dj_writer_module {
 	uint8_t build_id_len;
 };
 
+/* Of how many bytes of modules the writer keeps a copy, to pack them while others go on. */
+#define WRITER_LATER ((size_t)64 << 20)
+
+/* What a module contains, to be packed by a thread of the writer's. */
+struct dj_writer_later {
+	struct dj_writer_later *next;
+	uint32_t module;
+	size_t size;
+	void *bytes;
+};
+
 struct dj_writer_index_entry {
 	uint64_t offset, last;
 	uint32_t stream;
@@ -104,6 +119,13 @@ struct dj_writer {
 	uint64_t size;		/* bytes in whole chunks */
 	struct dj_error failed; /* the first failure, repeated ever after; exit_status 0: none */
 	struct dj_writer_packer *packers; /* not in use */
+	/* trace-later.c: those not yet in the file, the first being packed; signalled when there
+	 * are none; how many bytes they have */
+	struct dj_writer_later *later;
+	pthread_cond_t none_later;
+	size_t later_size;
+	pthread_t packing;
+	bool packs, begun; /* that thread has something to do; is to be joined */
 	struct dj_writer_index_entry *index;
 	size_t nindex;
 };
@@ -124,6 +146,15 @@ int dj_writer_index(struct dj_writer *w, struct dj_error *err);
 /* The contents of a module, as MODULE_DATA chunks. */
 int dj_writer_pieces(struct dj_writer *w, uint32_t module, const void *contents, size_t size,
 		     struct dj_error *err);
+
+/* The same by a thread of the writer's, from a copy that is the writer's then. False: it has to be
+ * done at once. */
+bool dj_writer_pieces_later(struct dj_writer *w, uint32_t module, void *copy, size_t size);
+/* A copy for that, or NULL: there is no room. It is given back by the thread, or by the caller. */
+void *dj_writer_copy(struct dj_writer *w, const void *contents, size_t size);
+void dj_writer_copy_free(void *copy, size_t size);
+/* Wait until nothing is to be packed by that thread; it is gone then. */
+void dj_writer_end_later(struct dj_writer *w);
 
 /* Pack and append a chunk. The rest of the header is the caller's. */
 int dj_writer_chunk(struct dj_writer *w, struct dj_chunk_header *h, const void *raw, size_t len,

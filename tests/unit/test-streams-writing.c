@@ -5,11 +5,14 @@
 #include "tests/lib/trace-sample.h"
 #include "tests/unit/test-streams.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define WRITERS 6
 
@@ -201,9 +204,107 @@ static void test_hurry(void)
 	CU_ASSERT(more - few < 14 * each);
 }
 
+/* ---- modules that are packed while others go on ---- */
+
+#define MODULE_CHUNKS 5 /* of a megabyte */
+#define MODULE_BYTES  ((MODULE_CHUNKS << 20) - 1000)
+
+/* What comes out of a FIFO. */
+struct drain {
+	int fd;
+	uint8_t *bytes;
+	size_t len, cap;
+};
+
+static void *drain(void *arg)
+{
+	struct drain *d = arg;
+	ssize_t n;
+
+	while (d->len < d->cap && (n = read(d->fd, d->bytes + d->len, d->cap - d->len)) > 0)
+		d->len += (size_t)n;
+	return NULL;
+}
+
+/* Nobody reads, so that nothing of a module's contents can be written; the call returns all the
+ * same, and what becomes of the caller's bytes then is of no matter. Records wait until it is
+ * there. */
+static void test_later(void)
+{
+	static uint8_t module[MODULE_BYTES], was[MODULE_BYTES];
+	struct dj_error err = { 0 };
+	uint64_t rng = SEED;
+	size_t size, chunks = 0;
+	struct drain d = { .cap = 2 * sizeof(module) };
+	pthread_t reader;
+
+	for (size_t i = 0; i < sizeof(module); i++)
+		module[i] = (uint8_t)random_next(&rng);
+	memcpy(was, module, sizeof(module));
+	unlink(path);
+	CU_ASSERT_EQUAL_FATAL(mkfifo(path, 0600), 0);
+	d.fd = open(path, O_RDONLY | O_NONBLOCK);
+	d.bytes = malloc(d.cap);
+	CU_ASSERT_FATAL(d.fd >= 0 && d.bytes);
+	fcntl(d.fd, F_SETFL, 0);
+	struct dj_writer *w = dj_writer_create(path, &meta, &err);
+	struct dj_stream *p = dj_writer_process(w, 1, NULL, &err);
+	struct dj_stream *s = dj_writer_thread(w, p, 1, "a", &err);
+	alarm(60); /* it may hang here */
+	CU_ASSERT_EQUAL(dj_writer_module(w, "/m", module, sizeof(module), &err), 0);
+	alarm(0);
+	memset(module, 0, sizeof(module));
+	put(s, DJ_REC_IMPORT, 1, 64, 0);
+	CU_ASSERT_EQUAL_FATAL(pthread_create(&reader, NULL, drain, &d), 0);
+	CU_ASSERT_EQUAL(dj_stream_flush(s, 2, UNKNOWN, &err), 0);
+	for (size_t i = 0; i < w->nindex; i++)
+		chunks += w->index[i].type == CHUNK_MODULE_DATA;
+	CU_ASSERT_EQUAL(chunks, MODULE_CHUNKS);
+	CU_ASSERT_EQUAL(w->index[w->nindex - 1].type, CHUNK_STREAM);
+	CU_ASSERT_EQUAL(dj_writer_close(w, &(struct dj_trace_end){ .present = true }, &err), 0);
+	pthread_join(reader, NULL);
+	close(d.fd);
+	unlink(path);
+	struct dj_trace *t = dj_trace_open_memory(d.bytes, d.len, &err);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(t);
+	CU_ASSERT_PTR_NULL(dj_trace_damage(t));
+	const uint8_t *got = dj_trace_module_bytes(t, 0, &size, &err);
+	CU_ASSERT(got && size == sizeof(was) && memcmp(got, was, size) == 0);
+	dj_trace_close(t);
+	free(d.bytes);
+}
+
+/* As many as there is room for, and more: all of them are there. */
+static void test_many_later(void)
+{
+	const size_t each = WRITER_LATER / 4;
+	struct dj_error err = { 0 };
+	struct dj_writer *w = dj_writer_create(path, &meta, &err);
+	uint8_t *module = calloc(1, each);
+	char name[8];
+	size_t size;
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(module);
+	for (int i = 0; i < 12; i++) {
+		module[each - 1] = (uint8_t)i;
+		snprintf(name, sizeof(name), "/%d", i);
+		CU_ASSERT_EQUAL(dj_writer_module(w, name, module, each, &err), i);
+	}
+	struct dj_trace *t = reopen(w);
+	CU_ASSERT_EQUAL(dj_trace_modules(t), 12);
+	for (unsigned i = 0; i < 12; i++) {
+		const uint8_t *got = dj_trace_module_bytes(t, i, &size, &err);
+		CU_ASSERT(got && size == each && got[each - 1] == i);
+	}
+	dj_trace_close(t);
+	free(module);
+}
+
 CU_TestInfo streams_writing[] = {
 	{ "several threads", test_at_once },
 	{ "no room", test_at_once_no_room },
 	{ "in a hurry", test_hurry },
+	{ "modules, later", test_later },
+	{ "many modules, later", test_many_later },
 	CU_TEST_INFO_NULL,
 };

@@ -1,0 +1,116 @@
+/*
+ * Modules that are packed while the recorded program goes on. A compiler has thirty megabytes,
+ * which take a tenth of a second to pack, and it would wait for that before its first instruction.
+ *
+ * Packed is a copy: whoever writes to the file meanwhile does not write into the trace.
+ */
+#include "format/writer.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define PAGE 4096
+
+static size_t pages(size_t size)
+{
+	return (size + PAGE - 1) & ~(size_t)(PAGE - 1);
+}
+
+void *dj_writer_copy(struct dj_writer *w, const void *contents, size_t size)
+{
+	bool room;
+	void *copy;
+
+	pthread_mutex_lock(&w->lock);
+	room = size && size <= WRITER_LATER - w->later_size;
+	pthread_mutex_unlock(&w->lock);
+	if (!room)
+		return NULL;
+	copy = mmap(NULL, pages(size), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (copy == MAP_FAILED)
+		return NULL;
+	madvise(copy, pages(size), MADV_HUGEPAGE);
+	memcpy(copy, contents, size);
+	return copy;
+}
+
+void dj_writer_copy_free(void *copy, size_t size)
+{
+	if (copy)
+		munmap(copy, pages(size));
+}
+
+/* A failure is in the writer then, for whoever comes next. */
+static void *pack_all(void *arg)
+{
+	struct dj_writer *w = arg;
+
+	pthread_mutex_lock(&w->lock);
+	while (w->later) {
+		struct dj_writer_later *l = w->later;
+
+		pthread_mutex_unlock(&w->lock);
+		dj_writer_pieces(w, l->module, l->bytes, l->size, NULL);
+		dj_writer_copy_free(l->bytes, l->size);
+		pthread_mutex_lock(&w->lock);
+		w->later = l->next;
+		w->later_size -= l->size;
+		free(l);
+	}
+	w->packs = false;
+	pthread_cond_broadcast(&w->none_later);
+	pthread_mutex_unlock(&w->lock);
+	return NULL;
+}
+
+/* With the lock held. The thread hears no signals. */
+static bool begin_packing(struct dj_writer *w)
+{
+	sigset_t all, old;
+
+	if (w->packs)
+		return true;
+	if (w->begun) /* it does nothing any more but end */
+		pthread_join(w->packing, NULL);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	w->begun = w->packs = !pthread_create(&w->packing, NULL, pack_all, w);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return w->packs;
+}
+
+bool dj_writer_pieces_later(struct dj_writer *w, uint32_t module, void *copy, size_t size)
+{
+	struct dj_writer_later *l = malloc(sizeof(*l));
+	bool taken;
+
+	if (!l)
+		return false;
+	*l = (struct dj_writer_later){ .module = module, .size = size, .bytes = copy };
+	pthread_mutex_lock(&w->lock);
+	taken = begin_packing(w);
+	if (taken) {
+		struct dj_writer_later **end = &w->later;
+
+		while (*end)
+			end = &(*end)->next;
+		*end = l;
+		w->later_size += size;
+	} else {
+		free(l);
+	}
+	pthread_mutex_unlock(&w->lock);
+	return taken;
+}
+
+void dj_writer_end_later(struct dj_writer *w)
+{
+	pthread_mutex_lock(&w->lock);
+	while (w->packs)
+		pthread_cond_wait(&w->none_later, &w->lock);
+	pthread_mutex_unlock(&w->lock);
+	if (w->begun)
+		pthread_join(w->packing, NULL);
+	w->begun = false;
+}
