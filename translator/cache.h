@@ -126,6 +126,10 @@ _Static_assert(sizeof(struct tr_finsn) % 8 == 0, "uses lie behind instructions")
 /* Memory for one, of which only `block`, `n`, `n_uses` and `uses` are set (translate-block.c). */
 struct tr_frag *tr_frag_new(struct translator *tr, uint32_t insns, uint32_t uses);
 void tr_frag_free(struct translator *tr, struct tr_frag *f);
+/* Where there are many of them: a large page, which blocks are cut from. */
+struct tr_slab {
+	struct tr_slab *next;
+};
 /* That of all there are. */
 void tr_blocks_free(struct translator *tr);
 
@@ -172,6 +176,7 @@ struct tr_number {
 
 uint32_t tr_number_new(struct translator *tr, enum tr_stop_kind kind, uint64_t pc,
 		       uint32_t sibling);
+void tr_numbers_free(struct translator *tr); /* all there are */
 /* So many in a row, to be filled in. */
 uint32_t tr_numbers_row(struct translator *tr, uint32_t n);
 /* Give back the numbers from `first` on. */
@@ -298,7 +303,9 @@ struct translator {
 	uint32_t n_pages, cap_pages;
 	uint64_t epoch;
 	struct tr_frag *retired, **retired_end; /* oldest first */
-	struct tr_block *blocks;
+	struct tr_block *blocks, *spare_blocks;
+	struct tr_slab *slabs;
+	uint32_t n_blocks;
 	bool bales;		     /* what was kept is taken over in bales, */
 	uint64_t refused[4096 / 64]; /* but for these (translate-bale.c) */
 	struct tr_stats stats;
@@ -306,7 +313,11 @@ struct translator {
 
 /* Memory for large tables: zero, and only what is touched of it is taken. */
 void *tr_sparse(size_t size);
-void tr_sparse_free(void *p, size_t size);
+/* The same, for what is going to be filled: in pages of 2 MB where the kernel has some, as a fault
+ * for each 4 KB costs more than what is done with them. `size` is a multiple of a page. */
+#define TR_HUGE ((size_t)2 << 20)
+void *tr_huge(size_t size);
+void tr_sparse_free(void *p, size_t size); /* either */
 #define TR_WAITING_SIZE (FRAG_HASH * sizeof(uint32_t))
 #define TR_TARGETS_SIZE (sizeof(struct tr_frag *) << AREA_TARGET_BITS)
 

@@ -25,64 +25,16 @@
  * tests/unit/test-keep.c compares what comes of it, byte by byte, with fragments made one by one.
  */
 #include "translator/runtime.h"
-#include "translator/keep.h"
+#include "translator/bale.h"
 
 #include <stdlib.h>
 
-#define MOST	   96u /* fragments in a bale */
 #define FEWEST	   8u
 #define BALE_HOT   (15u << 10) /* bytes: some of them go into a chunk */
 #define BALE_COLD  (24u << 10)
 #define BALE_PAGES 128u
 #define LOOK_AT	   (3 * MOST) /* that many kept fragments, to find some for a bale */
 #define LAGS	   4096u
-
-/* Words in the code, by what was added to a constant. */
-enum kind {
-	COLD_TO_HOT, /* in cold code: the hot code's address minus the cold code's */
-	HOT_TO_COLD,
-	HOT_TO_RUNTIME,
-	COLD_TO_RUNTIME,
-	HOT_TO_CODE, /* the module's minus the hot code's */
-	COLD_TO_CODE,
-	LOW, /* the module's */
-	NUMBER,
-	WHOLE, /* the module's; eight bytes, unlike the others */
-	KINDS,
-	SAME = KINDS /* nothing: a distance within hot or cold code */
-};
-
-struct member {
-	struct tr_kept_frag *kept;
-	uint32_t at;		 /* in the module */
-	uint32_t hot, cold;	 /* where its code begins */
-	uint32_t number;	 /* the first of its numbers, the others follow in a row */
-	uint32_t incoming;	 /* number plus 1 of the first link from within, or 0 */
-	uint16_t page[USES_MAX]; /* which of the bale's pages its uses are */
-};
-
-/* Of a link: the member it leads to and its neighbours in the list of those that lead there, all
- * plus 1. */
-struct inner {
-	uint16_t to, next, prev;
-};
-
-struct tr_bale {
-	uint64_t base; /* of the module, where the bale was tied */
-	uint8_t *code; /* hot and cold code, from its being put a second time on */
-	bool was_put;
-	uint32_t hot, cold; /* bytes */
-	uint32_t align;	    /* of the hot code, modulo 8 */
-	uint32_t n, n_numbers, n_pages;
-	struct member *member;
-	struct inner *inner;	 /* for each number */
-	struct tr_lines *page;	 /* relative to the module's first */
-	uint64_t sum;		 /* of the code there */
-	int64_t lowest, highest; /* place in the module that code refers to */
-	uint32_t *place[KINDS], n_places[KINDS];
-	uint64_t added[KINDS];
-	size_t size; /* in bytes, of all this */
-};
 
 /* ---- which fragments go into a bale --------------------------------------------------------- */
 
@@ -192,99 +144,6 @@ static bool add(struct tying *t, struct tr_kept_frag *k)
 
 /* ---- a bale --------------------------------------------------------------------------------- */
 
-static void *part(struct tr_bale *b, size_t n, size_t size)
-{
-	void *p = calloc(n + 1, size);
-	DJ_ASSERT(p, "out of memory for kept translations");
-	b->size += (n + 1) * size;
-	return p;
-}
-
-/* Sums in code that is being written: for what place, and whether it is the bale's own copy, of
- * which is noted where they are. */
-struct written {
-	struct tr_bale *b;
-	uint8_t *hot, *cold;
-	uint64_t add[KINDS];
-	bool copy;
-};
-
-static uint8_t *byte_at(const struct written *w, uint32_t at)
-{
-	return at < w->b->hot ? w->hot + at : w->cold + (at - w->b->hot);
-}
-
-/* A word that is `value` plus what belongs to the kind. */
-static void word(const struct written *w, enum kind kind, uint32_t at, uint64_t value)
-{
-	struct tr_bale *b = w->b;
-	value += kind == SAME ? 0 : w->add[kind];
-	memcpy(byte_at(w, at), &value, kind == WHOLE ? 8 : 4);
-	if (w->copy && kind != SAME)
-		b->place[kind][b->n_places[kind]++] = at;
-}
-
-static enum kind kind_of(const struct tr_kept_frag *k, const struct fix *f)
-{
-	bool hot = f->at < k->hot;
-	switch ((enum fix_kind)f->kind) {
-	case FIX_NUMBER:
-		return NUMBER;
-	case FIX_LOW:
-		return LOW;
-	case FIX_WHOLE:
-		return WHOLE;
-	case FIX_RUNTIME:
-		return hot ? HOT_TO_RUNTIME : COLD_TO_RUNTIME;
-	case FIX_CODE:
-		return hot ? HOT_TO_CODE : COLD_TO_CODE;
-	case FIX_HOT:
-		return hot ? SAME : COLD_TO_HOT;
-	default:
-		return hot ? HOT_TO_COLD : SAME;
-	}
-}
-
-static void set(const struct written *w, const struct member *m, const struct fix *f)
-{
-	const struct tr_kept_frag *k = m->kept;
-	bool hot = f->at < k->hot;
-	/* in the bale's code; and, in its half, where the word ends */
-	uint32_t at = hot ? m->hot + f->at : w->b->hot + m->cold + (f->at - k->hot);
-	uint64_t to = (uint64_t)(int64_t)f->to, end = (hot ? at : at - w->b->hot) + 4;
-	enum kind kind = kind_of(k, f);
-	switch (kind) {
-	case NUMBER: /* the last one comes first */
-		word(w, kind, at, m->number + k->n_numbers - 1 - (uint32_t)f->to);
-		break;
-	case LOW:
-	case WHOLE:
-		word(w, kind, at, m->at + to);
-		break;
-	case HOT_TO_RUNTIME:
-	case COLD_TO_RUNTIME:
-		word(w, kind, at, to - end);
-		break;
-	case HOT_TO_CODE:
-	case COLD_TO_CODE:
-		word(w, kind, at, m->at + to - end);
-		break;
-	default:
-		word(w, kind, at, (f->kind == FIX_HOT ? m->hot : m->cold) + to - end);
-	}
-}
-
-/* Whether the jump there is one that leads to another member. */
-static bool is_inner(const struct tr_bale *b, const struct member *m, uint32_t at)
-{
-	const struct kept_number *n = parts_of(m->kept).numbers;
-	for (unsigned i = 0; i < m->kept->n_numbers; i++)
-		if (n[i].kind == TR_STOP_LINK && n[i].site == at &&
-		    b->inner[m->number + m->kept->n_numbers - 1 - i].to)
-			return true;
-	return false;
-}
-
 /* Links from member to member: in their lists. */
 static void link_members(struct tr_bale *b, struct tying *t)
 {
@@ -307,79 +166,9 @@ static void link_members(struct tr_bale *b, struct tying *t)
 	}
 }
 
-/* The same in the code. */
-static void write_inner(const struct written *w, const struct member *m)
-{
-	const struct tr_bale *b = w->b;
-	const struct kept_number *n = parts_of(m->kept).numbers;
-	for (unsigned j = 0; j < m->kept->n_numbers; j++) {
-		const struct inner *in = &b->inner[m->number + m->kept->n_numbers - 1 - j];
-		if (!in->to)
-			continue;
-		const struct member *o = &b->member[in->to - 1];
-		uint32_t at = m->hot + n[j].site;
-		uint32_t rel = o->hot + o->kept->entry - (at + 4);
-		memcpy(w->hot + at, &rel, 4);
-	}
-}
-
-static void write_code(const struct written *w)
-{
-	const struct tr_bale *b = w->b;
-	uint32_t end = 0;
-	for (unsigned i = 0; i < b->n; i++) {
-		const struct member *m = &b->member[i];
-		struct parts p = parts_of(m->kept);
-		memset(w->hot + end, 0xcc, m->hot - end);
-		end = m->hot + m->kept->hot;
-		memcpy(w->hot + m->hot, p.code, m->kept->hot);
-		memcpy(w->cold + m->cold, p.code + m->kept->hot, m->kept->cold);
-		for (unsigned j = 0; j < m->kept->n_fixes; j++)
-			if (!w->copy || p.fixes[j].kind != FIX_COLD ||
-			    p.fixes[j].at >= m->kept->hot || !is_inner(b, m, p.fixes[j].at))
-				set(w, m, &p.fixes[j]);
-		write_inner(w, m);
-	}
-}
-
-static void forget_copy(struct tr_bale *b)
-{
-	for (unsigned i = 0; i < KINDS; i++) {
-		free(b->place[i]);
-		b->place[i] = NULL;
-	}
-	free(b->code);
-	b->code = NULL;
-}
-
-/* A copy of the code, for a bale that is put more than once. There is none if there is no room for
- * it. */
-static void copy_code(struct tr_kept *kept, struct tr_bale *b)
-{
-	uint32_t fixes[KINDS + 1] = { 0 };
-	size_t before = b->size;
-	for (unsigned i = 0; i < b->n; i++) {
-		const struct tr_kept_frag *k = b->member[i].kept;
-		const struct fix *f = parts_of(b->member[i].kept).fixes;
-		for (unsigned j = 0; j < k->n_fixes; j++)
-			fixes[kind_of(k, &f[j])]++;
-	}
-	b->code = part(b, b->hot + b->cold + 8, 1);
-	for (unsigned i = 0; i < KINDS; i++)
-		b->place[i] = part(b, fixes[i], sizeof(*b->place[i]));
-	if (b->size - before > *kept->room) {
-		forget_copy(b);
-		b->size = before;
-		return;
-	}
-	*kept->room -= b->size - before;
-	struct written w = { .b = b, .hot = b->code, .cold = b->code + b->hot, .copy = true };
-	write_code(&w);
-}
-
 static void bale_free(struct tr_bale *b)
 {
-	forget_copy(b);
+	tr_bale_forget_code(b);
 	free(b->member);
 	free(b->inner);
 	free(b->page);
@@ -416,9 +205,9 @@ static struct tr_bale *bale_of(struct tying *t)
 	b->n = t->n;
 	b->n_numbers = t->numbers;
 	b->n_pages = t->n_pages;
-	b->member = part(b, b->n, sizeof(*b->member));
-	b->inner = part(b, b->n_numbers, sizeof(*b->inner));
-	b->page = part(b, b->n_pages, sizeof(*b->page));
+	b->member = tr_bale_part(b, b->n, sizeof(*b->member));
+	b->inner = tr_bale_part(b, b->n_numbers, sizeof(*b->inner));
+	b->page = tr_bale_part(b, b->n_pages, sizeof(*b->page));
 	memcpy(b->member, t->member, b->n * sizeof(*b->member));
 	memcpy(b->page, t->page, b->n_pages * sizeof(*b->page));
 	b->sum = tr_kept_code(t->tr, b->page, b->n_pages, t->base);
@@ -517,57 +306,6 @@ static bool reaches(const struct tr_bale *b, const struct tr_arena *a, uint64_t 
 					  tr_reachable(end, base + (uint64_t)b->highest));
 }
 
-/* What is added to the sums in the code of a bale that is put there. */
-static void sums_of(uint64_t add[KINDS], const struct tr_arena *a, uint64_t base, uint32_t number)
-{
-	uint64_t hot = cg_va(&a->hot), cold = cg_va(&a->cold);
-	add[COLD_TO_HOT] = hot - cold;
-	add[HOT_TO_COLD] = cold - hot;
-	add[HOT_TO_RUNTIME] = a->va - hot;
-	add[COLD_TO_RUNTIME] = a->va - cold;
-	add[HOT_TO_CODE] = base - hot;
-	add[COLD_TO_CODE] = base - cold;
-	add[LOW] = base;
-	add[NUMBER] = number;
-	add[WHOLE] = base;
-}
-
-/* The sums in its copy of the code become these. */
-static void move(struct tr_bale *b, const uint64_t add[KINDS])
-{
-	for (unsigned kind = 0; kind < KINDS; kind++) {
-		uint64_t more = add[kind] - b->added[kind], v = 0;
-		size_t size = kind == WHOLE ? 8 : 4;
-		b->added[kind] = add[kind];
-		for (uint32_t i = 0; more && i < b->n_places[kind]; i++) {
-			uint8_t *at = b->code + b->place[kind][i];
-			memcpy(&v, at, size);
-			v += more;
-			memcpy(at, &v, size);
-		}
-	}
-}
-
-/* Its code, where there is room for it. Most are put once in a recording, and then need no copy. */
-static void put_code(struct tr_kept *kept, struct tr_bale *b, struct tr_arena *a, uint64_t base,
-		     uint32_t number)
-{
-	struct written w = { .b = b, .hot = a->hot.p, .cold = a->cold.p };
-	sums_of(w.add, a, base, number);
-	if (b->was_put && !b->code)
-		copy_code(kept, b);
-	b->was_put = true;
-	if (b->code) {
-		move(b, w.add);
-		cg_bytes(&a->hot, b->code, b->hot);
-		cg_bytes(&a->cold, b->code + b->hot, b->cold);
-		return;
-	}
-	write_code(&w);
-	a->hot.p += b->hot;
-	a->cold.p += b->cold;
-}
-
 /* The numbers of a member, which is f now, from `first` on in all. */
 static void give_numbers(struct translator *tr, const struct tr_bale *b, const struct member *m,
 			 struct tr_frag *f, struct tr_frag **frags, uint32_t first)
@@ -637,7 +375,7 @@ static void put(struct translator *tr, struct tr_kept *kept, struct tr_arena *a,
 	}
 	for (uint32_t i = 0; i < b->n; i++)
 		give_numbers(tr, b, &b->member[i], frags[i], frags, first);
-	put_code(kept, b, a, base, first);
+	tr_bale_code(kept, b, a, base, first);
 	publish(tr, b, frags, first);
 }
 

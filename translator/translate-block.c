@@ -7,23 +7,67 @@
 #include <stdlib.h>
 
 #define BLOCK (64u << 10)
+/* After so many blocks others are cut from slabs, of one large page each. */
+#define FEW 16
 
 struct tr_block {
 	struct tr_block *next, **at; /* in the translator's list; the first is being filled */
 	uint32_t live;		     /* fragments */
 	uint32_t used, size;	     /* bytes */
+	bool cut;		     /* from a slab */
 	uint8_t bytes[] __attribute__((aligned(16)));
 };
 
+/* The slab's first block has to do without what the slab needs. */
+static void cut_slab(struct translator *tr)
+{
+	struct tr_slab *slab = tr_huge(TR_HUGE);
+	slab->next = tr->slabs;
+	tr->slabs = slab;
+	for (size_t at = TR_HUGE; at > 0; at -= BLOCK) { /* so that the first ones come first */
+		size_t less = at == BLOCK ? 64 : 0;
+		struct tr_block *b = (void *)((uint8_t *)slab + at - BLOCK + less);
+		b->size = (uint32_t)(BLOCK - less - sizeof(*b));
+		b->cut = true;
+		b->next = tr->spare_blocks;
+		tr->spare_blocks = b;
+	}
+}
+
 static struct tr_block *block_new(struct translator *tr, size_t size)
 {
-	struct tr_block *b = malloc(sizeof(*b) + size);
-	DJ_ASSERT(b, "out of memory for fragments");
-	*b = (struct tr_block){ .next = tr->blocks, .at = &tr->blocks, .size = (uint32_t)size };
+	struct tr_block *b;
+	bool cut = size <= BLOCK - 64 - sizeof(*b) && tr->n_blocks >= FEW;
+	if (cut && !tr->spare_blocks)
+		cut_slab(tr);
+	if (cut) {
+		b = tr->spare_blocks;
+		tr->spare_blocks = b->next;
+		size = b->size;
+	} else {
+		size = size > BLOCK ? size : BLOCK;
+		b = malloc(sizeof(*b) + size);
+		DJ_ASSERT(b, "out of memory for fragments");
+	}
+	*b = (struct tr_block){
+		.next = tr->blocks, .at = &tr->blocks, .size = (uint32_t)size, .cut = cut
+	};
 	if (b->next)
 		b->next->at = &b->next;
 	tr->blocks = b;
+	tr->n_blocks++;
 	return b;
+}
+
+static void block_free(struct translator *tr, struct tr_block *b)
+{
+	tr->n_blocks--;
+	if (b->cut) {
+		b->next = tr->spare_blocks;
+		tr->spare_blocks = b;
+	} else {
+		free(b);
+	}
 }
 
 struct tr_frag *tr_frag_new(struct translator *tr, uint32_t insns, uint32_t uses)
@@ -31,7 +75,7 @@ struct tr_frag *tr_frag_new(struct translator *tr, uint32_t insns, uint32_t uses
 	size_t size = (TR_FRAG_SIZE(insns, uses) + 15) & ~(size_t)15;
 	struct tr_block *b = tr->blocks;
 	if (!b || b->size - b->used < size)
-		b = block_new(tr, size > BLOCK ? size : BLOCK);
+		b = block_new(tr, size);
 	struct tr_frag *f = (struct tr_frag *)(void *)(b->bytes + b->used);
 	b->used += (uint32_t)size;
 	b->live++;
@@ -55,7 +99,7 @@ void tr_frag_free(struct translator *tr, struct tr_frag *f)
 	*b->at = b->next;
 	if (b->next)
 		b->next->at = b->at;
-	free(b);
+	block_free(tr, b);
 }
 
 void tr_blocks_free(struct translator *tr)
@@ -63,6 +107,11 @@ void tr_blocks_free(struct translator *tr)
 	while (tr->blocks) {
 		struct tr_block *b = tr->blocks;
 		tr->blocks = b->next;
-		free(b);
+		block_free(tr, b);
+	}
+	while (tr->slabs) {
+		struct tr_slab *slab = tr->slabs;
+		tr->slabs = slab->next;
+		tr_sparse_free(slab, TR_HUGE);
 	}
 }

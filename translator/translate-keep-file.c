@@ -197,6 +197,12 @@ struct tr_kept_frag *tr_kept_in_file(struct tr_kept *kept, uint64_t offset, uint
 	return NULL;
 }
 
+/* Whole pages. */
+static size_t up(size_t size)
+{
+	return (size + 4095) & ~(size_t)4095;
+}
+
 bool tr_kept_read(struct tr_kept *kept, int fd, size_t size, const uint8_t id[TR_KEPT_ID])
 {
 	struct kept_file *f = &kept->file;
@@ -209,9 +215,9 @@ bool tr_kept_read(struct tr_kept *kept, int fd, size_t size, const uint8_t id[TR
 	if (f->fd < 0)
 		return false;
 	f->size = size;
-	f->bytes = tr_sparse(size);
+	f->bytes = size > SMALL ? tr_huge(up(size)) : tr_sparse(size);
 	f->copied = tr_sparse(size / KEPT_BLOCK + 1);
-	f->state = tr_sparse(size / 16 + 1);
+	f->state = size > 16 * TR_HUGE ? tr_huge(up(size / 16 + 1)) : tr_sparse(size / 16 + 1);
 	f->places = h.places;
 	f->n = h.n;
 	if (size > SMALL)

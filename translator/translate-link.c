@@ -5,6 +5,7 @@
 #include "translator/cache.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- numbers ---- */
 
@@ -64,17 +65,43 @@ static void give_back(struct translator *tr, uint32_t number)
 	run_add(tr, first, len);
 }
 
+/* From so many numbers on, which take a few megabytes, their memory comes in large pages. */
+#define MANY (TR_HUGE / sizeof(struct tr_number))
+
+static void free_numbers(struct tr_number *numbers, uint32_t cap)
+{
+	if (cap < MANY)
+		free(numbers);
+	else
+		tr_sparse_free(numbers, cap * sizeof(*numbers));
+}
+
+void tr_numbers_free(struct translator *tr)
+{
+	free_numbers(tr->numbers, tr->cap_numbers);
+}
+
+/* Those there are move to where there is room for `cap`. */
+static void move_numbers(struct translator *tr, uint32_t cap)
+{
+	size_t size = cap * sizeof(*tr->numbers);
+	struct tr_number *to = cap < MANY ? malloc(size) : tr_huge(size);
+	DJ_ASSERT(to, "out of memory for %u numbers", cap);
+	if (tr->n_numbers)
+		memcpy(to, tr->numbers, tr->n_numbers * sizeof(*to));
+	tr_numbers_free(tr);
+	tr->numbers = to;
+	tr->cap_numbers = cap;
+}
+
 /* So many that there have not been yet. */
 static uint32_t more_numbers(struct translator *tr, uint32_t len)
 {
 	uint32_t first = tr->n_numbers, cap = tr->cap_numbers;
 	while (cap - first < len)
-		cap = cap ? cap * 2 : 4096;
-	if (cap != tr->cap_numbers) {
-		tr->numbers = realloc(tr->numbers, cap * sizeof(*tr->numbers));
-		DJ_ASSERT(tr->numbers, "out of memory for %u numbers", cap);
-		tr->cap_numbers = cap;
-	}
+		cap = cap < MANY ? (cap ? cap * 2 : 4096) : cap * 4;
+	if (cap != tr->cap_numbers)
+		move_numbers(tr, cap);
 	tr->n_numbers += len;
 	return first;
 }

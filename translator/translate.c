@@ -227,6 +227,17 @@ void *tr_sparse(size_t size)
 	return p;
 }
 
+void *tr_huge(size_t size)
+{
+	uint8_t *p = tr_sparse(size + TR_HUGE);
+	size_t before = -(uintptr_t)p & (TR_HUGE - 1);
+	if (before)
+		munmap(p, before);
+	munmap(p + before + size, TR_HUGE - before);
+	madvise(p + before, size, MADV_HUGEPAGE);
+	return p + before;
+}
+
 void tr_sparse_free(void *p, size_t size)
 {
 	if (p)
@@ -280,6 +291,6 @@ void tr_free(struct translator *tr)
 	tr_sparse_free(tr->waiting, TR_WAITING_SIZE);
 	tr_sparse_free(tr->target, TR_TARGETS_SIZE);
 	tr_sparse_free(tr->decoded, DECODED * sizeof(*tr->decoded));
-	free(tr->numbers);
+	tr_numbers_free(tr);
 	tr_sparse_free(tr, sizeof(*tr));
 }

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define THERE	  0x2a0080000000ULL
 #define APART	  0x40000000ULL /* an arena from the code, as the recorder has it */
@@ -271,20 +272,27 @@ static void bales_at(uint64_t base, const struct text *text, struct tr_kept *k, 
 
 static void test_bales(void)
 {
-	uint64_t room = 1 << 30, bales = 0;
+	uint64_t room = 1 << 30, bales = 0, copied = 0;
 	for (unsigned round = 0; round < ROUNDS; round++) {
 		const struct text *text = &texts[round % n_texts];
 		struct tr_kept *k = tr_kept_new(&room);
 		struct world first = { .text = text, .base = THERE, .kept = k };
 		begin(&first, round);
 		bales_at(THERE + 0x31234000, text, k, false);
+		/* the code is copied when it is wanted a second time, if there is room */
+		uint64_t tied = room, none = round & 1 ? room : 0;
+		room -= none;
 		bales_at(THERE + 0x31234000, text, k, true);
+		copied += tied - none - room;
+		room += none;
+		tied = room;
 		bales_at(THERE, text, k, true);
+		CU_ASSERT(none || room == tied);
 		bales += k->n_bales;
 		end(&first);
 		tr_kept_free(k);
 	}
-	CU_ASSERT(room == 1 << 30 && bales > ROUNDS / 2);
+	CU_ASSERT(room == 1 << 30 && bales > ROUNDS / 2 && copied > bales / 2 * 1000);
 	printf("(%llu) ", (unsigned long long)bales);
 }
 
@@ -534,6 +542,57 @@ static void test_file(void)
 	CU_ASSERT(room == 1 << 30);
 }
 
+/* Whether the kernel has been asked for large pages there; so it has, if it knows none. */
+static bool in_large_pages(const void *p)
+{
+	FILE *f = fopen("/proc/self/smaps", "r");
+	unsigned long long from, to, at = (uintptr_t)p;
+	bool here = false, large = access("/sys/kernel/mm/transparent_hugepage", F_OK) != 0;
+	char line[512];
+	CU_ASSERT_FATAL(f != NULL);
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%llx-%llx ", &from, &to) == 2)
+			here = at >= from && at < to;
+		if (here && !strncmp(line, "VmFlags:", 8))
+			large |= strstr(line, " hg") != NULL;
+	}
+	fclose(f);
+	return large;
+}
+
+/* Where there is much, its memory is not taken page by page; and what has been given up is used
+ * again. */
+static void test_much(void)
+{
+	uint64_t room = 1 << 30, pc = THERE;
+	struct tr_kept *k = tr_kept_new(&room), *l = tr_kept_new(&room);
+	struct world w = { .text = &texts[0], .base = THERE, .kept = k };
+	struct tr_frag *f;
+	size_t size, slabs = 0;
+	begin_with_nothing(&w);
+	CU_ASSERT(!w.tr->slabs);
+	for (unsigned round = 0; round < 2; round++) {
+		for (pc = THERE; w.tr->n_blocks < 100 && pc < THERE + w.text->size; pc += 5)
+			tr_fragment(w.tr, pc, &f);
+		CU_ASSERT_FATAL(w.tr->slabs && w.tr->cap_numbers > 32768);
+		CU_ASSERT(in_large_pages(w.tr->slabs) && in_large_pages(w.tr->numbers));
+		size_t n = 0;
+		for (const struct tr_slab *s = w.tr->slabs; s; s = s->next)
+			n++;
+		CU_ASSERT(n == slabs || !round);
+		slabs = n;
+		tr_flush(w.tr);
+		tr_reclaim(w.tr, tr_epoch(w.tr));
+	}
+	end(&w);
+	uint8_t *bytes = written(k, id, 1 << 30, &size);
+	CU_ASSERT(size > TR_HUGE && can_be_read(bytes, size, id, l));
+	CU_ASSERT(in_large_pages(l->file.bytes));
+	free(bytes);
+	tr_kept_free(k);
+	tr_kept_free(l);
+}
+
 /* Damage in a file: what is made is what would be made without it. */
 static void test_damage(void)
 {
@@ -652,6 +711,7 @@ int main(void)
 	CU_add_test(s, "not where it would be another", test_not);
 	CU_add_test(s, "other code", test_other_code);
 	CU_add_test(s, "in a file", test_file);
+	CU_add_test(s, "much of it", test_much);
 	CU_add_test(s, "a damaged file", test_damage);
 	CU_add_test(s, "a forged file", test_forged);
 	CU_basic_set_mode(CU_BRM_VERBOSE);
