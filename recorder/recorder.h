@@ -266,7 +266,10 @@ struct rec_thread {
 
 	enum rec_state state;
 	enum rec_resume
-		how;	 /* the request under way, repeated after a stop that is none of its own */
+		how; /* the request under way, repeated after a stop that is none of its own */
+	struct {
+		uint64_t rip, rcx;
+	} from;		 /* where it was let go on */
 	bool stopped;	 /* by job control */
 	bool can_inject; /* stopped for a signal: the next request may carry one */
 

@@ -12,6 +12,8 @@ int rec_get_regs(struct rec_thread *t, struct user_regs_struct *r)
 int rec_set_regs(struct rec_thread *t, const struct user_regs_struct *r)
 {
 	int rc = t->rec->tracer->set_regs(t->rec->tracer, t->tid, r);
+	t->from.rip = r->rip;
+	t->from.rcx = r->rcx;
 	if (rc && errno != ESRCH) /* a segment base out of the control block that is no address */
 		rec_overwritten(t, T_GSBASE);
 	return rc;

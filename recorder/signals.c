@@ -149,8 +149,16 @@ void rec_release(struct rec_thread *t)
 	t->held = false;
 }
 
+static bool is_synchronous(const siginfo_t *info)
+{
+	return rec_synchronous(info->si_signo, info);
+}
+
+/* Behind the others; but what an instruction has caused the kernel takes first
+ * (dequeue_synchronous_signal()). The handler of another one might block it, and it is forced. */
 void rec_put_aside(struct rec_thread *t, const siginfo_t *info)
 {
+	unsigned at = t->n_pending;
 	if (!t->held)
 		rec_hold(t, false);
 	if (!t->n_pending)
@@ -160,7 +168,11 @@ void rec_put_aside(struct rec_thread *t, const siginfo_t *info)
 		t->pending = realloc(t->pending, t->cap_pending * sizeof(*t->pending));
 		DJ_ASSERT(t->pending, "out of memory for signals");
 	}
-	t->pending[t->n_pending++] = *info;
+	while (at && is_synchronous(info) && !is_synchronous(&t->pending[at - 1]))
+		at--;
+	memmove(t->pending + at + 1, t->pending + at, (t->n_pending - at) * sizeof(*t->pending));
+	t->pending[at] = *info;
+	t->n_pending++;
 }
 
 static bool restarts(int64_t rax)

@@ -49,9 +49,11 @@
  * signals are blocked: none must come out of the kernel's queues before its turn.
  *
  * A SIGTRAP that is pending for the thread swallows ours: the kernel keeps only one of each, and
- * the stop then has the siginfo of the program's, which is no longer pending. Since it is blocked
- * it can only be our trap; the program's own goes back to the kernel, which puts it into the queue
- * again because it is blocked, with the next request (rec_trap_again).
+ * the stop then has the siginfo of the program's, which is no longer pending. Where SIGTRAP is
+ * blocked it can only be our trap; the program's own goes back to the kernel, which puts it into
+ * the queue again because it is blocked, with the next request (rec_trap_again). Where it is not
+ * blocked a SIGTRAP comes by itself, too; then the trap was swallowed if the thread is behind it
+ * (has_trapped), and the signal is put aside like any that comes at an awkward moment.
  *
  * A trap that the program makes itself (int3, int1, the trap flag) is executed natively, and
  * there the kernel's rule holds (rec_trap_forced).
@@ -110,29 +112,70 @@ static void settle(struct rec_thread *t)
 	rec_trap_classes(t);
 }
 
-void rec_trap_stop(struct rec_thread *t, struct rec_stop *stop)
+/* Whether the trap that the thread was let go on to has come, whatever its stop says. (Behind the
+ * byte of a trap in the cache comes its number, so that no code begins there.) */
+static bool has_trapped(const struct rec_thread *t, const struct user_regs_struct *r)
+{
+	const struct translator *tr = t->proc->tr;
+	uint32_t runtime = 0;
+	if (t->state == REC_NATIVE_RUN)
+		return r->rip == t->native.stop_at;
+	if (t->how == REC_STEP || t->state == REC_NATIVE)
+		return r->rip != t->from.rip || r->rcx != t->from.rcx;
+	if (t->how != REC_CONT || !tr)
+		return false;
+	if (t->state == REC_TRAP)
+		return r->rip == tr_syscall_insn(tr) + 3;
+	return tr_in_cache(tr, r->rip - 1) && (tr_stop_at(tr, r->rip - 1, &runtime) || runtime);
+}
+
+/* What the siginfo of that trap would have been. */
+static siginfo_t its_info(const struct rec_thread *t, const struct user_regs_struct *r)
+{
+	siginfo_t info = { .si_signo = SIGTRAP, .si_code = TRAP_TRACE };
+	uint32_t runtime = 0;
+	if (t->state == REC_CACHE || t->state == REC_TRAP)
+		info.si_code = SI_KERNEL;
+	if (t->state == REC_BOUNDARY && tr_in_cache(t->proc->tr, r->rip - 1) &&
+	    (tr_stop_at(t->proc->tr, r->rip - 1, &runtime) || runtime))
+		info.si_code = SI_KERNEL;
+	if (t->state == REC_NATIVE_RUN)
+		info.si_code = TRAP_HWBKPT;
+	if (info.si_code != SI_KERNEL)
+		info.si_addr = (void *)(uintptr_t)r->rip;
+	return info;
+}
+
+/* A SIGTRAP that was pending has swallowed a trap of ours: the stop is that of the trap, and the
+ * other signal comes later. */
+static bool unswallow(struct rec_thread *t, struct rec_stop *stop)
 {
 	struct user_regs_struct r;
 	struct tr_where w;
-	uint32_t runtime = 0;
-	if (t->proc->child || stop->sig != SIGTRAP || stop->info.si_code == SIGTRAP)
-		return;
-	if (!stop->sync) {
-		if (!t->trap.blocked || rec_get_regs(t, &r))
-			return;
+	if (rec_get_regs(t, &r))
+		return false;
+	if (!t->trap.blocked) {
+		if (!has_trapped(t, &r))
+			return false;
+		rec_put_aside(t, &stop->info);
+	} else {
 		if (t->state == REC_CACHE && tr_locate(t->proc->tr, r.rip, 0, &w) &&
 		    w.after_syscall)
-			return; /* sigsuspend or the like let it in */
+			return false; /* sigsuspend or the like let it in */
 		t->trap.again = true;
 		t->trap.info = stop->info;
-		stop->sync = true;
-		stop->info.si_code =
-			t->state == REC_CACHE || t->state == REC_TRAP ? SI_KERNEL : TRAP_TRACE;
-		if (t->state == REC_BOUNDARY && tr_in_cache(t->proc->tr, r.rip - 1) &&
-		    (tr_stop_at(t->proc->tr, r.rip - 1, &runtime) || runtime))
-			stop->info.si_code = SI_KERNEL;
 	}
-	settle(t);
+	stop->sync = true;
+	stop->info = its_info(t, &r);
+	return true;
+}
+
+void rec_trap_stop(struct rec_thread *t, struct rec_stop *stop)
+{
+	if (t->proc->child || stop->sig != SIGTRAP || stop->info.si_code == SIGTRAP)
+		return;
+	if (stop->sync || unswallow(t, stop))
+		settle(t);
 }
 
 int rec_trap_again(struct rec_thread *t)

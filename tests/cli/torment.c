@@ -33,7 +33,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { THREADS = 6, STEPS = 24, OPERATIONS = 26 };
+enum { THREADS = 6, STEPS = 24, OPERATIONS = 28 };
 
 struct script {
 	uint8_t op[STEPS];
@@ -189,6 +189,8 @@ static void masks(unsigned op, uint32_t arg)
 	sigemptyset(&s);
 	sigaddset(&s, SIGUSR1);
 	sigaddset(&s, SIGRTMIN + 1 + (int)(arg % 3));
+	if (arg & 8)
+		sigaddset(&s, SIGTRAP);
 	must(pthread_sigmask(SIG_BLOCK, &s, &old) == 0);
 	/* what is sent while it is blocked is there afterwards, once */
 	int before = handled[SIGUSR2];
@@ -257,6 +259,37 @@ static void own_traps(unsigned op, uint32_t arg)
 		must(traps - before >= 5 && steps - stepped <= 5);
 	}
 	sum += arg % 11;
+}
+
+/* One that the thread sends itself, while others do so, too. */
+static void raised_trap(unsigned op, uint32_t arg)
+{
+	unsigned before = traps;
+
+	must(raise(SIGTRAP) == 0);
+	must(traps > before);
+	sum += arg % 19;
+}
+
+/* One that is pending: nobody else takes it, and it is taken. */
+static void waited_trap(unsigned op, uint32_t arg)
+{
+	sigset_t s, old, pending;
+	unsigned before;
+	int sig;
+
+	sigemptyset(&s);
+	sigaddset(&s, SIGTRAP);
+	must(pthread_sigmask(SIG_BLOCK, &s, &old) == 0);
+	before = traps;
+	must(pthread_kill(pthread_self(), SIGTRAP) == 0);
+	must(sigpending(&pending) == 0 && sigismember(&pending, SIGTRAP) == 1);
+	must(traps == before);
+	if (arg & 1)
+		must(sigwait(&s, &sig) == 0 && sig == SIGTRAP && traps == before);
+	must(pthread_sigmask(SIG_SETMASK, &old, NULL) == 0);
+	must(arg & 1 || traps > before);
+	sum += arg % 23;
 }
 
 /* What is blocked is taken, with its value. */
@@ -448,6 +481,12 @@ static void perform(unsigned op, uint32_t arg)
 	case 25:
 		limits(op, arg);
 		break;
+	case 26:
+		raised_trap(op, arg);
+		break;
+	case 27:
+		waited_trap(op, arg);
+		break;
 	}
 	done_ops[op]++;
 }
@@ -485,7 +524,7 @@ static void round_of(unsigned torments)
 			exit(94);
 	/* real-time signals are queued: as many arrive as were sent, in whatever thread */
 	for (unsigned i = 0; i < torments; i++) {
-		int sig = rnd(3) ? SIGRTMIN + 1 + (int)rnd(3) : SIGUSR1;
+		int sig = rnd(3) ? SIGRTMIN + 1 + (int)rnd(3) : rnd(2) ? SIGUSR1 : SIGTRAP;
 		union sigval v = { .sival_int = (int)i };
 		unsigned whom = rnd(n_threads + 1);
 		bool yields = rnd(2);
@@ -525,6 +564,9 @@ int main(int argc, char **argv)
 		       SIGSYS,	SIGRTMIN + 1, SIGRTMIN + 2, SIGRTMIN + 3 };
 	for (unsigned i = 0; i < sizeof(sigs) / sizeof(sigs[0]); i++) {
 		sa.sa_flags = SA_SIGINFO | (rnd(2) ? SA_RESTART : 0) | (rnd(2) ? SA_NODEFER : 0);
+		sigemptyset(&sa.sa_mask);
+		if (rnd(3) == 0)
+			sigaddset(&sa.sa_mask, SIGTRAP);
 		sigaction(sigs[i], &sa, NULL);
 	}
 	for (int i = 0; i < atoi(argv[2]); i++)
