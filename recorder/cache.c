@@ -170,6 +170,8 @@ static enum rec_state interrupted(struct rec_thread *t)
 		return rec_bring_out(t);
 	}
 	bool again = make_again(t);
+	if (t->asked)
+		rec_clock_stopped(t);
 	t->asked = false;
 	t->stops++;
 	rec_count(t, REC_COUNT_CLOCK);

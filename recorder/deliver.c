@@ -111,6 +111,18 @@ static void record_interrupted_call(struct rec_thread *t, uint64_t frame)
 	rec_digest_after_call(t, rax);
 }
 
+/* Before popf or iret the kernel takes the trap flag of the step for the program's own
+ * (arch/x86/kernel/step.c), and has put it into the frame, from where it would come back. */
+static void take_trap_flag(struct rec_thread *t, uint64_t frame)
+{
+	uint64_t flags, at = frame + 8 + 40 + 17 * 8;
+	if (t->trap_flag || rec_read(t->proc, at, &flags, sizeof(flags)) != sizeof(flags) ||
+	    !(flags & TRAP_FLAG))
+		return;
+	flags &= ~TRAP_FLAG;
+	rec_write(t->proc, at, &flags, sizeof(flags));
+}
+
 enum rec_state rec_on_handler(struct rec_thread *t, const struct rec_stop *stop)
 {
 	struct user_regs_struct h, before = t->regs;
@@ -124,6 +136,7 @@ enum rec_state rec_on_handler(struct rec_thread *t, const struct rec_stop *stop)
 	if (rec_get_regs(t, &h))
 		return REC_KILLED;
 	h.eflags &= ~TRAP_FLAG;
+	take_trap_flag(t, h.rsp);
 	t->trap_flag = false; /* the kernel has cleared it, too */
 	t->flags_lost = false;
 	t->flags_made = true;

@@ -202,8 +202,8 @@ static bool collect(struct rec_recording *rec)
 {
 	struct rec_tracer *tracer = rec->tracer;
 	int status;
-	pid_t tid = tracer->wait(tracer, -1, !rec->order.more, &status);
-	if (!tid)
+	pid_t tid = tracer->wait(tracer, -1, !rec->order.more && !rec_clock_ticks(), &status);
+	if (!tid && rec->order.more)
 		usleep(PAUSE);
 	if (tid < 0 && errno != EINTR) {
 		rec_fatal(rec, "lost the program: %s", strerror(errno));

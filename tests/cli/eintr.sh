@@ -18,3 +18,20 @@ stops=$("$deja" info t.deja | sed -n 's/^ *\([0-9,]*\) *stops: clock$/\1/p' | tr
 [ "${stops:-0}" -gt 100 ] || { echo "FAIL: the clock stopped it ${stops:-0} times only"; exit 1; }
 "$deja" verify t.deja >out || { echo "FAIL: verify: $(cat out)"; exit 1; }
 echo "$stops interruptions"
+
+# However often it is asked for, the program gets on, and the recording ends when it is told to.
+DEJA_CLOCK=1 timeout -s KILL 60 "$deja" record -o t.deja ./eintr 200 >out 2>err || {
+	echo "FAIL: with the shortest clock, exit status $?: $(cat out err)"
+	exit 1
+}
+"$deja" verify t.deja >out || { echo "FAIL: with the shortest clock, verify: $(cat out)"; exit 1; }
+DEJA_CLOCK=1 timeout --foreground -s KILL 60 "$deja" record -o t.deja sh -c 'echo >begun; while :; do :; done' 2>err &
+for ((i = 0; i < 600; i++)); do
+	[ -s begun ] && break
+	sleep 0.1
+done
+kill -TERM $! # to timeout, which passes it on to deja
+wait $!
+status=$?
+[ $status = 143 ] || { echo "FAIL: SIGTERM with the shortest clock: exit status $status: $(cat err)"; exit 1; }
+"$deja" verify t.deja >out || { echo "FAIL: SIGTERM with the shortest clock, verify: $(cat out)"; exit 1; }

@@ -5,6 +5,7 @@
  *
  * usage: flags [SIGNALS]          signals at any moment
  *        flags fault [TIMES]      faults at loads before which flags are dead
+ *        flags trap [SIGNALS]     the trap flag, in signals directly before popf and iret
  *        flags number             a handler of faults that is told no more than the signal's number
  */
 #define _GNU_SOURCE
@@ -15,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -141,6 +143,43 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 	siglongjmp(out, 1);
 }
 
+/* The program never sets it, so it is in no frame, and nothing traps. */
+static void on_popf(int sig, siginfo_t *info, void *context)
+{
+	ucontext_t *uc = context;
+
+	seen++;
+	wrong += uc->uc_mcontext.gregs[REG_EFL] >> 8 & 1;
+}
+
+/* The thread sends itself a signal, which comes directly behind the call. */
+static void pop_flags(void)
+{
+	long pid = getpid(), tid = gettid(), sig = SIGALRM;
+
+	__asm__ volatile("	lea -128(%%rsp), %%rsp\n"
+			 "	mov %%rsp, %%r8\n"
+			 "	pushf\n"
+			 "	mov %3, %%eax\n"
+			 "	syscall\n"
+			 "	popf\n"
+			 "	mov %%ss, %%eax\n"
+			 "	push %%rax\n"
+			 "	push %%r8\n"
+			 "	pushf\n"
+			 "	mov %%cs, %%eax\n"
+			 "	push %%rax\n"
+			 "	lea 1f(%%rip), %%rax\n"
+			 "	push %%rax\n"
+			 "	mov %3, %%eax\n"
+			 "	syscall\n"
+			 "	iretq\n"
+			 "1:	lea 128(%%rsp), %%rsp"
+			 :
+			 : "D"(pid), "S"(tid), "d"(sig), "i"(SYS_tgkill)
+			 : "rax", "rcx", "r8", "r11", "memory", "cc");
+}
+
 static void on_number(int sig)
 {
 	_exit(sig);
@@ -158,7 +197,8 @@ int main(int argc, char **argv)
 	static _Alignas(64) char memory[2 * 4096];
 	const struct itimerval often = { { 0, 150 }, { 0, 150 } };
 	int faults = argc > 1 && !strcmp(argv[1], "fault");
-	unsigned long want = argc > 1 + faults ? strtoul(argv[1 + faults], NULL, 0) : 300;
+	int traps = argc > 1 && !strcmp(argv[1], "trap"), named = faults || traps;
+	unsigned long want = argc > 1 + named ? strtoul(argv[1 + named], NULL, 0) : 300;
 
 	if (argc > 1 && !strcmp(argv[1], "number"))
 		return signal(SIGSEGV, on_number) == SIG_ERR;
@@ -168,6 +208,10 @@ int main(int argc, char **argv)
 		sigsetjmp(out, 1);
 		if (n++ < want)
 			fault(NULL);
+	} else if (traps) {
+		handle(SIGALRM, on_popf);
+		while (seen < want)
+			pop_flags();
 	} else {
 		handle(SIGTRAP, on_step);
 		__asm__ volatile("pushf\n orl $0x100, (%%rsp)\n popf" ::: "memory", "cc");

@@ -70,9 +70,9 @@ for mode in wait blocked "wait --no-wait"; do
 	finish "to the process group, $mode" "1: 1 2: 1 3: 1 10: 1 12: 1 15: 1 28: 1 "
 done
 
-# what a handler sees of the arithmetic flags
+# what a handler sees of the flags
 ${CC:-gcc} -O1 -w "$here/flags.c" -o flags || exit 99
-for args in "" fault; do
+for args in "" fault trap; do
 	./flags $args >out 2>&1 || fail "flags $args, natively: $(cat out)"
 	"$deja" record -o t.deja ./flags ${args:-1000} >out 2>&1 || fail "flags $args: $(cat out)"
 	grep -q 'enough: 0 wrong' out || fail "flags $args: $(cat out)"
