@@ -46,6 +46,7 @@
 #include "format/record.h"
 #include "format/trace.h"
 #include "insn/insn.h"
+#include "recorder/clock.h"
 #include "recorder/counts.h"
 #include "recorder/idle.h"
 #include "recorder/keyframe.h"
@@ -318,11 +319,7 @@ struct rec_thread {
 	uint64_t made_at; /* where it entered the cache with flags just made, or 0, ... */
 	uint64_t made_steps; /* ... with this in T_STEPS */
 	uint64_t stops, natives, stops_at_tick;
-	struct { /* where the clock has stopped it; so many ticks it leaves it alone, and is to */
-		struct user_regs_struct regs;
-		uint64_t steps;
-		unsigned rest, wait;
-	} clock;
+	struct rec_clocked clock;
 	uint64_t facts; /* of the process, that hold for it */
 	bool closed;	/* its stream */
 	bool ended;	/* with this wait(2) status: */
@@ -587,18 +584,6 @@ struct dj_writer *rec_create_trace(struct rec_thread *t);
 void rec_command(struct rec_thread *t);
 /* A thread's name, as the kernel has it. */
 void rec_thread_name(const struct rec_thread *t, char name[64]);
-
-/* ---- clock.c ---- */
-void rec_clock(bool on);
-/* A quarter of a second has passed: look after threads that compute. */
-bool rec_clock_ticked(void);
-/* Whether it has, without taking note of it. */
-bool rec_clock_ticks(void);
-/* The clock has stopped the thread in the cache. */
-void rec_clock_stopped(struct rec_thread *t);
-/* How long that is, nanoseconds. */
-int64_t rec_clock_gap(void);
-void rec_clock_tick(struct rec_recording *rec);
 
 #include "recorder/children.h"
 #include "recorder/end.h"
