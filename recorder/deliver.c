@@ -83,6 +83,10 @@ enum rec_state rec_deliver(struct rec_thread *t, const siginfo_t *info, uint64_t
 		rec_digest(t, false);
 	t->signal.info = *info;
 	t->signal.after = after;
+	if ((info->si_signo == SIGSEGV || info->si_signo == SIGBUS) &&
+	    rec_synchronous(info->si_signo, info) &&
+	    (uint64_t)(uintptr_t)info->si_addr != t->native.wanted)
+		t->native.faulted = 0; /* the kernel knows of a later one */
 	tracer->set_siginfo(tracer, t->tid, info);
 	if (d != REC_CAUGHT)
 		return die(t, &r);
@@ -111,16 +115,22 @@ static void record_interrupted_call(struct rec_thread *t, uint64_t frame)
 	rec_digest_after_call(t, rax);
 }
 
-/* Before popf or iret the kernel takes the trap flag of the step for the program's own
- * (arch/x86/kernel/step.c), and has put it into the frame, from where it would come back. */
-static void take_trap_flag(struct rec_thread *t, uint64_t frame)
+/* What the kernel has put into the frame and the program did not make. Before popf or iret it takes
+ * the trap flag of the step for the program's own (arch/x86/kernel/step.c), and it would come back
+ * from there. And it remembers the address of the last fault that a signal told of, which was ours
+ * for a jump into deja's memory (native.c). */
+static void put_right(struct rec_thread *t, uint64_t frame)
 {
-	uint64_t flags, at = frame + 8 + 40 + 17 * 8;
-	if (t->trap_flag || rec_read(t->proc, at, &flags, sizeof(flags)) != sizeof(flags) ||
-	    !(flags & TRAP_FLAG))
-		return;
-	flags &= ~TRAP_FLAG;
-	rec_write(t->proc, at, &flags, sizeof(flags));
+	/* struct rt_sigframe: return address, then ucontext, whose gregs start at 40 */
+	const uint64_t regs = frame + 8 + 40, flags_at = regs + 17 * 8, cr2_at = regs + 22 * 8;
+	uint64_t flags = 0, cr2 = 0;
+	if (!t->trap_flag && rec_read(t->proc, flags_at, &flags, 8) == 8 && flags & TRAP_FLAG) {
+		flags &= ~TRAP_FLAG;
+		rec_write(t->proc, flags_at, &flags, 8);
+	}
+	if (t->native.faulted && rec_read(t->proc, cr2_at, &cr2, 8) == 8 &&
+	    cr2 == t->native.faulted)
+		rec_write(t->proc, cr2_at, &t->native.wanted, 8);
 }
 
 enum rec_state rec_on_handler(struct rec_thread *t, const struct rec_stop *stop)
@@ -136,7 +146,7 @@ enum rec_state rec_on_handler(struct rec_thread *t, const struct rec_stop *stop)
 	if (rec_get_regs(t, &h))
 		return REC_KILLED;
 	h.eflags &= ~TRAP_FLAG;
-	take_trap_flag(t, h.rsp);
+	put_right(t, h.rsp);
 	t->trap_flag = false; /* the kernel has cleared it, too */
 	t->flags_lost = false;
 	t->flags_made = true;

@@ -348,6 +348,8 @@ enum rec_state rec_on_native(struct rec_thread *t, const struct rec_stop *stop)
 	if (t->native.nowhere) {
 		siginfo_t info = stop->info;
 		t->regs.rip = t->native.pc;
+		t->native.faulted = t->native.nowhere;
+		t->native.wanted = t->native.pc;
 		info.si_addr = (void *)(uintptr_t)t->native.pc;
 		return rec_deliver(t, &info, 0);
 	}

@@ -359,8 +359,9 @@ struct rec_thread {
 		uint8_t code[INSN_MAX];
 		bool known, masked, traps; /* the trap flag was set before it */
 		uint64_t pc, rax, rdx;
-		uint64_t nowhere; /* where it is made to fault instead */
-		uint64_t stop_at; /* the breakpoint */
+		uint64_t nowhere;	  /* where it is made to fault instead */
+		uint64_t faulted, wanted; /* there once, instead of here: see deliver.c */
+		uint64_t stop_at;	  /* the breakpoint */
 	} native;
 	struct {
 		siginfo_t info;

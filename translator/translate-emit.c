@@ -46,14 +46,19 @@ static void plain(struct tr_build *b)
 		if (in->id == INSN_LEA && in->base == INSN_RIP) {
 			uint64_t v = in->addr32 ? (uint32_t)in->target : in->target;
 			unsigned r = in->opnd[0].reg;
-			b->cannot_keep |= in->addr32;
+			b->cannot_keep |= in->addr32 || in->opnd[0].size == 2;
 			if (in->opnd[0].size == 8) {
 				cg_addr(b->c, r, v);
 			} else if (in->opnd[0].size == 4) {
 				cg_imm(b->c, r, (uint32_t)v);
 				b->cannot_keep = true;
-			} else {
-				b->failed = true;
+			} else { /* mov r16, imm16 */
+				cg8(b->c, 0x66);
+				if (r >= 8)
+					cg8(b->c, 0x41);
+				cg8(b->c, (uint8_t)(0xb8 + (r & 7)));
+				cg8(b->c, (uint8_t)v);
+				cg8(b->c, (uint8_t)(v >> 8));
 			}
 			return;
 		}

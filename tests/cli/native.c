@@ -84,12 +84,41 @@ static void ask(int rounds)
 	pthread_join(other, NULL);
 }
 
+/* The lower half of an address, in a part of a register that keeps its rest. */
+static int low_addresses(int n)
+{
+	uint64_t a, b, far = 0;
+	while (n--) {
+		a = b = 0x5a5a5a5a5a5a5a5a;
+		__asm__ volatile("mov %0, %%rsi\n"
+				 "mov %0, %%r11\n"
+				 "mov %0, %%r12\n"
+				 "lea 1f(%%rip), %2\n"
+				 "lea 1f(%%rip), %%si\n"
+				 "lea 1f(%%rip), %%r11w\n"
+				 "lea 1f(%%rip), %%r12w\n"
+				 "1:	mov %%rsi, %0\n"
+				 "sub %%r11, %%rsi\n"
+				 "sub %%r11, %%r12\n"
+				 "or %%r12, %%rsi\n"
+				 "mov %%rsi, %1"
+				 : "+r"(a), "+r"(b), "+r"(far)
+				 :
+				 : "rsi", "r11", "r12", "cc");
+		if (b || a != (0x5a5a5a5a5a5a0000 | (uint16_t)far))
+			return 1;
+	}
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 2 && !strcmp(argv[1], "cpuid"))
 		ask(atoi(argv[2]));
 	else if (argc > 2 && !strcmp(argv[1], "wide"))
 		wide(atoi(argv[2]));
+	else if (argc > 2 && !strcmp(argv[1], "low"))
+		return low_addresses(atoi(argv[2]));
 	else
 		narrow();
 	printf("done\n");

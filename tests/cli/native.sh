@@ -46,6 +46,15 @@ expect cpuid out '^done$' 2
 expect cpuid out '^  cpuid +24,[0-9]+ \(cpuid\)$' 1
 expect cpuid out '^  [0-9]?[0-9]?[0-9] +stops: instruction executed natively$' 1
 
+# addresses relative to rip in 16 bits are translated, also where what an earlier recording left is used
+./native low 500 || fail "low addresses, natively"
+for time in first second; do
+	timeout -s KILL 60 "$deja" record -o l.deja ./native low 500 >out 2>err || fail "low addresses, $time: $(cat err)"
+	"$deja" verify l.deja >out 2>&1 || fail "low addresses, $time: $(tail -1 out)"
+	"$deja" info l.deja >out 2>err || fail "info: $(cat err)"
+	expect "low addresses, $time" out '^  lea ' 0
+done
+
 # wide vectors
 if grep -q avx512f /proc/cpuinfo; then
 	timeout -s KILL 100 "$deja" record -o w.deja ./native wide 300 >out 2>err || fail "wide: $(cat err)"

@@ -42,6 +42,8 @@ static void on_signal(int sig, siginfo_t *i, void *context)
 		printf(" addr %s", place((uint64_t)(uintptr_t)i->si_addr));
 	if (sig == SIGSEGV)
 		printf(" error %lx trap %ld", (unsigned long)g[REG_ERR], (long)g[REG_TRAPNO]);
+	if (sig == SIGSEGV && g[REG_TRAPNO] == 14) /* a page's; else it is that of an earlier one */
+		printf(" cr2 %s", place((uint64_t)g[REG_CR2]));
 	siglongjmp(jump, 1);
 }
 
