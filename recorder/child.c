@@ -39,6 +39,8 @@ void rec_child_traced(struct rec_thread *t, struct user_regs_struct *r)
 {
 	uint64_t args[T_ARGS_SIZE / sizeof(uint64_t)];
 	uint64_t size = r->rsi;
+	if (r->rax == SYS_clone || r->rax == SYS_clone3 || r->rax == SYS_fork)
+		rec_x87_place(t); /* it has that, too, and perhaps other translations */
 	if (r->rax == SYS_clone) {
 		r->rdi &= ~(uint64_t)CLONE_UNTRACED;
 		return;

@@ -51,8 +51,10 @@ enum rec_state rec_gather(struct rec_thread *t, rec_then *then)
 	struct rec_tracer *tracer = t->rec->tracer;
 	DJ_ASSERT(proc->busy == t, "it is not the turn of thread %d", t->tid);
 	proc->gather.by = t;
-	if (gathered(proc))
+	if (gathered(proc)) {
+		rec_x87_places(proc);
 		return then(t, 0);
+	}
 	proc->gather.then = then;
 	for (const struct rec_thread *o = t->rec->threads; o; o = o->next)
 		if (o->proc == proc && o != t && in_cache(o))
@@ -66,6 +68,7 @@ bool rec_gathered(struct rec_process *proc, enum rec_state *next)
 	if (!then || !gathered(proc))
 		return false;
 	proc->gather.then = NULL;
+	rec_x87_places(proc);
 	*next = then(proc->gather.by, 0);
 	return true;
 }

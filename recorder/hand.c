@@ -141,28 +141,44 @@ static enum rec_state enter(struct rec_thread *t, const struct tr_frag *f)
 	return REC_CACHE;
 }
 
-/* What was retired before any thread that is in the cache entered it can be given up. (Mostly there
- * is nothing, and there may be many threads.) */
-static void reclaim(struct rec_process *proc)
+/* In hand: what was retired so far means nothing to the thread any more, but for what the processor
+ * remembers of its last x87 instruction. */
+static void leave_retired(struct rec_thread *t)
+{
+	uint64_t now = tr_epoch(t->proc->tr);
+	if (t->epoch != now)
+		rec_x87_place(t);
+	t->epoch = now;
+}
+
+/* What was retired before any thread entered the cache, or was in hand here, can be given up. Not
+ * `whole`: any thread that is in the cache. (Mostly there is nothing, and there may be many
+ * threads.) */
+static void reclaim(struct rec_process *proc, bool whole)
 {
 	uint64_t oldest = tr_epoch(proc->tr);
 	if (!tr_retired(proc->tr))
 		return;
-	for (const struct rec_thread *t = proc->rec->threads; t; t = t->next)
-		if (t->proc == proc && (t->state == REC_CACHE || t->state == REC_BOUNDARY) &&
-		    !t->in_hand && t->epoch < oldest)
+	for (const struct rec_thread *t = proc->rec->threads; t; t = t->next) {
+		bool inside = (t->state == REC_CACHE || t->state == REC_BOUNDARY) && !t->in_hand;
+		if (t->proc == proc && t->epoch < oldest && (inside || (whole && t->own)))
 			oldest = t->epoch;
+	}
 	tr_reclaim(proc->tr, oldest);
 }
 
 enum tr_found rec_fragment(struct rec_thread *t, uint64_t pc, struct tr_frag **f)
 {
-	enum tr_found found;
-	do {
-		reclaim(t->proc);
-		found = tr_fragment(t->proc->tr, pc, f);
-	} while (found == TR_FULL && rec_alone(t));
-	return found;
+	bool whole = true;
+	for (;;) {
+		leave_retired(t);
+		reclaim(t->proc, whole);
+		enum tr_found found = tr_fragment(t->proc->tr, pc, f);
+		if (found != TR_FULL || !rec_alone(t))
+			return found;
+		rec_x87_places(t->proc);
+		whole = false;
+	}
 }
 
 static enum rec_state all_out(struct rec_thread *t, int64_t result)

@@ -473,6 +473,8 @@ void rec_full_regs(struct rec_thread *t, struct dj_regs *out);
 void rec_from_user(const struct user_regs_struct *u, struct dj_regs *out);
 /* In hand: where the last x87 instruction was, and its operand, as the program sees it. */
 void rec_x87_place(struct rec_thread *t);
+/* The same for all threads in hand that do not run: translations are about to be given up. */
+void rec_x87_places(struct rec_process *proc);
 size_t rec_read(struct rec_process *proc, uint64_t addr, void *buf, size_t len);
 bool rec_write(struct rec_process *proc, uint64_t addr, const void *buf, size_t len);
 

@@ -110,16 +110,25 @@ void rec_x87_place(struct rec_thread *t)
 	    !tr_locate(tr, f.rip, 0, &w))
 		return;
 	f.rip = w.pc;
+	/* The shadow's place is the address's lower half. The instruction may be gone, and a
+	 * register may have changed. */
+	uint64_t addr = 0;
 	size_t got = rec_read(t->proc, w.pc, code, sizeof(code));
 	if (got && insn_decode(&in, code, got, w.pc) > 0 && in.has_mem) {
 		rec_from_user(&t->regs, &regs);
-		uint64_t addr =
-			insn_address(&in, regs.gpr, *rec_tcb(t, T_FSBASE), *rec_tcb(t, T_GSBASE));
-		/* the shadow's place is the address's lower half; a register may have changed */
-		if ((uint32_t)addr == (uint32_t)f.rdp || place_mapped(t, (uint32_t)f.rdp, &addr))
-			f.rdp = addr;
+		addr = insn_address(&in, regs.gpr, *rec_tcb(t, T_FSBASE), *rec_tcb(t, T_GSBASE));
 	}
+	if ((addr && (uint32_t)addr == f.rdp) ||
+	    (f.rdp && !(f.rdp >> 32) && place_mapped(t, (uint32_t)f.rdp, &addr)))
+		f.rdp = addr;
 	tracer->set_fpregs(tracer, t->tid, &f);
+}
+
+void rec_x87_places(struct rec_process *proc)
+{
+	for (struct rec_thread *t = proc->rec->threads; t; t = t->next)
+		if (t->proc == proc && t->in_hand && t->own)
+			rec_x87_place(t);
 }
 
 size_t rec_read(struct rec_process *proc, uint64_t addr, void *buf, size_t len)

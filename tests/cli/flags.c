@@ -6,9 +6,12 @@
  * usage: flags [SIGNALS]          signals at any moment
  *        flags fault [TIMES]      faults at loads before which flags are dead
  *        flags trap [SIGNALS]     the trap flag, in signals directly before popf and iret
- *        flags number             a handler of faults that is told no more than the signal's number
+ *        flags x87 [TIMES]        x87's pointers, of code that is no more when the exception is
+ * noticed flags number             a handler of faults that is told no more than the signal's
+ * number
  */
 #define _GNU_SOURCE
+#include <fenv.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
@@ -18,6 +21,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -180,6 +184,54 @@ static void pop_flags(void)
 			 : "rax", "rcx", "r8", "r11", "memory", "cc");
 }
 
+static volatile double zero;
+static uint8_t *code;
+
+static void on_x87(int sig, siginfo_t *info, void *context)
+{
+	const struct _libc_fpstate *fp = ((ucontext_t *)context)->uc_mcontext.fpregs;
+
+	seen++;
+	wrong += fp->rip != (uintptr_t)code + 2 || fp->rdp != (uintptr_t)&zero;
+	siglongjmp(out, 1);
+}
+
+static void make(const char *bytes, size_t n)
+{
+	mprotect(code, 4096, PROT_READ | PROT_WRITE);
+	memcpy(code, bytes, n);
+	mprotect(code, 4096, PROT_READ | PROT_EXEC);
+	((void (*)(volatile double *))(uintptr_t)code)(&zero);
+}
+
+/* Divides by zero; then the code is others', and something else may be where its translation was;
+ * then the exception is noticed. Each third time by a child. */
+static void divide(unsigned time)
+{
+	pid_t pid = -1;
+	int status = 0;
+
+	__asm__ volatile("fninit");
+	feenableexcept(FE_DIVBYZERO);
+	make("\xd9\xe8\xdc\x37\xc3", 5); /* fld1; fdivl (%rdi); ret */
+	if (time % 3 == 1)
+		pid = fork();
+	for (char k = 0; k < 5; k++) {
+		char other[] = {
+			(char)0xb8, k, (char)time, 0, 0, (char)0xc3
+		}; /* mov imm32, %eax; ret */
+		make(other, sizeof(other));
+	}
+	if (time % 3 == 1 && pid) {
+		waitpid(pid, &status, 0);
+		wrong += status != 0;
+	}
+	if (!sigsetjmp(out, 1))
+		__asm__ volatile("fwait");
+	if (!pid)
+		_exit(wrong != 0);
+}
+
 static void on_number(int sig)
 {
 	_exit(sig);
@@ -197,7 +249,8 @@ int main(int argc, char **argv)
 	static _Alignas(64) char memory[2 * 4096];
 	const struct itimerval often = { { 0, 150 }, { 0, 150 } };
 	int faults = argc > 1 && !strcmp(argv[1], "fault");
-	int traps = argc > 1 && !strcmp(argv[1], "trap"), named = faults || traps;
+	int traps = argc > 1 && !strcmp(argv[1], "trap"), x87 = argc > 1 && !strcmp(argv[1], "x87");
+	int named = faults || traps || x87;
 	unsigned long want = argc > 1 + named ? strtoul(argv[1 + named], NULL, 0) : 300;
 
 	if (argc > 1 && !strcmp(argv[1], "number"))
@@ -208,6 +261,11 @@ int main(int argc, char **argv)
 		sigsetjmp(out, 1);
 		if (n++ < want)
 			fault(NULL);
+	} else if (x87) {
+		handle(SIGFPE, on_x87);
+		code = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		for (unsigned k = 0; k < want; k++)
+			divide(k);
 	} else if (traps) {
 		handle(SIGALRM, on_popf);
 		while (seen < want)

@@ -71,8 +71,8 @@ for mode in wait blocked "wait --no-wait"; do
 done
 
 # what a handler sees of the flags
-${CC:-gcc} -O1 -w "$here/flags.c" -o flags || exit 99
-for args in "" fault trap; do
+${CC:-gcc} -O1 -w "$here/flags.c" -o flags -lm || exit 99
+for args in "" fault trap "x87 30"; do
 	./flags $args >out 2>&1 || fail "flags $args, natively: $(cat out)"
 	"$deja" record -o t.deja ./flags ${args:-1000} >out 2>&1 || fail "flags $args: $(cat out)"
 	grep -q 'enough: 0 wrong' out || fail "flags $args: $(cat out)"
