@@ -45,13 +45,22 @@ static void clear_rest(uint8_t *shadow)
  * processor's programs keep something for every page that was ever mapped. */
 static _Atomic(void *) last_place;
 
+/* The first SHADOW_AGAIN bytes, and the same once more behind the end. */
+static bool map_again(uint8_t *shadow, int fd)
+{
+	const int prot = PROT_READ | PROT_WRITE;
+
+	return mmap(shadow, SHADOW_AGAIN, prot, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED &&
+	       mmap(shadow + SHADOW_BYTES, SHADOW_AGAIN, prot, MAP_SHARED | MAP_FIXED, fd, 0) !=
+		       MAP_FAILED;
+}
+
 /* Map a shadow, all zeros: NULL with errno if it cannot be had. Its first SHADOW_AGAIN bytes also
  * lie behind its end: both are shared mappings of one memory file, which every host has (a second
  * address for anonymous memory, as mremap(2) gives it for an old_size of 0, is missing in some
  * that run another processor's programs). */
 static uint8_t *map_shadow(void)
 {
-	const int prot = PROT_READ | PROT_WRITE;
 	uint8_t *all = mmap(atomic_load(&last_place), EMU_BELOW + SHADOW_SIZE, PROT_NONE,
 			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	uint8_t *p = all + EMU_BELOW;
@@ -61,11 +70,7 @@ static uint8_t *map_shadow(void)
 	if (all == MAP_FAILED)
 		return NULL;
 	fd = memfd_create("deja-shadow", MFD_CLOEXEC);
-	mapped = fd >= 0 && ftruncate(fd, SHADOW_AGAIN) == 0 &&
-		 mmap(p, SHADOW_AGAIN, prot, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED &&
-		 mmap(p + SHADOW_BYTES, SHADOW_AGAIN, prot, MAP_SHARED | MAP_FIXED, fd, 0) !=
-			 MAP_FAILED &&
-		 map_rest(p);
+	mapped = fd >= 0 && ftruncate(fd, SHADOW_AGAIN) == 0 && map_again(p, fd) && map_rest(p);
 	saved = errno;
 	if (fd >= 0)
 		close(fd);
@@ -111,6 +116,32 @@ void emu_free(struct emu *e)
 	munmap(e->shadow - EMU_BELOW, EMU_BELOW + SHADOW_SIZE);
 	atomic_store(&last_place, e->shadow - EMU_BELOW);
 	free(e);
+}
+
+/* Shared mappings stay shared in a child process. */
+int emu_before_fork(const struct emu *e)
+{
+	int fd = memfd_create("deja-shadow", MFD_CLOEXEC);
+	size_t done = 0;
+	ssize_t n = 1;
+
+	while (fd >= 0 && done < SHADOW_AGAIN && n > 0) {
+		n = write(fd, e->shadow + done, SHADOW_AGAIN - done);
+		done += n > 0 ? (size_t)n : 0;
+	}
+	if (fd >= 0 && done < SHADOW_AGAIN) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+bool emu_after_fork(struct emu *e, int fd)
+{
+	bool good = map_again(e->shadow, fd);
+
+	close(fd);
+	return good;
 }
 
 void emu_reset_memory(struct emu *e)

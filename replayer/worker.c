@@ -61,13 +61,16 @@ bool rp_worker_start(struct rp_worker *w, struct replay *r,
 	if (!make_pipes(ask, answer))
 		return false;
 	fcntl(answer[1], F_SETPIPE_SZ, PIECE);
-	w->pid = fork();
+	int shadow = emu_before_fork(r->th->e);
+	w->pid = shadow < 0 ? -1 : fork();
 	if (!w->pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (getppid() == parent)
+		if (getppid() == parent && emu_after_fork(r->th->e, shadow))
 			work(r, ask[0], answer[1]);
 		_exit(1);
 	}
+	if (shadow >= 0)
+		close(shadow);
 	close(ask[0]);
 	close(answer[1]);
 	w->to = ask[1];

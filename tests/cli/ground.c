@@ -15,6 +15,7 @@
 #define SIZE 65536
 #define LOW  0x100020000000UL
 #define HIGH 0x100120000000UL /* the same place modulo 4 GiB */
+#define EDGE 0x100300000000UL /* at a multiple of 4 GiB */
 
 static volatile int handled;
 
@@ -88,12 +89,14 @@ static unsigned written_by_kernel(unsigned x)
 
 int main(void)
 {
-	unsigned char *low = map(LOW), *high;
+	unsigned char *low = map(LOW), *high, *edge = map(EDGE);
 	unsigned x = 1;
 
 	signal(SIGUSR1, handler);
 	for (unsigned round = 0; round < 12; round++) {
 		x = fill(low, x);
+		if (round % 11 == 0) /* long nothing happens to it, and at the end it does */
+			x = fill(edge, x);
 		high = map(HIGH);
 		if (round % 3 == 1)
 			x = fill(high, x);

@@ -212,10 +212,15 @@ static unsigned thread(struct replay *quick, struct replay *slow, uint32_t numbe
 			return 0;
 		}
 	} else {
+		/* mapped twice, so that copies of this process would share it */
+		static uint8_t edge[65536];
+		memcpy(edge, quick->th->e->shadow, sizeof(edge));
 		if (!rp_ground_have(quick))
 			return 0;
 		rp_ground_cover(quick, &far);
 		const struct rp_checkpoint *last = quick->cs->list[quick->cs->n - 1];
+		if (memcmp(edge, quick->th->e->shadow, sizeof(edge)) != 0)
+			differs(last, "shadows here and in the other process", 0);
 		if (last->pos.steps < quick->th->end_steps)
 			differs(last, "ends of the covered ground", 0);
 	}
