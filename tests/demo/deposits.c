@@ -1,7 +1,7 @@
 /*
  * Two cashiers and one account: the second bug that ./demo hunts down. Each cashier writes a
  * receipt between reading the balance and setting it, and now and then one deposit is lost. The
- * mutex is there, but it protects the wrong thing.
+ * mutex is there, but it is taken too late: what was read may be old by then.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 static long balance = 100;
 static long receipts;
-static pthread_mutex_t printer = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t till = PTHREAD_MUTEX_INITIALIZER;
 static pthread_barrier_t opening;
 
 static long write_receipt(long amount)
@@ -18,9 +18,6 @@ static long write_receipt(long amount)
 
 	for (int i = 0; i < 300000; i++)
 		sum = sum * 31 + i;
-	pthread_mutex_lock(&printer);
-	receipts++;
-	pthread_mutex_unlock(&printer);
 	return sum;
 }
 
@@ -29,7 +26,10 @@ static void deposit(long amount)
 	long was = balance;
 
 	write_receipt(amount);
+	pthread_mutex_lock(&till);
+	receipts++;
 	balance = was + amount;
+	pthread_mutex_unlock(&till);
 }
 
 static void *cashier(void *amount)
