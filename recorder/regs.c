@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 
 int rec_get_regs(struct rec_thread *t, struct user_regs_struct *r)
 {
@@ -74,22 +75,23 @@ void rec_full_regs(struct rec_thread *t, struct dj_regs *out)
 		t->lost = true;
 }
 
-/* The program's address with this lower half, by its mappings: false if there is none, or if there
- * are several, a multiple of 4 GiB apart. */
+/* The program's address with this lower half, by its mappings; the stack goes first, where most
+ * such operands are. False if there is none, or if there are several, a multiple of 4 GiB apart. */
 static bool place_mapped(const struct rec_thread *t, uint32_t low, uint64_t *addr)
 {
 	const struct dj_mapping *m;
 	/* a stack grows without a word: what lies above rsp belongs to it */
 	uint64_t rsp = t->regs.rsp, stack = (rsp & ~0xffffffffULL) | low;
 	const struct dj_mapping *above = dj_mappings_after(&t->proc->maps, rsp, 0);
-	bool found = above && stack >= rsp && stack < above->end;
-	if (found)
-		*addr = stack;
+	bool found = false;
+	*addr = stack;
+	if (above && stack >= rsp && stack < above->end)
+		return true;
 	for (uint64_t at = 0; (m = dj_mappings_after(&t->proc->maps, at, 0)); at = m->end) {
 		uint64_t there = m->start + (uint32_t)(low - (uint32_t)m->start);
-		if (there < m->start || there >= m->end)
+		if (there < m->start || there >= m->end || !(m->prot & PROT_READ))
 			continue;
-		if ((found && there != *addr) || m->end - there > 1ULL << 32)
+		if (found || m->end - there > 1ULL << 32)
 			return false;
 		*addr = there;
 		found = true;

@@ -197,8 +197,11 @@ static void saw(int sig, siginfo_t *info, void *context)
 {
 	const ucontext_t *u = context;
 	const greg_t *g = u->uc_mcontext.gregs;
-	(void)info;
 	note("s", sig);
+	if (info->si_code <= 0) { /* one that has waited since before */
+		note("sent", info->si_code);
+		return;
+	}
 	put(" ");
 	put_hex((unsigned long long)g[REG_EFL] & 0xcd5);
 	note("at", (long long)((uintptr_t)g[REG_RIP] - (uintptr_t)code));

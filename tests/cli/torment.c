@@ -124,6 +124,13 @@ static void *exits_by_call(void *arg)
 	pthread_exit(arg);
 }
 
+/* Whatever signals come in. */
+static void *sleeps(void *arg)
+{
+	for (;;)
+		pause();
+}
+
 static void map_and_use(unsigned op, uint32_t arg)
 {
 	size_t size = 4096 * (1 + arg % 5);
@@ -460,7 +467,7 @@ static void perform(unsigned op, uint32_t arg)
 		sched_yield();
 		break;
 	case 19: { /* a thread that is cancelled in its sleep */
-		must(pthread_create(&t, NULL, (void *(*)(void *))(void *)pause, NULL) == 0);
+		must(pthread_create(&t, NULL, sleeps, NULL) == 0);
 		must(pthread_cancel(t) == 0 && pthread_join(t, &r) == 0 && r == PTHREAD_CANCELED);
 		break;
 	}
