@@ -266,8 +266,8 @@ struct emu {
 /* Make an emulator with an all-zero shadow. NULL if memory cannot be had. */
 struct emu *emu_new(struct dj_error *err);
 void emu_free(struct emu *e);
-/* Before a fork after which both processes go on: a descriptor of a copy of what they would share of
- * the shadow, to be closed. -1 with errno. */
+/* Before a fork after which both processes go on: a descriptor of a copy of what they would share
+ * of the shadow, to be closed. -1 with errno. */
 int emu_before_fork(const struct emu *e);
 /* In the new process: this emulator's shadow is its own, as it was then. Closes `fd`. False: it
  * cannot be had. */
