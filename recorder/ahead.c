@@ -12,8 +12,12 @@
  * is new there is at least its start, the dynamic linker and the C library's, which is the same for
  * all: what any program stopped for before it came to code of its own.
  *
- * What stands behind a note was executed behind it only within a row, of stops that came one behind
- * the other. An image that begins like those before it makes hardly a stop, and of these few some
+ * What stands behind a note was executed behind it only within a row, of stops that one image made
+ * one behind the other. Images that run at the same time note theirs by turns, so each note says
+ * which one follows in its row; a new one follows the stop before it, or the image's last new one,
+ * whichever has nothing behind it yet. (When a row was what lay side by side, two compilers of a
+ * `make -j2` left rows of a note or two, and the next build stopped for code 51,500 times instead
+ * of 7,800.) An image that begins like those before it makes hardly a stop, and of these few some
  * were never noted: they were made along with others until then. Such a note stands before what the
  * same image noted when it left the known path, much later. So translating ahead ends where a row
  * does, and begins with few again there. (When it did not, an `echo` of bash made half as much
@@ -36,18 +40,20 @@
 /* So many are translated in one go, at first and at last. */
 #define FIRST 32u
 #define MOST  1024u
+/* So many notes at most are translated between two new ones of an image that are in a row. */
+#define NEAR MOST
 /* Programs, in the notes of a module. */
 #define PROGRAMS 32
 
 struct rec_note {
 	uint64_t offset; /* in the file; or the address */
-	uint32_t indirect;
+	uint32_t next;	 /* in its row: what the image stopped for then; number plus 1, or 0 */
+	uint16_t indirect;
 	uint16_t start; /* the program had not come to code of its own */
-	uint16_t row; /* it begins a row: the stop before it was for another than the note before */
 };
 
-/* Notes one behind the other: those before `end` were translated, the last `window` of them at
- * once. */
+/* Notes of a row: those before `end` (number plus 1, 0: the row has ended) were translated, the
+ * last `window` of them at once. */
 struct run {
 	unsigned end, window;
 };
@@ -58,6 +64,8 @@ struct run {
 struct rec_noted {
 	uint64_t image; /* plus 1 */
 	unsigned last;	/* note that it stopped for, plus 1 */
+	unsigned own;	/* the last one that was new, plus 1 */
+	unsigned since; /* so many notes were translated ahead since then */
 	struct run now, before;
 };
 
@@ -178,7 +186,7 @@ static void grow(struct rec_notes *notes)
 		*place(notes, &notes->note[i]) = i + 1;
 }
 
-/* Its number plus 1 if it was there before; else 0. */
+/* Its number plus 1, also if it was there before; 0 if there is no room. */
 static unsigned add(struct rec_notes *notes, const struct rec_note *note)
 {
 	if (notes->n == notes->cap && notes->n < NOTES)
@@ -187,8 +195,7 @@ static unsigned add(struct rec_notes *notes, const struct rec_note *note)
 	if (*at || notes->n == NOTES)
 		return *at;
 	notes->note[notes->n++] = *note;
-	*at = notes->n;
-	return 0;
+	return *at = notes->n;
 }
 
 static void free_notes(struct rec_notes *notes)
@@ -196,6 +203,25 @@ static void free_notes(struct rec_notes *notes)
 	free(notes->note);
 	free(notes->found);
 	free(notes);
+}
+
+/* Add `n` notes, or of these what belongs to the start of programs. Their rows are rows. */
+static void add_all(struct rec_notes *notes, const struct rec_note *from, size_t n, bool start)
+{
+	uint32_t *to = calloc(n + 1, sizeof(*to));
+	DJ_ASSERT(to, "out of memory for notes");
+	for (size_t i = 0; i < n; i++) {
+		struct rec_note note = from[i];
+		note.next = 0;
+		if (!start || note.start)
+			to[i] = add(notes, &note);
+	}
+	for (size_t i = 0; i < n; i++) {
+		uint32_t next = from[i].next && from[i].next <= n ? to[from[i].next - 1] : 0;
+		if (to[i] && next > to[i] && !notes->note[to[i] - 1].next) /* there are no rings */
+			notes->note[to[i] - 1].next = next;
+	}
+	free(to);
 }
 
 /* The notes about a module in a program, which become the last in the list; made if there are none,
@@ -218,9 +244,8 @@ static struct rec_notes *notes_of(struct rec_module *mod, uint64_t program)
 		DJ_ASSERT(notes, "out of memory for notes");
 		notes->program = program;
 		first = mod->notes;
-		for (unsigned i = 0; first && i < first->n; i++)
-			if (first->note[i].start)
-				add(notes, &first->note[i]);
+		if (first)
+			add_all(notes, first->note, first->n, true);
 	}
 	while (*at)
 		at = &(*at)->next;
@@ -249,6 +274,15 @@ static struct rec_noted *noted_by(struct rec_process *proc, size_t module)
 	return noted;
 }
 
+/* False if there is something else behind it already, or it is no note. */
+static bool link_to(struct rec_notes *notes, unsigned last, unsigned at)
+{
+	if (!last || notes->note[last - 1].next)
+		return false;
+	notes->note[last - 1].next = at;
+	return true;
+}
+
 void rec_ahead_note(struct rec_thread *t, uint64_t pc, bool indirect)
 {
 	struct rec_process *proc = t->proc;
@@ -264,30 +298,31 @@ void rec_ahead_note(struct rec_thread *t, uint64_t pc, bool indirect)
 	struct rec_noted *noted = noted_by(proc, (size_t)m->module);
 	struct rec_note note = { .offset = m->offset + (pc - m->start),
 				 .indirect = indirect,
-				 .start = !proc->own_code,
-				 .row = !noted->last || noted->last != notes->n };
-	unsigned found = add(notes, &note);
-	noted->last = found ? found : notes->n;
-	proc->stopped = found ? notes : NULL;
-	proc->stopped_at = found - 1;
-}
-
-/* The number of the first note from `from` on that begins a row, or `to`. */
-static unsigned row_begins(const struct rec_notes *notes, unsigned from, unsigned to)
-{
-	while (from < to && !notes->note[from].row)
-		from++;
-	return from;
+				 .start = !proc->own_code };
+	unsigned before = notes->n, at = add(notes, &note);
+	bool made = notes->n != before;
+	if (made) {
+		/* it goes on in the row of the stop before, or else in its own last one, if that
+		 * ends there */
+		if (!link_to(notes, noted->last, at) && noted->since <= NEAR)
+			link_to(notes, noted->own, at);
+		noted->own = at;
+		noted->since = 0;
+	}
+	noted->last = at;
+	proc->stopped = made ? NULL : notes;
+	proc->stopped_at = at;
 }
 
 static bool goes_on(const struct rec_notes *notes, const struct run *r, unsigned at)
 {
-	return r->end && at >= r->end && at - r->end < r->window &&
-	       row_begins(notes, r->end, at + 1) > at;
+	unsigned n = r->end;
+	for (unsigned i = 0; n && n != at && i < r->window; i++)
+		n = notes->note[n - 1].next;
+	return n && n == at;
 }
 
-/* Which notes are to be translated after the stop for one of them: from `at` on to the end that is
- * noted. */
+/* How many notes of its row are to be translated after the stop for `at`, that included. */
 static unsigned go_on_from(const struct rec_notes *notes, struct rec_noted *noted, unsigned at)
 {
 	if (!goes_on(notes, &noted->now, at)) {
@@ -297,9 +332,12 @@ static unsigned go_on_from(const struct rec_notes *notes, struct rec_noted *note
 	}
 	unsigned window = noted->now.end ? 2 * noted->now.window : FIRST;
 	window = window < MOST ? window : MOST;
-	unsigned most = notes->n - at < window ? notes->n : at + window;
-	noted->now = (struct run){ row_begins(notes, at + 1, most), window };
-	return noted->now.end;
+	unsigned count = 0;
+	for (; at && count < window; count++)
+		at = notes->note[at - 1].next;
+	noted->now = (struct run){ at, window };
+	noted->since += count;
+	return count;
 }
 
 void rec_ahead(struct rec_thread *t)
@@ -314,20 +352,22 @@ void rec_ahead(struct rec_thread *t)
 	struct rec_module *mod = notes ? module_at(proc, t->regs.rip, &m) : NULL;
 	struct tr_frag *f;
 	/* they may be others by now, in the same place */
-	if (!mod || notes != notes_of(mod, program_of(t)) || proc->stopped_at >= notes->n)
+	if (!mod || notes != notes_of(mod, program_of(t)) || !proc->stopped_at ||
+	    proc->stopped_at > notes->n)
 		return;
 	/* the arena first: it is made where the thread stands */
 	if (rec_fragment(t, t->regs.rip, &f) == TR_NO_ARENA)
 		return;
 	proc->stopped = NULL;
 	struct rec_noted *noted = noted_by(proc, (size_t)m->module);
-	unsigned end = go_on_from(notes, noted, proc->stopped_at);
+	unsigned count = go_on_from(notes, noted, proc->stopped_at), at = proc->stopped_at;
 	tr_spare(proc->tr, TR_AHEAD);
-	for (unsigned i = proc->stopped_at; i < end; i++) {
-		const struct rec_note *n = &notes->note[i];
+	for (; count; count--) {
+		const struct rec_note *n = &notes->note[at - 1];
 		uint64_t pc = m->start + (n->offset - m->offset);
 		if (n->offset >= m->offset && pc < m->end)
 			translate(t, pc, n->indirect);
+		at = n->next;
 	}
 	tr_spare(proc->tr, 0);
 }
@@ -356,11 +396,12 @@ void rec_notes_read(struct rec_module *mod, const uint8_t *bytes, size_t size)
 		struct rec_notes *notes = notes_of(mod, f.program);
 		if (f.n > NOTES || f.n > (size - at) / sizeof(struct rec_note))
 			return;
-		for (uint64_t i = 0; i < f.n; i++, at += sizeof(struct rec_note)) {
-			struct rec_note n;
-			memcpy(&n, bytes + at, sizeof(n));
-			add(notes, &n);
-		}
+		struct rec_note *all = calloc(f.n + 1, sizeof(*all));
+		DJ_ASSERT(all, "out of memory for notes");
+		memcpy(all, bytes + at, f.n * sizeof(*all));
+		add_all(notes, all, f.n, false);
+		at += f.n * sizeof(*all);
+		free(all);
 		notes->n_read = notes->n;
 	}
 }

@@ -220,8 +220,8 @@ struct rec_process {
 	struct rec_noted *noted; /* by module (ahead.c) */
 	size_t n_noted;
 	struct rec_notes *stopped; /* for what it stopped last, if that was noted before: which */
-	unsigned stopped_at;
-	struct rec_thread *hand; /* the thread in hand: the translator works and records for it */
+	unsigned stopped_at;	   /* its number plus 1 */
+	struct rec_thread *hand;   /* the thread in hand: the translator works and records for it */
 
 	struct dj_mappings maps;
 	unsigned next_data; /* which T_DATA is the oldest */

@@ -29,7 +29,7 @@
 
 #define LIMIT	  (512LL << 20) /* bytes, in all */
 #define MODULE	  (256ULL << 20)
-#define VERSION	  1
+#define VERSION	  2
 #define FORGOTTEN 3600 /* seconds after which nobody is writing a file any more */
 
 /* Everything that what is kept depends on. */

@@ -239,9 +239,10 @@ void tr_kept_close(struct kept_file *f)
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
+/* To write one costs a tenth of translating it anew, which each run would do that needs it. */
 bool tr_kept_new_ones(const struct tr_kept *kept)
 {
-	return kept->n > FEW && kept->n > kept->file.n / 8;
+	return kept->n > FEW && kept->n > kept->file.n / 32;
 }
 
 /* What goes into a file, in this order. */

@@ -98,6 +98,28 @@ for setting in LC_ALL=C LC_ALL=C.UTF-8 X=1; do
 		fail "$setting: after something larger $made fragments, $last_stops stops, where $needed fragments are enough"
 done
 
+# Images that stop for their code by turns leave rows of their own: one of them goes through its row with few stops.
+# (Where rows were what lay side by side: 190.)
+if ${CC:-gcc} -O1 -w -o "$work/turns" "$here/turns.c"; then
+	mkdir "$work/by-turns" "$work/by-turns/home"
+	mkfifo "$work/by-turns/a" "$work/by-turns/b"
+	cat >"$work/by-turns/both" <<-EOF
+		exec 3<>"$work/by-turns/a" 4<>"$work/by-turns/b"
+		"$work/turns" 0 <&3 >&4 &
+		"$work/turns" 1 <&4 >&3 &
+		printf x >&3
+		wait
+	EOF
+	for what in "/bin/bash $work/by-turns/both" "$work/turns 0 alone"; do
+		# shellcheck disable=SC2086
+		XDG_CACHE_HOME=$work/by-turns/home timeout 60 "$deja" record -o "$work/cache.deja" -- $what >/dev/null 2>out ||
+			fail "$what: $(cat out)"
+	done
+	"$deja" verify "$work/cache.deja" >/dev/null || fail "verifying what others did by turns"
+	last_stops=$(count 'stops: (code not yet|target of)')
+	[ "$last_stops" -lt 120 ] || fail "what others did by turns makes $last_stops stops"
+fi
+
 # anew WHAT OPTION...: the recording uses nothing of the cache, and says nothing about it.
 anew() {
 	local what=$1 made

@@ -500,6 +500,15 @@ static void test_file(void)
 	begin(&first, 1);
 	uint8_t *bytes = written(k, id, 1 << 30, &size);
 	CU_ASSERT(tr_kept_new_ones(k) == (k->n > 64));
+	/* a few of a hundred are worth writing the file anew; fewer are not */
+	uint32_t n_new = k->n;
+	k->n = 100;
+	k->file.n = 3000;
+	CU_ASSERT(tr_kept_new_ones(k));
+	k->file.n = 4000;
+	CU_ASSERT(!tr_kept_new_ones(k));
+	k->n = n_new;
+	k->file.n = 0;
 
 	CU_ASSERT(!can_be_read(bytes, size, other, l));
 	CU_ASSERT(!can_be_read(bytes, size - 1, id, l) && !can_be_read(bytes, 0, id, l));
