@@ -322,7 +322,7 @@ static int run(void *state, struct ana_job *job, struct dj_error *err)
 
 	h->job = job;
 	h->log.events.limit = EVENTS;
-	if (ana_heap_listener(&h->log, job, &listener))
+	if (ana_heap_listener(&h->log, job, true, &listener))
 		return dj_fail(err, 1,
 			       "no module in the recording has a function malloc or free (are "
 			       "they stripped?)");

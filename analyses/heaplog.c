@@ -93,7 +93,7 @@ static void end(void *ctx, struct replay_run *run, void *data)
 		heap->stacks = s;
 		heap->stacks[heap->n_stacks++] = th->stacks[i];
 	}
-	for (size_t i = 0; i < th->events.n; i++)
+	for (size_t i = 0; i < th->events.n && !heap->plain; i++)
 		((struct ana_heap_event *)ana_log_at(&th->events, i))->stack += base;
 	ana_log_join(&heap->events, &th->events);
 	free(th->stacks);
@@ -170,7 +170,8 @@ static unsigned wants(void *data, struct replay_run *run, const struct insn *in)
 {
 	const struct thread *th = data;
 	struct replay_code code;
-	unsigned want = in->attr & (INSN_A_CALL | INSN_A_RET) ? REPLAY_WANT_EDGE : 0;
+	const unsigned edges = th->heap->plain ? INSN_A_RET : INSN_A_CALL | INSN_A_RET;
+	unsigned want = in->attr & edges ? REPLAY_WANT_EDGE : 0;
 
 	replay_run_code(run, in->addr, &code);
 	return member_at(th->heap, &code) >= 0 ? want | REPLAY_WANT_POINT : want;
@@ -213,7 +214,9 @@ static void point(void *data, struct replay_run *run, const struct insn *in)
 	th->arg[1] = replay_run_gpr(run, DJ_RSI);
 	th->arg[2] = replay_run_gpr(run, DJ_RDX);
 	replay_run_pos(run, &th->pos);
-	th->stack = intern(th, run);
+	if (th->heap->plain)
+		replay_run_returns(run, sp);
+	th->stack = th->heap->plain ? ANA_HEAP_NO_STACK : intern(th, run);
 	/* one that does not come back is the most interesting one */
 	if (member == FREE && th->arg[0])
 		note(th, ANA_HEAP_FREE, th->arg[0], 0);
@@ -263,6 +266,8 @@ static void edge(void *data, struct replay_run *run, const struct replay_edge *e
 		finished(th, run);
 	if (edge->sp - th->sp < SAME)
 		th->open = false;
+	if (th->heap->plain && !th->open)
+		replay_run_returns(run, UINT64_MAX);
 }
 
 /* Whether a call made a process that shares the memory: vfork, and clone and clone3 with CLONE_VM
@@ -288,18 +293,22 @@ static void event(void *data, struct replay_run *run, const struct replay_event 
 	if (exec)
 		th->depth = 0;
 	th->open = false;
+	if (th->heap->plain)
+		replay_run_returns(run, UINT64_MAX);
 	replay_run_pos(run, &th->pos);
-	th->stack = intern(th, run);
+	th->stack = th->heap->plain ? ANA_HEAP_NO_STACK : intern(th, run);
 	note(th, exec ? ANA_HEAP_NEW_IMAGE : ANA_HEAP_BORROWED, 0, 0);
 }
 
 /* ---- the interface ---- */
 
-int ana_heap_listener(struct ana_heaplog *heap, struct ana_job *job, struct replay_listener *l)
+int ana_heap_listener(struct ana_heaplog *heap, struct ana_job *job, bool stacks,
+		      struct replay_listener *l)
 {
 	struct dj_error err;
 	int found = -1;
 
+	heap->plain = !stacks;
 	heap->events.size = sizeof(struct ana_heap_event);
 	for (unsigned i = 0; i < FAMILY; i++)
 		if (!ana_ranges_add(job, &heap->entries[i], family[i].name, &err))
@@ -310,9 +319,75 @@ int ana_heap_listener(struct ana_heaplog *heap, struct ana_job *job, struct repl
 				       .wants = wants,
 				       .point = point,
 				       .edge = edge,
-				       .kinds = REPLAY_SEE_CALL | REPLAY_SEE_RETURN,
-				       .event = event };
+				       .kinds = stacks ? REPLAY_SEE_CALL | REPLAY_SEE_RETURN
+						       : REPLAY_SEE_RETURN,
+				       .event = event,
+				       .translated = !stacks,
+				       .returns = !stacks };
 	return found;
+}
+
+/* ---- one stack ---- */
+
+static unsigned wants_frames(void *data, struct replay_run *run, const struct insn *in)
+{
+	(void)data;
+	(void)run;
+	return in->attr & (INSN_A_CALL | INSN_A_RET) ? REPLAY_WANT_EDGE : 0;
+}
+
+static void frame_edge(void *data, struct replay_run *run, const struct replay_edge *edge)
+{
+	struct thread *th = data;
+
+	(void)run;
+	if (edge->kind == REPLAY_SEE_CALL)
+		called(th, edge);
+	else
+		returned(th, edge->sp);
+}
+
+static void frame_event(void *data, struct replay_run *run, const struct replay_event *e)
+{
+	(void)run;
+	if (e->kind == REPLAY_EV_EXEC)
+		((struct thread *)data)->depth = 0;
+}
+
+static void end_frames(void *ctx, struct replay_run *run, void *data)
+{
+	if (data)
+		intern(data, run);
+	end(ctx, run, data);
+}
+
+uint32_t ana_heap_stack_of(struct ana_heaplog *heap, struct ana_job *job,
+			   const struct ana_heap_event *e)
+{
+	const struct replay_listener listener = { .ctx = heap,
+						  .begin = begin,
+						  .end = end_frames,
+						  .wants = wants_frames,
+						  .edge = frame_edge,
+						  .kinds = REPLAY_SEE_CALL | REPLAY_SEE_RETURN,
+						  .event = frame_event,
+						  .translated = true,
+						  .late = true };
+	const struct replay_listener *l = &listener;
+	bool *threads = calloc(dj_trace_threads(job->t) + 1, sizeof(*threads));
+	struct replay_pass pass = { .to = &e->pos, .threads = threads, .listeners = &l, .n = 1 };
+	const size_t before = heap->n_stacks;
+	struct dj_error err;
+
+	if (e->stack != ANA_HEAP_NO_STACK)
+		return e->stack;
+	if (threads) {
+		threads[e->pos.thread] = true;
+		if (ana_pass_whole(job, job->t, &pass, &err))
+			heap->n_stacks = before;
+	}
+	free(threads);
+	return heap->n_stacks > before ? (uint32_t)heap->n_stacks - 1 : ANA_HEAP_NO_STACK;
 }
 
 static int in_order(const void *a, const void *b)

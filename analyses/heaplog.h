@@ -17,12 +17,13 @@ struct ana_heap_event {
 	struct replay_pos pos;
 	uint64_t addr, size; /* size: ALLOC */
 	uint32_t order;	     /* within the position */
-	uint32_t stack;	     /* index into stacks */
+	uint32_t stack;	     /* index into stacks, or ANA_HEAP_NO_STACK */
 	uint32_t process;
 	uint8_t kind;
 };
 
-#define ANA_HEAP_FRAMES 12
+#define ANA_HEAP_NO_STACK UINT32_MAX
+#define ANA_HEAP_FRAMES	  12
 struct ana_heap_stack {
 	unsigned n;
 	struct replay_code frames[ANA_HEAP_FRAMES]; /* of calls, innermost first */
@@ -32,13 +33,19 @@ struct ana_heaplog {
 	struct ana_log events;
 	struct ana_heap_stack *stacks;
 	size_t n_stacks, cap_stacks;
+	bool plain; /* no stacks are kept */
 	/* which code is whose */
 	struct ana_ranges entries[12];
 };
 
 /* The listener that makes it; `heap` is zeros but for events.limit. -1 if the recording has no
- * function of the family. */
-int ana_heap_listener(struct ana_heaplog *heap, struct ana_job *job, struct replay_listener *l);
+ * function of the family. Without stacks the pass may execute translated code. */
+int ana_heap_listener(struct ana_heaplog *heap, struct ana_job *job, bool stacks,
+		      struct replay_listener *l);
+/* The stack of one event that was noted without, by a pass over its thread; ANA_HEAP_NO_STACK if
+ * that cannot be had. */
+uint32_t ana_heap_stack_of(struct ana_heaplog *heap, struct ana_job *job,
+			   const struct ana_heap_event *e);
 /* After the pass. */
 void ana_heap_sort(struct ana_heaplog *heap);
 void ana_heap_free(struct ana_heaplog *heap);

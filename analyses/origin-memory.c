@@ -44,7 +44,8 @@ bool ana_origin_stale(struct origin *o, const struct origin_write *write, char *
 	if (e && e->kind == ANA_HEAP_ALLOC &&
 	    (!write->found || replay_pos_cmp(&write->pos, &e->pos) < 0)) {
 		replay_pass_text(o->job->t, &e->pos, position, sizeof(position));
-		ana_heap_stack_text(&o->heap, o->job, e->stack, stack, sizeof(stack));
+		ana_heap_stack_text(&o->heap, o->job, ana_heap_stack_of(&o->heap, o->job, e), stack,
+				    sizeof(stack));
 		snprintf(how, size,
 			 "never initialised: the block at %#" PRIx64 " was allocated at %s by %s",
 			 block, position, stack);
@@ -77,7 +78,8 @@ void ana_origin_freed_text(struct origin *o, char *how, size_t size)
 	if (!e || e->kind != ANA_HEAP_FREE)
 		return;
 	replay_pass_text(o->job->t, &e->pos, position, sizeof(position));
-	ana_heap_stack_text(&o->heap, o->job, e->stack, stack, sizeof(stack));
+	ana_heap_stack_text(&o->heap, o->job, ana_heap_stack_of(&o->heap, o->job, e), stack,
+			    sizeof(stack));
 	snprintf(how, size, "; the block at %#" PRIx64 " had been freed at %s by %s", block,
 		 position, stack);
 }

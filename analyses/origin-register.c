@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NEAR 1000000u /* instructions that are looked at first */
+
 struct search {
 	const struct origin_place *place;
 	unsigned loaded; /* x87: more than at the beginning, modulo 8 */
@@ -84,7 +86,7 @@ static void event(void *data, struct replay_run *run, const struct replay_event 
 int ana_origin_register(struct ana_job *job, uint32_t thread, struct origin_place *place,
 			uint64_t *steps, struct dj_error *err)
 {
-	struct search s = { .place = place };
+	struct search s;
 	const struct replay_listener listener = { .ctx = &s,
 						  .begin = begin,
 						  .end = end,
@@ -99,14 +101,31 @@ int ana_origin_register(struct ana_job *job, uint32_t thread, struct origin_plac
 	if (!threads)
 		return dj_fail(err, 1, "out of memory");
 	threads[thread] = true;
-	struct replay_pass pass = {
-		.to = &to, .threads = threads, .listeners = &l, .n = 1, .workers = 1
-	};
-	int ret = ana_pass_whole(job, job->t, &pass, err);
+	/* up to `from` everything is executed in translated code; from there on what writes it is
+	 * told, which may be nearly every instruction */
+	const uint64_t first = dj_trace_thread(job->t, thread)->first_steps;
+	struct replay_pos from = to;
+	unsigned i = 0;
+	int ret = 0;
+	for (uint64_t length = NEAR; !ret; length *= 16) {
+		const bool all = to.steps - first <= length;
+
+		from.steps = to.steps - length;
+		s = (struct search){ .place = place };
+		struct replay_pass pass = { .from = all ? NULL : &from,
+					    .to = &to,
+					    .threads = threads,
+					    .listeners = &l,
+					    .n = 1,
+					    .workers = 1 };
+		ret = ana_pass_whole(job, job->t, &pass, err);
+		i = place->kind == ORIGIN_X87 ? (place->reg - s.loaded) & 7 : 0;
+		if (all || s.last[i].steps)
+			break;
+	}
 	free(threads);
 	if (ret)
 		return -1;
-	unsigned i = place->kind == ORIGIN_X87 ? (place->reg - s.loaded) & 7 : 0;
 	if (!s.last[i].steps)
 		return 0;
 	*steps = s.last[i].steps - 1;

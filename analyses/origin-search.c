@@ -1,9 +1,20 @@
-/* Who wrote memory last (analyses/origin.h): a pass over all threads that could have. */
+/*
+ * Who wrote memory last (analyses/origin.h): a pass over all threads that could have.
+ *
+ * A word is looked for in translated code; but where it is accessed all the time nearly everything
+ * would have to be told. Then a part of history is looked at first that is not long, and a longer
+ * one only if nobody has written it there; what comes before is executed in translated code.
+ */
 #include "analyses/call-writes.h"
 #include "analyses/origin.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define HOT  50000u   /* accesses that a pass over all of history may tell */
+#define NEAR 1000000u /* instructions that are looked at first instead, */
+#define MORE 32u      /* and so many times as many then */
 
 struct search {
 	uint32_t process;
@@ -11,6 +22,8 @@ struct search {
 	const uint8_t *bytes;
 	struct origin_write best, alike; /* of all; of those that wrote the bytes */
 	bool exec;
+	bool whole;	  /* all of history is looked at, unless it is hot */
+	atomic_uint told; /* accesses */
 };
 
 struct thread {
@@ -72,6 +85,10 @@ static void access(void *data, struct replay_run *run, const struct replay_acces
 	struct thread *th = data;
 	struct origin_write w = { .found = true };
 
+	if (th->s->whole && atomic_fetch_add(&th->s->told, 1) >= HOT) {
+		replay_run_stop(run);
+		return;
+	}
 	if (!a->write || !overlap(th->s, a->addr, a->size, &w))
 		return;
 	replay_run_pos(run, &w.pos);
@@ -123,6 +140,28 @@ static int pass_over(struct ana_job *job, const struct replay_listener *l,
 	return ana_pass_whole(job, job->t, &pass, err);
 }
 
+/* The position so many instructions before, or one that comes earlier in the order of threads;
+ * false: the beginning. */
+static bool part_before(struct dj_trace *t, const struct replay_pos *pos, uint64_t length,
+			struct replay_pos *from)
+{
+	const struct dj_thread_info *info = dj_trace_thread(t, pos->thread);
+	const struct dj_record *r;
+	struct dj_error err;
+
+	if (pos->steps - info->first_steps <= length)
+		return false;
+	*from = (struct replay_pos){ .thread = pos->thread, .steps = pos->steps - length };
+	struct dj_cursor *c = dj_cursor_new(t, pos->thread, &err);
+	if (c && !dj_cursor_seek_steps(c, from->steps, &err))
+		while ((r = dj_cursor_next(c, &err)) && r->steps <= from->steps)
+			if ((r->kind == DJ_REC_DIGEST || r->kind == DJ_REC_SEQ) &&
+			    r->seq != DJ_SEQ_UNKNOWN)
+				from->seq = r->seq - (r->kind == DJ_REC_SEQ);
+	dj_cursor_free(c);
+	return true;
+}
+
 int ana_origin_search(struct ana_job *job, uint32_t process, uint64_t addr, uint64_t size,
 		      const uint8_t *bytes, const struct replay_pos *before,
 		      struct origin_write *out, struct dj_error *err)
@@ -140,12 +179,25 @@ int ana_origin_search(struct ana_job *job, uint32_t process, uint64_t addr, uint
 					   .within = within };
 	size_t n = dj_trace_threads(job->t);
 	bool *threads = calloc(n + 1, sizeof(*threads));
+	int ret;
 
 	if (!threads)
 		return dj_fail(err, 1, "out of memory");
 	for (size_t i = 0; i < n; i++)
 		threads[i] = dj_trace_thread(job->t, i)->process == process;
-	int ret = pass_over(job, &l, NULL, before, threads, err);
+	s.whole = true;
+	ret = pass_over(job, &l, NULL, before, threads, err);
+	const bool hot = s.told > HOT;
+	s.whole = false;
+	for (uint64_t length = NEAR; !ret && hot; length *= MORE) {
+		struct replay_pos from;
+		const bool part = part_before(job->t, before, length, &from);
+
+		s.best.found = s.alike.found = s.exec = false;
+		ret = pass_over(job, &l, part ? &from : NULL, before, threads, err);
+		if (!part || s.alike.found)
+			break;
+	}
 	free(threads);
 	*out = s.alike.found ? s.alike : s.best;
 	out->alike = s.alike.found;

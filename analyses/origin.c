@@ -452,13 +452,12 @@ static int ask(struct origin *o, struct dj_error *err)
 	struct replay_listener listener;
 	const struct replay_listener *listeners[] = { &listener };
 
-	if (replay_goto_text(o->r, o->job->operands[0], err))
-		return -1;
-	replay_pos(o->r, &o->pos);
-	if (before_exit(o, err) || ana_origin_parse_place(o, o->job->operands[1], err))
+	if (ana_origin_parse_place(o, o->job->operands[1], err))
 		return -1;
 	o->heap.events.limit = HEAP_LIMIT;
-	if (!ana_heap_listener(&o->heap, o->job, &listener)) {
+	if (!ana_heap_listener(&o->heap, o->job, false, &listener)) {
+		o->job->to = o->pos; /* what comes later does not count */
+		o->job->has_to = true;
 		if (ana_pass(o->job, listeners, 1, err))
 			return -1;
 		if (o->job->passed.interrupted)
@@ -487,16 +486,33 @@ static int ask(struct origin *o, struct dj_error *err)
 	return ret;
 }
 
+/* To where the way back begins; from there it goes to nothing later. */
+static int prepare(void *state, struct ana_job *job, struct dj_error *err)
+{
+	struct origin *o = state;
+	struct dj_regs regs;
+	uint8_t byte;
+
+	o->job = job;
+	o->r = job->moving = replay_open(dj_trace_path(job->t), err);
+	if (!o->r || replay_goto_text(o->r, job->operands[0], err))
+		return -1;
+	replay_pos(o->r, &o->pos);
+	if (before_exit(o, err))
+		return -1;
+	/* memory is looked for in the other threads, too: they come along */
+	replay_regs(o->r, &regs);
+	replay_read(o->r, regs.gpr[DJ_RSP], &byte, 1);
+	return *job->interrupt ? dj_fail(err, ANA_INTERRUPTED, "interrupted") : 0;
+}
+
 static int run(void *state, struct ana_job *job, struct dj_error *err)
 {
 	struct origin *o = state;
 
-	o->job = job;
 	if (!o->limit)
 		o->limit = HOPS;
-	o->r = replay_open(dj_trace_path(job->t), err);
-	job->moving = o->r;
-	int ret = o->r ? ask(o, err) : -1;
+	int ret = ask(o, err);
 	job->moving = NULL;
 	ana_origin_window_free(&o->w);
 	ana_channels_free(o->channels);
@@ -529,5 +545,6 @@ const struct ana_analysis ana_origin = {
 	.alone = true,
 	.size = sizeof(struct origin),
 	.option = option,
+	.prepare = prepare,
 	.run = run,
 };

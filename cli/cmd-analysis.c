@@ -303,13 +303,18 @@ static int analyse(struct wanted *w)
 	j->functions = ana_functions_new(j->t);
 	if (!j->functions)
 		dj_fail(&err, CLI_USAGE, "out of memory");
-	if (!j->functions || choose_threads(w, &err) || find_positions(w, &err) ||
-	    confine(w, &err)) {
+	bool good = j->functions && !choose_threads(w, &err) && !find_positions(w, &err);
+	if (good) {
+		working = j;
+		signal(SIGINT, on_interrupt);
+		good = (!w->a->prepare || !w->a->prepare(j->state, j, &err)) && !confine(w, &err);
+	}
+	if (!good) {
 		clear_progress();
+		if (interrupted)
+			err.exit_status = ANA_INTERRUPTED;
 		return cli_error(&err);
 	}
-	working = j;
-	signal(SIGINT, on_interrupt);
 	if (run_all(w, &err)) {
 		clear_progress();
 		if (j->again)

@@ -63,6 +63,9 @@ static enum rp_thread_stop run_to(struct replay_run *run, const struct bound *b)
 	if (b->seq_stop != UINT64_MAX && rp_thread_first_seq(th->info) >= b->seq_stop)
 		return THREAD_LIMIT;
 	th->seq_stop = b->seq_stop;
+	th->seq_safe = b->seq_stop == UINT64_MAX
+			       ? 0
+			       : rp_thread_steps_before(run->pass->t, run->thread, b->seq_stop);
 	while (res == THREAD_LIMIT && !run->enough) {
 		struct rp_thread_pos at, to = b->to;
 

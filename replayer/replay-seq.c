@@ -68,7 +68,12 @@ static int go_before_seq(struct replay *r, uint64_t seq)
 static int run_before_seq(struct replay *r, uint64_t seq, struct dj_error *err)
 {
 	const struct rp_thread_pos far = { .steps = UINT64_MAX };
+	const struct rp_thread_pos safe = { .steps = rp_thread_steps_before(
+						    r->t, (uint32_t)r->selected, seq) };
 
+	/* by steps it is quickly gone there */
+	if (safe.steps > r->th->e->steps && replay_move(r, &safe, err))
+		return -1;
 	r->mv->watching = false;
 	bool (*stop_at)(void *, struct emu *) = r->th->e->stop_at;
 	r->th->e->stop_at = NULL;

@@ -256,13 +256,43 @@ static bool out_of_turn(struct rp_thread *th)
 	return rp_thread_next_seq(th) >= th->seq_stop && rp_thread_order_here(th);
 }
 
+uint64_t rp_thread_steps_before(struct dj_trace *t, uint32_t thread, uint64_t seq)
+{
+	uint64_t safe = 0, back = 0;
+
+	for (bool all = false; !safe && !all; back = back ? back * 64 : 64) {
+		const struct dj_record *r;
+		struct dj_error err;
+		struct dj_cursor *c = dj_cursor_new(t, thread, &err);
+		all = back >= seq;
+
+		if (!c || (!all && dj_cursor_seek_seq(c, seq - back, &err)))
+			all = true;
+		else
+			while ((r = dj_cursor_next(c, &err))) {
+				const bool digest =
+					r->kind == DJ_REC_DIGEST && r->seq != DJ_SEQ_UNKNOWN;
+				if (!digest && r->kind != DJ_REC_SEQ)
+					continue;
+				if (r->seq > seq || (digest && r->seq == seq))
+					break;
+				safe = r->steps;
+			}
+		dj_cursor_free(c);
+	}
+	return safe;
+}
+
 /* Run to `until`, but pass no fence that is to be stopped before. */
 static enum emu_stop run_in_turn(struct rp_thread *th, uint64_t until)
 {
 	struct emu *e = th->e;
 	uint64_t next;
 
-	if (th->seq_stop == UINT64_MAX || !th->ordered_fences)
+	const bool any = th->seq_stop == UINT64_MAX || !th->ordered_fences;
+	if (!any && e->steps < th->seq_safe && until > th->seq_safe)
+		until = th->seq_safe;
+	if (any || e->steps < th->seq_safe)
 		return th->fast && fast_fits(th->fast) ? fast_run(th->fast, until)
 						       : emu_run(e, until);
 	next = rp_thread_next_seq(th);

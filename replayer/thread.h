@@ -114,6 +114,7 @@ struct rp_thread {
 	void *answer_ctx;
 	uint64_t resume_steps; /* stop_at is not to stop here: it has been asked */
 	uint64_t seq_stop; /* rp_thread_run() stops before events of this number or a higher one */
+	uint64_t seq_safe; /* of which there is none before these e->steps; 0: nothing is known */
 	/* A part of its history, between keyframes: rp_thread_part(). */
 	size_t from;	/* keyframe that it begins with, or RP_NO_KEYFRAME */
 	uint64_t ahead; /* keyframes to come until it ends; UINT64_MAX: it goes on to the end */
@@ -221,5 +222,9 @@ void rp_thread_enter_copy(struct rp_thread *th);
 /* Put the cursor back to such a mark (NULL: the first record). With a mark, the emulator is at
  * the mark's position already, and the records are read up to there. */
 int rp_thread_restore_cursor(struct rp_thread *th, const struct dj_mark *mark);
+
+/* Steps before which the thread has no ordered event of this number or a higher one, as many as can
+ * be told by looking at few records: those that say how many events had been passed. */
+uint64_t rp_thread_steps_before(struct dj_trace *t, uint32_t thread, uint64_t seq);
 
 #endif

@@ -40,6 +40,47 @@ done
 # nearly all of it in translated code, or this compares nothing
 [ -z "$translates" ] || grep -Eq ' [89][0-9]\.. % of them' out || fail "translated code was not used: $(cat out)"
 
+# so is what comes before a position of another thread, though ordered instructions have to be counted
+cat >turns.c <<'END'
+#include <pthread.h>
+#include <unistd.h>
+static int to[2][2];
+static long sum[2];
+static void *take_turns(void *me)
+{
+	long i = (long)me;
+	char c = 0;
+	for (int n = 0; n < 20; n++) {
+		if (read(to[i][0], &c, 1) != 1)
+			return NULL;
+		for (int k = 0; k < 200000; k++)
+			if (k % 50000)
+				sum[i] = sum[i] * 7 + k;
+			else
+				__atomic_fetch_add(&sum[i], k, __ATOMIC_RELAXED);
+		if (write(to[!i][1], &c, 1) != 1)
+			return NULL;
+	}
+	return NULL;
+}
+int main(void)
+{
+	pthread_t other;
+	if (pipe(to[0]) || pipe(to[1]) || write(to[0][1], "", 1) != 1)
+		return 1;
+	pthread_create(&other, NULL, take_turns, (void *)1);
+	take_turns((void *)0);
+	pthread_join(other, NULL);
+	return 0;
+}
+END
+${CC:-gcc} -O1 -pthread turns.c -o turns || exit 99
+"$deja" record -o turns.deja ./turns || fail "recording turns"
+if [ -n "$translates" ]; then
+	timeout -s KILL 60 "$told" turns.deja >out 2>&1 || fail "turns are told in two ways: $(head -20 out)"
+	grep -Eq '^of others ([89][0-9]|100)\.' out || fail "translated code was not used: $(cat out)"
+fi
+
 # both NAME QUESTION...: the same answer
 both() {
 	local name=$1
