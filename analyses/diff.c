@@ -317,6 +317,10 @@ static int run(void *state, struct ana_job *job, struct dj_error *err)
 		return -1;
 	int ret = dj_trace_missing(other) ? dj_fail(err, 2, "%s", dj_trace_missing(other))
 					  : ask(d, job, other, err);
+	if (!ret && !job->cut && dj_trace_damage(other)) {
+		job->cut = true;
+		dj_fail(err, 2, "%s: %s", dj_trace_path(other), dj_trace_damage(other));
+	}
 	for (unsigned k = 0; k < 2; k++) {
 		for (size_t i = 0; d->side[k].threads && i < d->side[k].n; i++) {
 			ana_log_free(&d->side[k].threads[i].sums);

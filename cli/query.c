@@ -83,7 +83,9 @@ static int answer(const struct query_command *c, struct query *q, const char *pa
 			json_close(&q->out, ']');
 	}
 	cli_uninterruptible();
-	status = res < 0 ? cli_error(&err) : CLI_GOOD;
+	/* that it is damaged has been said */
+	const bool damaged = dj_trace_damage(replay_trace(q->r)) != NULL;
+	status = res < 0 ? cli_error(&err) : damaged ? CLI_BAD_TRACE : CLI_GOOD;
 	if (res > 0) {
 		cli_warn("interrupted: there may be more");
 		status = CLI_INTERRUPTED;

@@ -111,6 +111,7 @@ bad 'bad option' events --nonsense plain.deja
 bad 'no system call, signal or kind of event called opn' events -e openat -e opn plain.deja
 head -c $(($(stat -c %s plain.deja) / 2)) plain.deja >cut.deja
 "$deja" events cut.deja >cut 2>cut.err
+[ $? = 2 ] || fail "the status does not tell that a recording was cut"
 [ -s cut.err ] && [ "$(wc -l <cut.err)" -le 2 ] || { fail "a cut trace"; cat cut.err; }
 # a thread's end is where it made its last call, not where the history before that begins
 [ "$("$deja" events probe.deja | tail -n 2 | cut -d' ' -f1 | uniq | wc -l)" = 1 ] ||

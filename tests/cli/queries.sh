@@ -274,6 +274,15 @@ same "where they part" "$(get diff.json '[(d["code"].split(" at ")[0], d["there"
 "$deja" diff --json diff27.deja diff271.deja >diff.json
 same "another result" "$(get diff.json '[(d["there"], d["here"]) for d in a]')" "[('read = 3', 'read = 4')]"
 
+# a recording that was cut is compared as far as it goes, whichever of the two it is
+head -c $(($(stat -c %s diff26.deja) - 500)) diff26.deja >cut.deja
+for both in "cut.deja diff27.deja" "diff27.deja cut.deja"; do
+	"$deja" diff $both >out 2>err
+	same "status of deja diff $both" "$?" 2
+	[ -s out ] && [ "$(grep -c '^deja: cut.deja: damaged or incomplete' err)" = 1 ] && [ "$(wc -l <err)" = 1 ] ||
+		fail "deja diff $both: $(cat out err)"
+done
+
 # ---- bad questions: one clear line each, and no answer
 refused 1 "no function 'nothing'" calls nothing t.deja
 refused 1 "no variable or function 'nothing'" accesses nothing t.deja
