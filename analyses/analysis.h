@@ -67,8 +67,8 @@ struct ana_analysis {
 	size_t size;	 /* of its state, which begins as zeros */
 	/* One of its options, by its index. */
 	int (*option)(void *state, unsigned option, const char *arg, struct dj_error *err);
-	/* May be NULL: called first, while the replay may have other processes execute translated code
-	 * for it. Nothing but the history is to be looked at by then. -1 with err, or 0. */
+	/* May be NULL: called first, while the replay may have other processes execute translated
+	 * code for it. Nothing but the history is to be looked at by then. -1 with err, or 0. */
 	int (*prepare)(void *state, struct ana_job *job, struct dj_error *err);
 	/* -1 with err, or 0. */
 	int (*run)(void *state, struct ana_job *job, struct dj_error *err);
