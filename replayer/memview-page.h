@@ -8,8 +8,6 @@
 
 #include "replayer/memview.h"
 
-#define SHADOW_PAGES (1u << 20)
-
 enum rp_memview_byte { VIEW_UNTOUCHED, VIEW_KNOWN, VIEW_STALE };
 
 struct rp_memview_watch {

@@ -14,6 +14,16 @@
 
 /* ---- which version a page had ---------------------------------------------------------------- */
 
+/* The first page of the shadow from i on that may have a version, as far as bits tell;
+ * SHADOW_PAGES: none. Nearly all of the table has never been touched. */
+static size_t based_from(const struct rp_memview *mv, size_t i)
+{
+	while (i < SHADOW_PAGES &&
+	       !(mv->shadow_based[i / BASED_PAGES / 64] >> i / BASED_PAGES % 64 & 1))
+		i = (i / BASED_PAGES + 1) * BASED_PAGES;
+	return i;
+}
+
 static struct rp_view_base *view_slot(struct rp_memview *mv, uint64_t num)
 {
 	size_t i = num * 0x9e3779b97f4a7c15ULL >> 32;
@@ -72,8 +82,9 @@ static void set_base(struct rp_memview *mv, uint64_t key, void *version)
 		struct rp_view_base *b = view_base(mv, key >> 1);
 		at = b ? &b->version : NULL;
 	} else {
+		uint64_t part = (key >> 1) / BASED_PAGES;
 		at = (void **)&mv->shadow_base[key >> 1];
-		mv->shadow_based = true;
+		mv->shadow_based[part / 64] |= 1ULL << part % 64;
 	}
 	if (!at) {
 		mv->lost = true;
@@ -90,7 +101,7 @@ void rp_memview_bases(const struct rp_memview *mv,
 	for (size_t i = 0; i < mv->bases_size; i++)
 		if (mv->bases[i].used && mv->bases[i].version)
 			each(ctx, rp_key_view(mv->bases[i].num), mv->bases[i].version);
-	for (size_t i = 0; mv->shadow_based && i < SHADOW_PAGES; i++)
+	for (size_t i = based_from(mv, 0); i < SHADOW_PAGES; i = based_from(mv, i + 1))
 		if (mv->shadow_base[i])
 			each(ctx, rp_key_shadow(i), mv->shadow_base[i]);
 }
@@ -111,9 +122,11 @@ void rp_bases_free(struct rp_memview *mv)
 	free(mv->bases);
 	mv->bases = NULL;
 	mv->nbases = mv->bases_size = 0;
-	for (size_t i = 0; mv->shadow_based && i < SHADOW_PAGES; i++)
+	for (size_t i = based_from(mv, 0); i < SHADOW_PAGES; i = based_from(mv, i + 1)) {
 		rp_bytes_unref(mv->shadow_base[i]);
-	mv->shadow_based = false;
+		mv->shadow_base[i] = NULL;
+	}
+	memset(mv->shadow_based, 0, sizeof(mv->shadow_based));
 	mv->nnoted = 0;
 	mv->lost = false;
 	rp_line_log_clear(&mv->lines);

@@ -101,12 +101,8 @@ void rp_memview_free(struct rp_memview *mv)
 
 void rp_memview_reset(struct rp_memview *mv)
 {
-	bool based = mv->shadow_based;
-
 	free_pages(mv);
 	rp_bases_free(mv);
-	if (based)
-		table_zero(mv->shadow_base, sizeof(*mv->shadow_base));
 	mv->ntold = 0;
 	memset(mv->tlb, 0, sizeof(mv->tlb));
 	table_zero(mv->owner, sizeof(*mv->owner));

@@ -102,7 +102,9 @@ struct rp_view_base {
 	void *version;
 };
 
-#define VIEW_TLB 256u
+#define SHADOW_PAGES (1u << 20)
+#define VIEW_TLB     256u
+#define BASED_PAGES  512u
 
 struct rp_memview {
 	struct rp_thread *th;
@@ -114,7 +116,8 @@ struct rp_memview {
 	struct rp_bytes **shadow_base; /* by shadow page, its version there */
 	struct rp_view_base *bases;    /* a hash by page, that of the view */
 	size_t nbases, bases_size;
-	bool shadow_based;	  /* there is something in shadow_base */
+	/* whether there is something in shadow_base, a bit for each BASED_PAGES of it */
+	uint64_t shadow_based[SHADOW_PAGES / BASED_PAGES / 64];
 	bool lost;		  /* without memory: only the beginning is the way back */
 	size_t ntold;		  /* pages with told bytes */
 	struct rp_line_log lines; /* met since the last checkpoint */
