@@ -32,6 +32,14 @@ same "rep stosb, left for a fault's handler and gone on with" "$(get rep.json "$
 	"[3, 10904, 10000, 0, 1]"
 same "line" "$(get rep.json '[r["line"] for r in a if r["place"].startswith("rep_fill")]')" \
 	"['rep.c:$(grep -n '"rep stosl"' "$here/rep.c" | cut -d: -f1)']"
+# the instruction, as objdump has it at that place but for blanks and the segment of what rdi leads to
+objdump -d -M suffix --no-show-raw-insn rep >rep.text || exit 99
+for function in rep_copy rep_fill rep_find rep_fault; do
+	same "instruction of $function" \
+		"$(get rep.json "[r['instruction'] for r in a if r['place'].startswith('$function+')][0].replace(' ', '')")" \
+		"$(sed -n "/<$function>:/,/^\$/p" rep.text | sed -nE 's/^.*:\t *(repn?[ez]? .*)$/\1/p' |
+			sed 's/%[de]s://g; s/repnz/repne/; s/repz/repe/; s/ //g')"
+done
 
 # the records one by one: as many as are counted, in order, each at its position
 "$deja" rep --log --json --at rep_find rep.deja >log.json || fail "deja rep --log"
