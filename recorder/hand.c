@@ -13,7 +13,7 @@ static unsigned long long *user_gpr(struct user_regs_struct *u, unsigned r)
 }
 
 /* T_FLAGS: al is OF, ah is SF ZF - AF - PF - CF */
-static unsigned long long saved_flags(struct rec_thread *t, unsigned long long eflags)
+static unsigned long long saved_flags(const struct rec_thread *t, unsigned long long eflags)
 {
 	uint64_t f = *rec_tcb(t, T_FLAGS);
 	eflags &= ~(unsigned long long)DJ_FLAGS_ARITH;
@@ -61,16 +61,22 @@ static void count(struct rec_thread *t, uint32_t lag)
 	t->seq = seq;
 }
 
-void rec_take(struct rec_thread *t, const struct user_regs_struct *r, const struct tr_where *w)
+void rec_own_regs(const struct rec_thread *t, const struct user_regs_struct *r,
+		  const struct tr_where *w, struct user_regs_struct *own)
 {
-	t->regs = *r;
+	*own = *r;
 	for (unsigned i = 0; i < 16; i++)
 		if (w->spilled & 1u << i)
-			*user_gpr(&t->regs, i) = *rec_tcb(t, T_SLOT((int)i));
+			*user_gpr(own, i) = *rec_tcb(t, T_SLOT((int)i));
 	if (w->flags == TR_FLAGS_SAVED)
-		t->regs.eflags = saved_flags(t, t->regs.eflags);
-	t->regs.eflags &= ~TRAP_FLAG;
-	t->regs.rip = w->pc;
+		own->eflags = saved_flags(t, own->eflags);
+	own->eflags &= ~TRAP_FLAG;
+	own->rip = w->pc;
+}
+
+void rec_take(struct rec_thread *t, const struct user_regs_struct *r, const struct tr_where *w)
+{
+	rec_own_regs(t, r, w, &t->regs);
 	count(t, w->lag);
 	t->flags_lost = w->flags_lost;
 	t->flags_made = false;

@@ -3,7 +3,7 @@
  * program with ptrace, as LeakSanitizer's does at exit. A process has one tracer only, and the
  * program's is deja. So deja performs for the helper what it asks of the program, which is little:
  *
- *   PTRACE_ATTACH   the program is interrupted, wherever it is in the cache
+ *   PTRACE_ATTACH   the program is interrupted, wherever it is in the cache, or as it enters it
  *   wait4           is answered when it has stopped; the helper stays at the call's entry
  *   PTRACE_GETREGS  (and GETREGSET) the program's own registers, by its fragment's tables
  *   PTRACE_DETACH   it goes on
@@ -87,17 +87,17 @@ bool rec_helper_holds(struct rec_thread *t, const struct user_regs_struct *r)
 	struct tr_where w;
 	if (!c || t->helper.held)
 		return false;
+	struct user_regs_struct *own = &t->helper.regs;
 	t->helper.held = true;
+	/* not to be taken in hand: it may be in the midst of writing a record */
 	if (tr_locate(t->proc->tr, r->rip, *rec_tcb(t, T_RT_RET), &w)) {
-		rec_take(t, r, &w);
-		t->in_hand = false;
+		rec_own_regs(t, r, &w, own);
 		if (w.after_syscall)
-			t->regs.rip += 2;
+			own->rip += 2;
 	} else {
-		t->regs = *r; /* rsp is the program's at least */
+		*own = *r; /* rsp is the program's at least */
 	}
-	t->regs.gs_base = *rec_tcb(t, T_GSBASE);
-	t->helper.regs = t->regs;
+	own->gs_base = *rec_tcb(t, T_GSBASE);
 	if (c->helper.waits)
 		c->state = answer_wait(c);
 	return true;
@@ -128,14 +128,36 @@ static int64_t give_regset(struct rec_thread *t, uint64_t type, uint64_t at)
 		       : -EFAULT;
 }
 
+/* Whether the thread is in the midst of something that is soon over, after which it enters the
+ * cache and is interrupted there (hand.c). */
+static bool busy(const struct rec_thread *t)
+{
+	switch (t->state) {
+	case REC_BOUNDARY:
+	case REC_CALL:
+	case REC_HANDLER:
+	case REC_NATIVE:
+	case REC_NATIVE_RUN:
+	case REC_SIGRETURN:
+	case REC_TRAP:
+	case REC_TRAP_WAIT:
+	case REC_WAIT:
+		return true;
+	case REC_SYSCALL: /* others may take their time */
+		return t->sys.regs.rax == SYS_clone || t->sys.regs.rax == SYS_clone3;
+	default:
+		return false;
+	}
+}
+
 static int64_t request(struct rec_thread *c, struct rec_thread *t, const struct user_regs_struct *r)
 {
 	bool stopped = t->helper.by == c && t->helper.held;
 	switch (r->rdi) {
 	case PTRACE_ATTACH:
-		if (t->helper.by || t->state != REC_CACHE)
+		if (t->helper.by || (t->state != REC_CACHE && !busy(t)))
 			return -EPERM;
-		if (t->rec->tracer->interrupt(t->rec->tracer, t->tid))
+		if (t->state == REC_CACHE && t->rec->tracer->interrupt(t->rec->tracer, t->tid))
 			return -ESRCH;
 		t->helper.by = c;
 		c->helper.of = t;

@@ -482,7 +482,10 @@ bool rec_write(struct rec_process *proc, uint64_t addr, const void *buf, size_t 
 /* How far the thread has come: in the cache, T_STEPS, if that can be; else recording ends, and it
  * is what was last known. */
 uint64_t rec_steps(struct rec_thread *t);
-/* Registers of the program from where the thread is stopped in the cache. */
+/* Registers of the program from where the thread is stopped in the cache; with `rec_take` they are
+ * t->regs, and the thread is in hand. */
+void rec_own_regs(const struct rec_thread *t, const struct user_regs_struct *r,
+		  const struct tr_where *w, struct user_regs_struct *own);
 void rec_take(struct rec_thread *t, const struct user_regs_struct *r, const struct tr_where *w);
 /* In hand: signals put aside, then the cache. */
 enum rec_state rec_go_on(struct rec_thread *t);

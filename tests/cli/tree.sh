@@ -196,5 +196,18 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 	replays "a set-user-ID child"
 fi
 
+# one that shares the program's memory looks at it with ptrace(2), whatever it is doing
+${CC:-gcc} -w -O1 "$here/looks.c" -o looks || exit 99
+./looks >native.out 2>&1
+if grep -q '^200 attached, 200 seen, 0$' native.out; then
+	for signals in '' signals; do
+		timeout --foreground -s KILL 100 "$deja" record -o t.deja ./looks $signals >out 2>&1
+		cmp -s out native.out || fail "attaching ($signals): $(paste -s out), natively $(paste -s native.out)"
+		replays "attaching ($signals)"
+	done
+else
+	echo "a process cannot look at its parent here: $(paste -s native.out)"
+fi
+
 [ $failures = 0 ] || exit 1
 echo "processes: all of them recorded, in order"
