@@ -10,6 +10,14 @@ work_in combine
 ${CC:-gcc} -O1 -w "$here"/combine*.c -o combine || exit 99
 can_record
 
+# Why a step with the trap flag trapped (DR6) gets lost now and then where a hypervisor comes in between:
+# its signal has the code TRAP_BRKPT, 1, not TRAP_TRACE, 2 (arch/x86/kernel/traps.c, get_si_code()).
+# Natively that was seen 5 and 8 times in 1,280,000 steps on a busy machine.
+by_chance() {
+	local code='s/\[5 code=1 (.* tf=1 )/[5 code=2 \1/'
+	cmp -s <(sed -E "$code" native) <(sed -E "$code" recorded)
+}
+
 for ((seed = first; seed < first + seeds; seed++)); do
 	predict=shadow
 	case $((seed % 8)) in 3) predict=last ;; 7) predict=none ;; esac
