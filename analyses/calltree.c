@@ -387,3 +387,17 @@ void ana_tree_free(struct ana_tree *t)
 	free(t->hash);
 	*t = (struct ana_tree){ 0 };
 }
+
+bool ana_path_put(struct ana_path *p, const struct ana_node *node, unsigned depth)
+{
+	if (depth >= p->cap) {
+		size_t cap = p->cap ? 2 * p->cap : 256;
+		const struct ana_node **grown = realloc(p->node, cap * sizeof(*grown));
+		if (!grown)
+			return false;
+		p->node = grown;
+		p->cap = cap;
+	}
+	p->node[depth] = node;
+	return true;
+}

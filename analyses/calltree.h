@@ -75,4 +75,12 @@ void ana_tree_walk(const struct ana_tree *t,
 		   void (*visit)(void *ctx, const struct ana_node *node, unsigned depth),
 		   void *ctx);
 
+/* The nodes above one that is being walked over, the top first, and itself. */
+struct ana_path {
+	const struct ana_node **node; /* the owner's to free */
+	size_t cap;
+};
+/* The walk is at this node, with its depth. False when out of memory. */
+bool ana_path_put(struct ana_path *p, const struct ana_node *node, unsigned depth);
+
 #endif

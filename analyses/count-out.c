@@ -325,8 +325,7 @@ struct callers {
 	struct ana_ranges ranges;
 	struct ana_tree tree, merged, inverted;
 	struct replay_listener listener;
-	const struct ana_node **path;
-	size_t cap;
+	struct ana_path path;
 	bool failed;
 };
 
@@ -353,25 +352,18 @@ static void invert(void *ctx, const struct ana_node *node, unsigned depth)
 	bool again = false;
 	uint32_t at = 0;
 
-	if (depth >= k->cap) {
-		size_t cap = k->cap ? 2 * k->cap : 256;
-		const struct ana_node **grown = realloc(k->path, cap * sizeof(*grown));
-		if (!grown) {
-			k->failed = true;
-			return;
-		}
-		k->path = grown;
-		k->cap = cap;
+	if (!ana_path_put(&k->path, node, depth)) {
+		k->failed = true;
+		return;
 	}
-	k->path[depth] = node;
 	if (!depth || !node->fn->name || !ana_ranges_have(&k->ranges, &node->fn->code, 0))
 		return;
 	for (unsigned i = depth + 1; i--;) {
-		at = ana_tree_child(&k->inverted, at, k->path[i]);
+		at = ana_tree_child(&k->inverted, at, k->path.node[i]);
 		if (!at)
 			break;
 		k->inverted.node[at].calls += node->calls;
-		again |= i < depth && k->path[i]->fn == node->fn;
+		again |= i < depth && k->path.node[i]->fn == node->fn;
 	}
 	if (at && !again)
 		k->inverted.node[at].self += node->total;
@@ -425,7 +417,7 @@ int ana_count_callers(struct count *o, struct dj_error *err)
 	ana_table_limit(t, o->limit ? o->limit : o->job->out.json ? 0 : 40);
 	ana_tree_walk(&k.inverted, print_caller, ctx);
 	ana_table_end(&o->job->out, t);
-	free(k.path);
+	free(k.path.node);
 	ana_tree_free(&k.tree);
 	ana_tree_free(&k.merged);
 	ana_tree_free(&k.inverted);

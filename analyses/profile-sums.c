@@ -71,8 +71,7 @@ static size_t merge(struct ana_sum *s, size_t n)
 struct nodes {
 	struct ana_sum *s;
 	size_t n;
-	const struct ana_node **path;
-	size_t cap;
+	struct ana_path path;
 	bool failed;
 };
 
@@ -82,19 +81,12 @@ static void add_node(void *ctx, const struct ana_node *node, unsigned depth)
 	struct ana_sum s = { .fn = node->fn, .calls = node->calls };
 	bool again = false;
 
-	if (depth >= k->cap) {
-		size_t cap = k->cap ? 2 * k->cap : 256;
-		const struct ana_node **grown = realloc(k->path, cap * sizeof(*grown));
-		if (!grown) {
-			k->failed = true;
-			return;
-		}
-		k->path = grown;
-		k->cap = cap;
+	if (!ana_path_put(&k->path, node, depth)) {
+		k->failed = true;
+		return;
 	}
 	for (unsigned i = 0; i < depth && !again; i++)
-		again = k->path[i]->fn == node->fn;
-	k->path[depth] = node;
+		again = k->path.node[i]->fn == node->fn;
 	if (!again)
 		s.inclusive = node->total;
 	k->s[k->n++] = s;
@@ -105,7 +97,7 @@ static bool add_nodes(struct ana_profile *p, struct ana_sum *s, size_t *n)
 	struct nodes k = { .s = s, .n = *n };
 
 	ana_tree_walk(&p->tree, add_node, &k);
-	free(k.path);
+	free(k.path.node);
 	*n = k.n;
 	return !k.failed;
 }

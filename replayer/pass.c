@@ -23,13 +23,6 @@ static double now(void)
 	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
-static uint64_t length_of(struct dj_trace *t, size_t thread)
-{
-	const struct dj_thread_info *info = dj_trace_thread(t, thread);
-
-	return info->last_steps - info->first_steps;
-}
-
 /* ---- how far ---- */
 
 /* How far a thread goes up to a position, which may be another thread's: then up to the last of its
@@ -151,7 +144,7 @@ static void replay_thread_of(struct pass *p, uint32_t thread)
 		patience.before = p->before;
 		run.th->patience = &patience;
 		run.th->shared = &p->shared;
-		if (p->translate && length_of(p->t, thread) >= TRANSLATE)
+		if (p->translate && rp_thread_length(p->t, thread) >= TRANSLATE)
 			rp_thread_translate(run.th);
 		run_thread(&run);
 	} else {
@@ -280,7 +273,7 @@ static void run_all(struct pass *p)
 static int by_length(const void *a, const void *b, void *t)
 {
 	const uint32_t *x = a, *y = b;
-	uint64_t l = length_of(t, *x), m = length_of(t, *y);
+	uint64_t l = rp_thread_length(t, *x), m = rp_thread_length(t, *y);
 
 	if (l != m)
 		return l > m ? -1 : 1;
@@ -293,7 +286,7 @@ static void make_queue(struct pass *p)
 	for (uint32_t i = 0; i < dj_trace_threads(p->t); i++)
 		if (!outside(p, i)) {
 			p->queue[p->n++] = i;
-			p->total += length_of(p->t, i);
+			p->total += rp_thread_length(p->t, i);
 		}
 	if (!p->asked->in_order)
 		qsort_r(p->queue, p->n, sizeof(*p->queue), by_length, p->t);

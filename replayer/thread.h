@@ -223,6 +223,14 @@ void rp_thread_enter_copy(struct rp_thread *th);
  * the mark's position already, and the records are read up to there. */
 int rp_thread_restore_cursor(struct rp_thread *th, const struct dj_mark *mark);
 
+/* How many instructions the trace has of a thread. */
+static inline uint64_t rp_thread_length(const struct dj_trace *t, size_t thread)
+{
+	const struct dj_thread_info *info = dj_trace_thread(t, thread);
+
+	return info->last_steps - info->first_steps;
+}
+
 /* Steps before which the thread has no ordered event of this number or a higher one, as many as can
  * be told by looking at few records: those that say how many events had been passed. */
 uint64_t rp_thread_steps_before(struct dj_trace *t, uint32_t thread, uint64_t seq);

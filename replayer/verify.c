@@ -64,13 +64,6 @@ static double now(void)
 	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
-static uint64_t length_of(struct dj_trace *t, size_t thread)
-{
-	const struct dj_thread_info *info = dj_trace_thread(t, thread);
-
-	return info->last_steps - info->first_steps;
-}
-
 /* Where a part begins. */
 static uint64_t first_of(struct dj_trace *t, const struct part *o)
 {
@@ -279,7 +272,7 @@ static int divide_all(struct pool *p, uint64_t *total)
 	uint64_t least = 0;
 
 	for (size_t i = 0; i < threads; i++)
-		*total += length_of(p->t, i);
+		*total += rp_thread_length(p->t, i);
 	p->workers = workers_for(p);
 	if (p->workers > 1)
 		least = *total / (p->workers * PARTS) + 1;
