@@ -274,10 +274,11 @@ static struct rec_noted *noted_by(struct rec_process *proc, size_t module)
 	return noted;
 }
 
-/* False if there is something else behind it already, or it is no note. */
+/* False if there is something else behind it already, or it is no note, or one that came later:
+ * then these notes have been forgotten and begun again since, and it was another. */
 static bool link_to(struct rec_notes *notes, unsigned last, unsigned at)
 {
-	if (!last || notes->note[last - 1].next)
+	if (!last || last >= at || notes->note[last - 1].next)
 		return false;
 	notes->note[last - 1].next = at;
 	return true;
@@ -316,7 +317,7 @@ void rec_ahead_note(struct rec_thread *t, uint64_t pc, bool indirect)
 
 static bool goes_on(const struct rec_notes *notes, const struct run *r, unsigned at)
 {
-	unsigned n = r->end;
+	unsigned n = r->end <= notes->n ? r->end : 0; /* as above */
 	for (unsigned i = 0; n && n != at && i < r->window; i++)
 		n = notes->note[n - 1].next;
 	return n && n == at;
