@@ -490,12 +490,18 @@ static void on_fault(int sig, siginfo_t *si, void *context)
 	     (unsigned long long)uc->uc_mcontext.gregs[REG_RIP], si->si_addr);
 }
 
-/* In a fragment, or in the stub right before it. */
+/* In a fragment, or in the stub right before it. A stub's length depends on the address that it
+ * compares, on the steps it subtracts and on the flags it puts back; no stub is a page long. */
 static bool located(uint64_t pc, struct tr_where *w)
 {
-	for (unsigned k = 0; k < 48; k++)
-		if (tr_locate(tr, pc + k, 0, w))
-			return true;
+	const struct tr_arena *a = tr_arena_at(tr, pc);
+	for (unsigned k = 0; k < 4096; k++) {
+		const struct tr_frag *f = tr_chunk_find(a, pc + k);
+		if (!f)
+			continue;
+		bool before = f->stub && f->stub_chunk == TR_NO_CHUNK && f->stub <= pc;
+		return (!k || (pc + k == f->entry && before)) && tr_locate(tr, pc + k, 0, w);
+	}
 	return false;
 }
 
