@@ -63,6 +63,7 @@ struct run {
  * and then is one that was noted much later, and what comes after it goes on where it was. */
 struct rec_noted {
 	uint64_t image; /* plus 1 */
+	uint64_t notes; /* which they are: their serial number */
 	unsigned last;	/* note that it stopped for, plus 1 */
 	unsigned own;	/* the last one that was new, plus 1 */
 	unsigned since; /* so many notes were translated ahead since then */
@@ -72,6 +73,7 @@ struct rec_noted {
 struct rec_notes {
 	struct rec_notes *next; /* those that were asked for later */
 	uint64_t program;	/* a hash of its path */
+	uint64_t serial;	/* of all that were ever made */
 	unsigned n_read;	/* from a file */
 	unsigned n, cap;
 	struct rec_note *note;
@@ -242,7 +244,9 @@ static struct rec_notes *notes_of(struct rec_module *mod, uint64_t program)
 	} else {
 		notes = calloc(1, sizeof(*notes));
 		DJ_ASSERT(notes, "out of memory for notes");
+		static uint64_t made;
 		notes->program = program;
+		notes->serial = ++made;
 		first = mod->notes;
 		if (first)
 			add_all(notes, first->note, first->n, true);
@@ -258,8 +262,10 @@ static struct rec_notes *notes_of(struct rec_module *mod, uint64_t program)
 	return notes;
 }
 
-/* How far the process's image has come with the module. */
-static struct rec_noted *noted_by(struct rec_process *proc, size_t module)
+/* How far the process's image has come with the module's notes: not at all, if those that it knew
+ * have been forgotten and begun again since. */
+static struct rec_noted *noted_by(struct rec_process *proc, size_t module,
+				  const struct rec_notes *notes)
 {
 	if (module >= proc->n_noted) {
 		size_t n = proc->rec->n_modules;
@@ -269,16 +275,16 @@ static struct rec_noted *noted_by(struct rec_process *proc, size_t module)
 		proc->n_noted = n;
 	}
 	struct rec_noted *noted = &proc->noted[module];
-	if (noted->image != proc->image + 1ULL)
-		*noted = (struct rec_noted){ .image = proc->image + 1ULL };
+	if (noted->image != proc->image + 1ULL || noted->notes != notes->serial)
+		*noted = (struct rec_noted){ .image = proc->image + 1ULL, .notes = notes->serial };
 	return noted;
 }
 
-/* False if there is something else behind it already, or it is no note, or one that came later:
- * then these notes have been forgotten and begun again since, and it was another. */
+/* False if there is something else behind it already, or it is no note. */
 static bool link_to(struct rec_notes *notes, unsigned last, unsigned at)
 {
-	if (!last || last >= at || notes->note[last - 1].next)
+	DJ_ASSERT(last < at, "note %u is not before note %u", last, at);
+	if (!last || notes->note[last - 1].next)
 		return false;
 	notes->note[last - 1].next = at;
 	return true;
@@ -296,7 +302,7 @@ void rec_ahead_note(struct rec_thread *t, uint64_t pc, bool indirect)
 	uint64_t program = program_of(t);
 	proc->own_code |= m->module == proc->program;
 	struct rec_notes *notes = notes_of(mod, program);
-	struct rec_noted *noted = noted_by(proc, (size_t)m->module);
+	struct rec_noted *noted = noted_by(proc, (size_t)m->module, notes);
 	struct rec_note note = { .offset = m->offset + (pc - m->start),
 				 .indirect = indirect,
 				 .start = !proc->own_code };
@@ -317,7 +323,7 @@ void rec_ahead_note(struct rec_thread *t, uint64_t pc, bool indirect)
 
 static bool goes_on(const struct rec_notes *notes, const struct run *r, unsigned at)
 {
-	unsigned n = r->end <= notes->n ? r->end : 0; /* as above */
+	unsigned n = r->end;
 	for (unsigned i = 0; n && n != at && i < r->window; i++)
 		n = notes->note[n - 1].next;
 	return n && n == at;
@@ -360,7 +366,7 @@ void rec_ahead(struct rec_thread *t)
 	if (rec_fragment(t, t->regs.rip, &f) == TR_NO_ARENA)
 		return;
 	proc->stopped = NULL;
-	struct rec_noted *noted = noted_by(proc, (size_t)m->module);
+	struct rec_noted *noted = noted_by(proc, (size_t)m->module, notes);
 	unsigned count = go_on_from(notes, noted, proc->stopped_at), at = proc->stopped_at;
 	tr_spare(proc->tr, TR_AHEAD);
 	for (; count; count--) {

@@ -46,6 +46,15 @@ done
 each=$((($(stops "$work/names-10.deja") - $(stops "$work/names-2.deja")) / 8))
 [ "$each" -le 30 ] || fail "the fortieth program: $each stops each time"
 
+# A program that goes on when its notes have been forgotten begins them again. (It had the numbers
+# of those before, and links were written behind the notes' end.)
+"$deja" record --no-cache -o "$work/forgotten.deja" -- /bin/bash -c \
+	"for p in '$work'/names/*; do \$p; done; printf -v x '%q %(%T)T %5.3f' 'a b' 7 1.5; [[ ab =~ ^a(.)\$ ]]
+	for p in '$work'/names/*; do \$p; done; read -r x <<<word; echo \${x@Q} \$((2 ** 10))" >out ||
+	fail "recording with forgotten notes"
+[ "$(cat out)" = "'word' 1024" ] || fail "recorded with forgotten notes it prints $(cat out)"
+"$deja" verify "$work/forgotten.deja" >/dev/null || fail "verifying what was recorded with forgotten notes"
+
 # What was translated once is only made again: of the fragments of some hundred images.
 made() {
 	"$deja" info "$work/program-30.deja" |
