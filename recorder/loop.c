@@ -369,6 +369,7 @@ static void go_on(struct rec_thread *t, enum rec_state next)
 		next = REC_KILLED;
 	}
 	t->state = next;
+	rec->turns |= next == REC_WAIT || next == REC_TRAP_WAIT;
 	if (next == REC_WAIT && t->proc->busy && t->proc->busy->stopped)
 		waiters_stop(t->proc);
 	if (rec_over(rec))
@@ -415,11 +416,15 @@ static void next_turn(struct rec_recording *rec)
 		if (by && !rec_over(rec) && rec_gathered(p, &next))
 			go_on(by, next);
 	}
-	for (struct rec_thread *t = rec->threads; t; t = t->next)
+	bool turns = rec->turns;
+	rec->turns = false;
+	for (struct rec_thread *t = rec->threads; t && turns; t = t->next)
 		if (t->state == REC_TRAP_WAIT)
 			go_on(t, rec_trap_wait(t));
 		else if (t->state == REC_WAIT && !t->proc->busy)
 			go_on(t, REC_IN_HAND);
+		else
+			rec->turns |= t->state == REC_WAIT;
 	bool waits = rec->order.waits, slept = false;
 	unsigned n = 0;
 	rec->order.waits = rec->order.more = false;

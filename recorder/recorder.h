@@ -109,6 +109,7 @@ struct rec_recording {
 	uint64_t steps, stops, natives; /* of threads that are done */
 	struct rec_stray *strays;	/* stops that are to be looked at (loop.c) */
 	struct rec_thread *met[1024];	/* by its number: who was looked for last (loop.c) */
+	bool turns;			/* somebody waits in WAIT or TRAP_WAIT (loop.c) */
 	uint64_t counts[REC_COUNTS];
 	uint64_t kept_room; /* for kept translations, bytes */
 	uint8_t *cpuid;	    /* what CPUID says, in entries like those of T_CPUID */
