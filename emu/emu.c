@@ -45,14 +45,19 @@ static void clear_rest(uint8_t *shadow)
  * processor's programs keep something for every page that was ever mapped. */
 static _Atomic(void *) last_place;
 
+/* Bytes of a shadow that are the file's. A process that is made later has none of them: it would
+ * share them. */
+static bool map_shared(uint8_t *at, int fd)
+{
+	return mmap(at, SHADOW_AGAIN, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) !=
+		       MAP_FAILED &&
+	       madvise(at, SHADOW_AGAIN, MADV_DONTFORK) == 0;
+}
+
 /* The first SHADOW_AGAIN bytes, and the same once more behind the end. */
 static bool map_again(uint8_t *shadow, int fd)
 {
-	const int prot = PROT_READ | PROT_WRITE;
-
-	return mmap(shadow, SHADOW_AGAIN, prot, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED &&
-	       mmap(shadow + SHADOW_BYTES, SHADOW_AGAIN, prot, MAP_SHARED | MAP_FIXED, fd, 0) !=
-		       MAP_FAILED;
+	return map_shared(shadow, fd) && map_shared(shadow + SHADOW_BYTES, fd);
 }
 
 /* Map a shadow, all zeros: NULL with errno if it cannot be had. Its first SHADOW_AGAIN bytes also
@@ -118,7 +123,6 @@ void emu_free(struct emu *e)
 	free(e);
 }
 
-/* Shared mappings stay shared in a child process. */
 int emu_before_fork(const struct emu *e)
 {
 	int fd = memfd_create("deja-shadow", MFD_CLOEXEC);

@@ -266,11 +266,11 @@ struct emu {
 /* Make an emulator with an all-zero shadow. NULL if memory cannot be had. */
 struct emu *emu_new(struct dj_error *err);
 void emu_free(struct emu *e);
-/* Before a fork after which both processes go on: a descriptor of a copy of what they would share
- * of the shadow, to be closed. -1 with errno. */
+/* Before a fork after which the new process goes on with this emulator: a descriptor of a copy of
+ * what it will not have of the shadow, to be closed. -1 with errno. */
 int emu_before_fork(const struct emu *e);
-/* In the new process: this emulator's shadow is its own, as it was then. Closes `fd`. False: it
- * cannot be had. */
+/* In the new process: this emulator's shadow is its own, as it was then. Of the others it has no
+ * first bytes, and they are not to be used. Closes `fd`. False: it cannot be had. */
 bool emu_after_fork(struct emu *e, int fd);
 /* Zero the shadow and forget all code (exec). */
 void emu_reset_memory(struct emu *e);

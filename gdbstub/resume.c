@@ -79,7 +79,7 @@ bool stub_handle_why(struct stub_session *s, struct stub_scan *a)
 void stub_session_moved(struct stub_session *s)
 {
 	s->going_to[0] = '\0';
-	s->arrives = false;
+	s->arrives = s->blank = false;
 	s->child_new = s->vforked = false;
 	stub_threads_forget(s);
 	s->have_last = false;

@@ -9,6 +9,10 @@
 #include <CUnit/CUnit.h>
 
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define CODE   0x401000u
 #define SHADOW (1ULL << 32)
@@ -57,6 +61,42 @@ static void test_edge(void)
 	/* the same far behind the first page */
 	CU_ASSERT(!memcmp(e->shadow, e->shadow + SHADOW, 4096));
 	emu_free(e);
+}
+
+static bool there(const struct emu *e)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	return msync(e->shadow, page, MS_ASYNC) == 0 ||
+	       msync(e->shadow + SHADOW, page, MS_ASYNC) == 0;
+}
+
+/* A process made for one emulator has a shadow of its own, and nothing of the others' that both
+ * processes could write to. */
+static void test_fork(void)
+{
+	const uint8_t nop[] = "\x90";
+	struct emu *mine = start(nop, 1), *other = start(nop, 1);
+	int status = -1, fd;
+
+	memcpy(mine->shadow, "mine", 4);
+	memcpy(other->shadow, "other", 5);
+	fd = emu_before_fork(mine);
+	CU_ASSERT_FATAL(fd >= 0);
+	pid_t child = fork();
+	if (!child) {
+		if (there(mine) || there(other))
+			_exit(2);
+		if (!emu_after_fork(mine, fd) || memcmp(mine->shadow + SHADOW, "mine", 4))
+			_exit(3);
+		memcpy(mine->shadow, "gone", 4);
+		_exit(there(other) ? 4 : 0);
+	}
+	close(fd);
+	CU_ASSERT(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+	CU_ASSERT(!memcmp(mine->shadow, "mine", 4) && !memcmp(other->shadow, "other", 5));
+	emu_free(mine);
+	emu_free(other);
 }
 
 /* Memory is zero everywhere after a reset, and only its own emulator's. */
@@ -455,6 +495,7 @@ int main(void)
 	suites_begin();
 	CU_pSuite s = CU_add_suite("emu-run", NULL, NULL);
 	CU_add_test(s, "the shadow's edge", test_edge);
+	CU_add_test(s, "a process made for one of them", test_fork);
 	CU_add_test(s, "memory anew", test_reset);
 	CU_add_test(s, "long repeats come back", test_long_repeats);
 	CU_add_test(s, "edges are seen, however code is run", test_edges);

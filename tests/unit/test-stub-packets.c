@@ -302,6 +302,11 @@ static void test_monitor(void)
 		EXPECT_STOP("s", "T00 ");
 	}
 	session.looks_again = true;
+	/* unknown memory is zeros until the program is moved, by a command of ours, too */
+	ask("qRcmd,756e6b6e6f776e207a65726f"); /* unknown zero */
+	CU_ASSERT(session.blank);
+	ask("qRcmd,676f746f20313233"); /* goto 123 */
+	CU_ASSERT(!session.blank);
 	EXPECT("qRcmd,6", "E01");
 	CU_ASSERT(strlen(ask("qRcmd,")) > 100);
 	CU_ASSERT(strlen(ask("qRcmd,696e666f")) > 100);
