@@ -52,6 +52,8 @@ void ana_put_json(FILE *f, const char *text)
 				(unsigned char)*text);
 		else if (*text == '"' || *text == '\\')
 			fprintf(f, "\\%c", *text);
+		else if (*text == '<' || *text == '>' || *text == '&')
+			fprintf(f, "\\u%04x", (unsigned char)*text);
 		else
 			fwrite(text, 1, n, f);
 		text += n ? n : 1;

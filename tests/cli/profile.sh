@@ -28,6 +28,39 @@ else
 	left_out chromium
 fi
 
+# A name of the program's, or of code that it made, is text in the page: no element ends or begins there.
+cat >named.c <<'EOS'
+int named(int n)
+{
+	volatile int sum = 0;
+	for (int i = 0; i < n; i++)
+		sum += i;
+	return sum;
+}
+EOS
+echo 'extern int named(int); int main(void) { return named(10000) == 0; }' >names.c
+${CC:-gcc} -O1 -c named.c && ${CC:-gcc} -O1 -c names.c || exit 99
+objcopy --redefine-sym 'named=</script><script>named<!--&' named.o &&
+	objcopy --redefine-sym 'named=</script><script>named<!--&' names.o || exit 99
+${CC:-gcc} names.o named.o -o names || exit 99
+"$deja" record -o names.deja ./names || fail "recording names"
+sed 's,made_one,</script><script>made&<!--\&,' "$here/perfmap.c" >made.c
+${CC:-gcc} -O1 made.c -o made || exit 99
+pid=$("$deja" record -o made.deja ./made) || fail "recording made"
+rm -f "/tmp/perf-$pid.map"
+for name in names made; do
+	"$deja" profile --html $name.html --json $name.deja >$name.json || fail "--html, of $name"
+	for tag in '<script' '</script' '<!--'; do
+		[ "$(grep -oi -- "$tag" $name.html | wc -l)" = "$(grep -oi -- "$tag" page.html | wc -l)" ] ||
+			fail "a name in the page of $name is not only text: $tag"
+	done
+	grep -q 'u003c/script' $name.html || fail "the name is not in the page of $name"
+	/usr/bin/env python3 -c 'import json, sys
+rows = json.load(open(sys.argv[1]))
+assert any(r["function"].startswith("</script><script>" + sys.argv[2][:4]) and "<!--&" in r["function"] for r in rows)' \
+		$name.json $name || fail "a name in JSON is another one: $name"
+done
+
 # callgrind NAME PROGRAM ARG...: what it counts of each instruction, deja counts
 callgrind() {
 	local name=$1
