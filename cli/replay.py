@@ -125,6 +125,16 @@ def _deja_monitor():
             gdb.execute("define hook-reverse-%s\n_deja-selected\nend" % command)
 
 
+def _deja_position(text):
+    """A position as deja writes one, of a process that a trace may have taken over: it becomes part of a
+    command, and nothing else may."""
+    import re
+
+    if not isinstance(text, str) or not re.fullmatch(r"[0-9]+:[0-9]+(\+[0-9]+)?(@[0-9]+)?", text):
+        raise gdb.GdbError("What answers for the recording gave no position.")
+    return text
+
+
 def _deja_commands():
     """checkpoint and bookmark keep positions; record has nothing to record."""
 
@@ -140,6 +150,7 @@ def _deja_commands():
             position = gdb.execute("monitor when", to_string=True).strip()
             if not position or ":" not in position:
                 raise gdb.GdbError("No recording is being replayed.")
+            position = _deja_position(position.partition(",")[0])
             where = ""
             try:
                 frame = gdb.selected_frame()
@@ -314,7 +325,7 @@ the first answer, and stops there: deja count --code f --threshold 100 --go."""
                 position = None
             if not position:
                 raise gdb.GdbError("No answer number %s." % text)
-            gdb.execute("monitor goto " + position, to_string=True)
+            gdb.execute("monitor goto " + _deja_position(position), to_string=True)
             gdb.execute("frame")
 
         def invoke(self, args, from_tty):
@@ -332,7 +343,7 @@ the first answer, and stops there: deja count --code f --threshold 100 --go."""
                                      check=False).stdout, end="")
                 return
             if name == "origin":
-                now = gdb.execute("monitor when", to_string=True).strip()
+                now = _deja_position(gdb.execute("monitor when", to_string=True).strip().partition(",")[0])
                 words = [now, place(rest or "$rax")]
             elif name == "accesses" and rest:
                 words = [place(rest)]
@@ -345,7 +356,7 @@ the first answer, and stops there: deja count --code f --threshold 100 --go."""
                 most = int(options[options.index("--limit") + 1])
             if "--go" in options:
                 options.remove("--go")
-                now = gdb.execute("monitor when", to_string=True).strip()
+                now = _deja_position(gdb.execute("monitor when", to_string=True).strip().partition(",")[0])
                 if "--from" not in options:
                     options += ["--from", now]
             answer, said = ask(name, options + words)
