@@ -59,7 +59,9 @@ static int print_result(const char *path, const struct replay_verify_result *res
 	}
 	if (!res->div.found)
 		return CLI_GOOD;
-	printf("divergence    %s\n", res->div.text);
+	printf("divergence    ");
+	cli_put(res->div.text);
+	putchar('\n');
 	stack_report(path, res->div.pos.thread, res->div.pos.steps, "stack at", NULL);
 	fflush(stdout);
 	if (damaged)
@@ -102,6 +104,15 @@ static bool transfer(int fd, void *buf, size_t size, bool out)
 	return true;
 }
 
+/* Of a process that a trace may have taken over: its texts end where they must. */
+static void end_texts(struct answer *a)
+{
+	a->res.div.part[sizeof(a->res.div.part) - 1] = 0;
+	a->res.div.text[sizeof(a->res.div.text) - 1] = 0;
+	a->err.text[sizeof(a->err.text) - 1] = 0;
+	a->missing[sizeof(a->missing) - 1] = 0;
+}
+
 /* Generated code is executed only by a process that has nothing to lose. What is known is in *a
  * then; if that process dies, CLI_USAGE or CLI_BAD_TRACE, which it or this one has told of. */
 static int verify_apart(struct dj_trace *t, struct answer *a)
@@ -131,8 +142,10 @@ static int verify_apart(struct dj_trace *t, struct answer *a)
 	close(fd[0]);
 	while (waitpid(child, &ended, 0) < 0 && errno == EINTR)
 		;
-	if (good)
+	if (good) {
+		end_texts(a);
 		return CLI_GOOD;
+	}
 	if (WIFEXITED(ended) && WEXITSTATUS(ended) == CLI_BAD_TRACE)
 		return CLI_BAD_TRACE; /* cli_catch_cut() */
 	cli_warn("what replays the trace has died: %s",

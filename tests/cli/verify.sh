@@ -186,5 +186,55 @@ for _ in $(seq 50); do
 	sleep 0.1
 done
 [ -e "/proc/${child:-none}" ] && fail "the replay goes on when nobody waits for it"
+
+# Should code of a trace have taken that process over, its answer is texts of some length and for no terminal. (The
+# library has it answer so: struct answer is cli/cmd-verify.c's.)
+cat >answers.c <<'EOF'
+#include "replayer/replay.h"
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct answer {
+	int ret;
+	struct replay_verify_result res;
+	struct dj_error err;
+	bool damaged;
+	char missing[sizeof(((struct dj_error *)0)->text)];
+};
+
+ssize_t write(int fd, const void *buf, size_t size)
+{
+	ssize_t (*real)(int, const void *, size_t) = (ssize_t(*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
+	const char *what = getenv("ANSWER");
+	struct answer *a = (void *)buf;
+
+	if (size == sizeof(*a) && what) {
+		a->ret = *what == 'e' ? -1 : 0;
+		a->res.digests = 1;
+		a->res.div.found = *what == 'd';
+		memset(a->res.div.text, *what == 'd' ? '\033' : 0, sizeof(a->res.div.text));
+		memset(a->err.text, *what == 'e' ? '\033' : 0, sizeof(a->err.text));
+		a->err.exit_status = 1;
+		a->damaged = *what == 'e'; /* what is behind a text is no end of it */
+		memset(a->missing, *what == 'm' ? '\033' : 0, sizeof(a->missing));
+		for (char *behind = a->missing + sizeof(a->missing); behind < (char *)(a + 1); behind++)
+			*behind = '\033';
+	}
+	return real(fd, buf, size);
+}
+EOF
+${CC:-gcc} -D_GNU_SOURCE -I"$here/../.." -shared -fPIC answers.c -o answers.so -ldl || exit 99
+# answers WHAT LENGTH OUTPUT: that text has so many letters, none of which is for a terminal
+answers() {
+	env "ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0" ANSWER="$1" \
+		LD_PRELOAD="$PWD/answers.so${LD_PRELOAD:+:$LD_PRELOAD}" "$deja" verify plain.deja >out 2>err
+	grep -q "$(printf '\033')" out err && fail "what replays gives a terminal orders: $1"
+	[ "$(tr -dc '?' <"$3" | wc -c)" = "$2" ] || fail "$1 of what replays is not $2 letters: $(cat "$3")"
+}
+answers divergence 399 out
+answers divergence 399 err
+answers error 479 err
+answers missing 479 err
 [ "$failures" = 0 ] && echo "PASS: verify"
 conclude
