@@ -458,17 +458,26 @@ static void add_up(struct coverage *c)
 
 /* ---- the answer ---- */
 
-/* geninfo(1), "TRACEFILE FORMAT". */
-static void lcov_file(const struct coverage *c, FILE *f, size_t from, size_t to)
+/* geninfo(1), "TRACEFILE FORMAT". Files come in their order, which is the choices' as well: *choice
+ * is the first that is not of a file before. */
+static void lcov_file(const struct coverage *c, FILE *f, size_t from, size_t to, size_t *choice)
 {
+	const char *file = c->lines[from].file;
 	size_t hit = 0, branches = 0, taken = 0;
+	int before = -1;
 
-	fprintf(f, "TN:\nSF:%s\n", c->lines[from].file);
-	for (size_t i = 0, block = 0; i < c->n_choices; i++) {
-		const struct choice *x = &c->choices[i];
-		if (strcmp(x->file, c->lines[from].file) != 0)
+	fputs("TN:\nSF:", f);
+	ana_put(f, file);
+	putc('\n', f);
+	for (size_t block = 0; *choice < c->n_choices; ++*choice) {
+		const struct choice *x = &c->choices[*choice];
+		int order = strcmp(x->file, file);
+		if (order > 0)
+			break;
+		if (order)
 			continue;
-		block = i && c->choices[i - 1].line == x->line ? block + 1 : 0;
+		block = x->line == before ? block + 1 : 0;
+		before = x->line;
 		fprintf(f, "BRDA:%d,%zu,0,%" PRIu64 "\nBRDA:%d,%zu,1,%" PRIu64 "\n", x->line, block,
 			x->passed, x->line, block, x->taken);
 		branches += 2;
@@ -496,7 +505,7 @@ static int print(struct coverage *c, struct dj_error *err)
 		return -1;
 	if (!t)
 		return dj_fail(err, 1, "out of memory");
-	for (size_t i = 0, k; i < c->n_lines; i = k) {
+	for (size_t i = 0, k, choice = 0; i < c->n_lines; i = k) {
 		uint64_t hit = 0;
 
 		for (k = i; k < c->n_lines && !strcmp(c->lines[k].file, c->lines[i].file); k++)
@@ -506,10 +515,11 @@ static int print(struct coverage *c, struct dj_error *err)
 						      { .number = hit },
 						      { .number = hit, .whole = k - i } });
 		if (f)
-			lcov_file(c, f, i, k);
+			lcov_file(c, f, i, k, &choice);
 	}
 	ana_table_end(&c->job->out, t);
-	if (f && fclose(f))
+	bool bad = f && ferror(f);
+	if ((f && fclose(f)) || bad)
 		return dj_fail_errno(err, 1, "cannot write %s", c->lcov);
 	return 0;
 }
