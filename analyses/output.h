@@ -57,8 +57,8 @@ void ana_out_line(struct ana_out *out, const char *fmt, ...) __attribute__((form
 /* What the answer lacks: a line on standard error. */
 void ana_out_warn(struct ana_out *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Text from a trace: what is no letter as '?'; as a JSON string, in which nothing ends an element of
- * HTML that it stands in; as text in XML or HTML. */
+/* Text from a trace: what is no letter as '?'; as a JSON string, in which nothing ends an element
+ * of HTML that it stands in; as text in XML or HTML. */
 void ana_put(FILE *f, const char *text);
 void ana_put_json(FILE *f, const char *text);
 void ana_put_xml(FILE *f, const char *text);
