@@ -29,8 +29,7 @@
  *                idle.c: where a thread sleeps and others want its memory
  *   order.c      numbers of ordered events, and what they take
  *   ring.c       the ring buffer and the thread that writes it out
- *   start.c      start; end.c; clock.c
- *   forward.c    deja's own signals
+ *   start.c      start; end.c; clock.c; forward.c: deja's own signals
  *   meta.c       what the trace says of machine and program
  *
  * One rule holds it together: a thread is either in the cache (its registers are the processor's,
