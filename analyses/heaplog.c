@@ -6,9 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SAME   (8u << 20) /* stack pointers nearer than this belong to one stack */
-#define DEPTH  4096	  /* calls that are kept of a stack */
-#define HASHES 4096
+#define SAME  (8u << 20) /* stack pointers nearer than this belong to one stack */
+#define DEPTH 4096	 /* calls that are kept of a stack */
 
 enum member { MALLOC, CALLOC, REALLOC, FREE, MEMALIGN, POSIX_MEMALIGN, VALLOC, REALLOCARRAY };
 static const struct {
@@ -33,12 +32,18 @@ struct frame {
 	uint64_t call, sp; /* address of the call instruction; where its return address lies */
 };
 
+/* Where a stack is to be found by its hash. */
+struct place {
+	uint32_t hash, index; /* index + 1; 0: free */
+};
+
 struct thread {
 	struct ana_heaplog *heap;
 	struct ana_log events;
 	struct ana_heap_stack *stacks;
 	size_t n_stacks, cap_stacks;
-	uint32_t hash[HASHES]; /* index + 1 */
+	struct place *places; /* a hash table, half of it free */
+	size_t cap_places;    /* a power of two */
 	struct frame frames[DEPTH];
 	size_t depth, gone; /* gone: outer ones that there was no room for */
 	uint32_t process, order;
@@ -97,6 +102,7 @@ static void end(void *ctx, struct replay_run *run, void *data)
 		((struct ana_heap_event *)ana_log_at(&th->events, i))->stack += base;
 	ana_log_join(&heap->events, &th->events);
 	free(th->stacks);
+	free(th->places);
 	free(th);
 }
 
@@ -106,6 +112,36 @@ static void end(void *ctx, struct replay_run *run, void *data)
 static bool same_stack(const struct ana_heap_stack *a, const struct ana_heap_stack *b)
 {
 	return a->n == b->n && !memcmp(a->frames, b->frames, a->n * sizeof(a->frames[0]));
+}
+
+/* Where a stack of this hash is, or would be: the first place that is free, or has it. */
+static struct place *place_of(struct place *places, size_t cap, uint32_t hash,
+			      const struct ana_heap_stack *stacks, const struct ana_heap_stack *s)
+{
+	size_t i = hash & (cap - 1);
+
+	while (places[i].index &&
+	       (!s || places[i].hash != hash || !same_stack(&stacks[places[i].index - 1], s)))
+		i = (i + 1) & (cap - 1);
+	return &places[i];
+}
+
+/* Half of the places are free, and one more. */
+static bool make_room(struct thread *th)
+{
+	if (2 * th->n_stacks < th->cap_places)
+		return true;
+	size_t cap = th->cap_places ? 2 * th->cap_places : 64;
+	struct place *more = calloc(cap, sizeof(*more));
+	if (!more)
+		return false;
+	for (size_t i = 0; i < th->cap_places; i++) /* each is another stack */
+		if (th->places[i].index)
+			*place_of(more, cap, th->places[i].hash, NULL, NULL) = th->places[i];
+	free(th->places);
+	th->places = more;
+	th->cap_places = cap;
+	return true;
 }
 
 /* The index of the stack as it is now. */
@@ -119,21 +155,19 @@ static uint32_t intern(struct thread *th, struct replay_run *run)
 		replay_run_code(run, th->frames[i].call, &s.frames[s.n]);
 		h = (h ^ th->frames[i].call) * 0x9e3779b97f4a7c15u;
 	}
-	uint32_t *at = &th->hash[h >> 52];
-	if (*at && same_stack(&th->stacks[*at - 1], &s))
-		return *at - 1;
-	for (size_t i = 0; i < th->n_stacks && *at; i++) /* two share a place: rare */
-		if (same_stack(&th->stacks[i], &s))
-			return (uint32_t)i;
-	struct ana_heap_stack *p = grown(th->stacks, &th->cap_stacks, th->n_stacks, sizeof(*p));
+	struct ana_heap_stack *p =
+		make_room(th) ? grown(th->stacks, &th->cap_stacks, th->n_stacks, sizeof(*p)) : NULL;
 	if (!p) {
 		replay_run_fail(run, "out of memory");
 		return 0;
 	}
 	th->stacks = p;
-	p[th->n_stacks++] = s;
-	*at = (uint32_t)th->n_stacks;
-	return *at - 1;
+	struct place *at = place_of(th->places, th->cap_places, (uint32_t)(h >> 32), p, &s);
+	if (!at->index) {
+		p[th->n_stacks++] = s;
+		*at = (struct place){ (uint32_t)(h >> 32), (uint32_t)th->n_stacks };
+	}
+	return at->index - 1;
 }
 
 static void called(struct thread *th, const struct replay_edge *edge)
