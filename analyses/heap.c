@@ -2,7 +2,7 @@
  * deja heap: blocks that are alive at a position (the end, where they are leaks, unless --to says
  * another), and what was freed twice or was never allocated, with all stacks.
  *
- * Calls of malloc's family are gone through in the order of positions (analyses/heaplog.h). A
+ * Calls of malloc's family are gone through in the order of their effects (analyses/heaplog.h). A
  * process begins with the blocks of the one that made it.
  */
 #include "analyses/heaplog.h"

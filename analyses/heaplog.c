@@ -46,7 +46,7 @@ struct thread {
 	size_t cap_places;    /* a power of two */
 	struct frame frames[DEPTH];
 	size_t depth, gone; /* gone: outer ones that there was no room for */
-	uint32_t process, order;
+	uint32_t process, number;
 	/* the call under way */
 	bool open;
 	enum member member;
@@ -211,17 +211,19 @@ static unsigned wants(void *data, struct replay_run *run, const struct insn *in)
 	return member_at(th->heap, &code) >= 0 ? want | REPLAY_WANT_POINT : want;
 }
 
-static void note(struct thread *th, enum ana_heap_kind kind, uint64_t addr, uint64_t size)
+static void note(struct thread *th, const struct replay_pos *order, enum ana_heap_kind kind,
+		 uint64_t addr, uint64_t size)
 {
 	struct ana_heap_event *e = ana_log_add(&th->events);
 
 	if (!e)
 		return;
+	e->order = *order;
 	e->pos = th->pos;
 	e->kind = (uint8_t)kind;
 	e->addr = addr;
 	e->size = size;
-	e->order = th->order++;
+	e->number = th->number++;
 	e->stack = th->stack;
 	e->process = th->process;
 }
@@ -253,33 +255,36 @@ static void point(void *data, struct replay_run *run, const struct insn *in)
 	th->stack = th->heap->plain ? ANA_HEAP_NO_STACK : intern(th, run);
 	/* one that does not come back is the most interesting one */
 	if (member == FREE && th->arg[0])
-		note(th, ANA_HEAP_FREE, th->arg[0], 0);
+		note(th, &th->pos, ANA_HEAP_FREE, th->arg[0], 0);
 }
 
 static void finished(struct thread *th, struct replay_run *run)
 {
 	uint64_t result = replay_run_gpr(run, DJ_RAX);
+	struct replay_pos now;
 
+	replay_run_pos(run, &now);
 	switch (th->member) {
 	case FREE:
 		return;
 	case POSIX_MEMALIGN:
 		if (!result)
-			note(th, ANA_HEAP_ALLOC, ana_number_at(run, th->arg[0], 8), th->arg[2]);
+			note(th, &now, ANA_HEAP_ALLOC, ana_number_at(run, th->arg[0], 8),
+			     th->arg[2]);
 		return;
 	case REALLOC:
 	case REALLOCARRAY:
 		if (th->arg[0] && (result || !th->arg[1]))
-			note(th, ANA_HEAP_FREE, th->arg[0], 0);
+			note(th, &th->pos, ANA_HEAP_FREE, th->arg[0], 0);
 		if (result)
-			note(th, ANA_HEAP_ALLOC, result,
+			note(th, &now, ANA_HEAP_ALLOC, result,
 			     th->member == REALLOC ? th->arg[1] : th->arg[1] * th->arg[2]);
 		return;
 	default:
 		break;
 	}
 	if (result)
-		note(th, ANA_HEAP_ALLOC, result,
+		note(th, &now, ANA_HEAP_ALLOC, result,
 		     th->member == CALLOC     ? th->arg[0] * th->arg[1]
 		     : th->member == MEMALIGN ? th->arg[1]
 					      : th->arg[0]);
@@ -331,7 +336,7 @@ static void event(void *data, struct replay_run *run, const struct replay_event 
 		replay_run_returns(run, UINT64_MAX);
 	replay_run_pos(run, &th->pos);
 	th->stack = th->heap->plain ? ANA_HEAP_NO_STACK : intern(th, run);
-	note(th, exec ? ANA_HEAP_NEW_IMAGE : ANA_HEAP_BORROWED, 0, 0);
+	note(th, &th->pos, exec ? ANA_HEAP_NEW_IMAGE : ANA_HEAP_BORROWED, 0, 0);
 }
 
 /* ---- the interface ---- */
@@ -427,9 +432,9 @@ uint32_t ana_heap_stack_of(struct ana_heaplog *heap, struct ana_job *job,
 static int in_order(const void *a, const void *b)
 {
 	const struct ana_heap_event *x = a, *y = b;
-	int c = replay_pos_cmp(&x->pos, &y->pos);
+	int c = replay_pos_cmp(&x->order, &y->order);
 
-	return c ? c : x->order < y->order ? -1 : x->order > y->order;
+	return c ? c : x->number < y->number ? -1 : x->number > y->number;
 }
 
 void ana_heap_sort(struct ana_heaplog *heap)

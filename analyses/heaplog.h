@@ -1,7 +1,7 @@
 /*
- * What a program did to its heap: calls of malloc's family, recognised by name, in the order of
- * positions, each with the stack of calls that led to it. A function of the family that another one
- * calls does not count, so that it does not matter who is made of whom.
+ * What a program did to its heap: calls of malloc's family, recognised by name, in the order in
+ * which blocks changed hands, each with the stack of calls that led to it. A function of the family
+ * that another one calls does not count, so that it does not matter who is made of whom.
  */
 #ifndef DEJA_ANALYSES_HEAPLOG_H
 #define DEJA_ANALYSES_HEAPLOG_H
@@ -12,12 +12,17 @@
  * what it did to the heap. */
 enum ana_heap_kind { ANA_HEAP_ALLOC, ANA_HEAP_FREE, ANA_HEAP_NEW_IMAGE, ANA_HEAP_BORROWED };
 
-/* Positions of a realloc's two halves are the same, and the order of these is kept. */
+/* Calls of several threads lie beside each other, and one may wait in malloc for the block that
+ * another one frees meanwhile. A block is the caller's from the moment that malloc has returned to
+ * the one that free is called: these are the places in the order. Of realloc, it gives up the old
+ * block when it is called, since somebody else may have that before it returns; and has the new one
+ * when it returns. */
 struct ana_heap_event {
-	struct replay_pos pos;
-	uint64_t addr, size; /* size: ALLOC */
-	uint32_t order;	     /* within the position */
-	uint32_t stack;	     /* index into stacks, or ANA_HEAP_NO_STACK */
+	struct replay_pos order;
+	struct replay_pos pos; /* of the call: where malloc or free is entered */
+	uint64_t addr, size;   /* size: ALLOC */
+	uint32_t number;       /* of the thread's event, where `order` is the same */
+	uint32_t stack;	       /* index into stacks, or ANA_HEAP_NO_STACK */
 	uint32_t process;
 	uint8_t kind;
 };

@@ -18,7 +18,7 @@ static const struct ana_heap_event *heap_event(struct origin *o, uint64_t addr, 
 	for (size_t i = 0; i < o->heap.events.n; i++) {
 		const struct ana_heap_event *e = ana_log_at(&o->heap.events, i);
 
-		if (replay_pos_cmp(&e->pos, &o->pos) >= 0)
+		if (replay_pos_cmp(&e->order, &o->pos) >= 0)
 			break;
 		if (e->process != dj_trace_thread(o->job->t, o->pos.thread)->process)
 			continue;

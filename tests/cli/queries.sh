@@ -226,6 +226,13 @@ done
 ask early heap --to 0:100
 same "alive at the beginning" "$(get early.json 'a["alive"]')" "[]"
 
+# one thread waits in malloc, or in realloc, for a block that another one frees then: no defect
+${CC:-gcc} -O1 -g -w -fno-builtin "$here/heap-waits.c" -o waits -lpthread || exit 99
+"$deja" record -o waits.deja ./waits || fail "recording threads that wait in malloc"
+"$deja" heap --json waits.deja >waits.json || fail "deja heap, threads that wait in malloc"
+same "no defect of threads that wait" "$(get waits.json '[(d["position"], d["defect"], d["stack"]) for d in a["defects"]]')" "[]"
+same "nothing left of what they had" "$(get waits.json '[b["stack"] for b in a["alive"] if b["bytes"] % 777 == 0]')" "[]"
+
 # 65536 stacks, each met twice, are found at once, and not by looking through all: the limit, in seconds
 # of processor time, is a hundred times what that takes, and a third of what this would
 cat >ways.c <<'END'
