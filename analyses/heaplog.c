@@ -28,6 +28,12 @@ static const struct {
 };
 #define FAMILY (sizeof(family) / sizeof(family[0]))
 
+/* What glibc calls when a thread ends, under the names that this has had in 2.26 and later: it
+ * frees what the thread's cache (tcache, malloc/malloc.c) has. */
+static const char *const ends_cache[] = { "__malloc_arena_thread_freeres", "tcache_thread_shutdown",
+					  "tcache_thread_freeres" };
+#define ENDS_CACHE (sizeof(ends_cache) / sizeof(ends_cache[0]))
+
 struct frame {
 	uint64_t call, sp; /* address of the call instruction; where its return address lies */
 };
@@ -228,6 +234,42 @@ static void note(struct thread *th, const struct replay_pos *order, enum ana_hea
 	e->process = th->process;
 }
 
+static bool is_c_library(struct replay_run *run, int32_t module)
+{
+	replay_run_lock(run);
+	const char *name = ana_base(dj_trace_module(replay_run_trace(run), (size_t)module)->path);
+	bool is = !strncmp(name, "libc.so", 7) || !strncmp(name, "libc-2.", 7);
+	replay_run_unlock(run);
+	return is;
+}
+
+/*
+ * Whether the call of free is the allocator's own. When a thread ends, glibc frees the blocks that
+ * the program had freed already, and that a cache kept; and the cache, which no malloc returned.
+ * These, and none beside, are calls from within the C library that lead to free itself: all others
+ * go by way of the linker's table, so that a program can have its own free. In a program that has
+ * the C library in it there is no such difference, but names.
+ */
+static bool is_own(struct thread *th, struct replay_run *run, uint64_t free_at)
+{
+	struct replay_code callee, caller;
+	uint8_t call[5] = { 0 }; /* CALL rel32 */
+	int32_t to;
+
+	replay_run_code(run, free_at, &callee);
+	replay_run_code(run, th->ret - sizeof(call), &caller);
+	if (callee.module < 0 || caller.module != callee.module)
+		return false;
+	if (ana_ranges_have(&th->heap->cache, &caller, th->ret - sizeof(call)))
+		return true;
+	if (!is_c_library(run, callee.module) ||
+	    replay_run_fetch(run, th->ret - sizeof(call), call, sizeof(call)) != sizeof(call) ||
+	    call[0] != 0xe8)
+		return false;
+	memcpy(&to, call + 1, sizeof(to));
+	return th->ret + (uint64_t)to == free_at;
+}
+
 static void point(void *data, struct replay_run *run, const struct insn *in)
 {
 	struct thread *th = data;
@@ -254,7 +296,7 @@ static void point(void *data, struct replay_run *run, const struct insn *in)
 		replay_run_returns(run, sp);
 	th->stack = th->heap->plain ? ANA_HEAP_NO_STACK : intern(th, run);
 	/* one that does not come back is the most interesting one */
-	if (member == FREE && th->arg[0])
+	if (member == FREE && th->arg[0] && !is_own(th, run, in->addr))
 		note(th, &th->pos, ANA_HEAP_FREE, th->arg[0], 0);
 }
 
@@ -352,6 +394,8 @@ int ana_heap_listener(struct ana_heaplog *heap, struct ana_job *job, bool stacks
 	for (unsigned i = 0; i < FAMILY; i++)
 		if (!ana_ranges_add(job, &heap->entries[i], family[i].name, &err))
 			found = 0;
+	for (unsigned i = 0; i < ENDS_CACHE; i++)
+		ana_ranges_add(job, &heap->cache, ends_cache[i], &err);
 	*l = (struct replay_listener){ .ctx = heap,
 				       .begin = begin,
 				       .end = end,
@@ -449,6 +493,7 @@ void ana_heap_free(struct ana_heaplog *heap)
 	free(heap->stacks);
 	for (unsigned i = 0; i < FAMILY; i++)
 		ana_ranges_free(&heap->entries[i]);
+	ana_ranges_free(&heap->cache);
 	memset(heap, 0, sizeof(*heap));
 }
 

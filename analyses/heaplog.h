@@ -41,6 +41,7 @@ struct ana_heaplog {
 	bool plain; /* no stacks are kept */
 	/* which code is whose */
 	struct ana_ranges entries[12];
+	struct ana_ranges cache; /* what frees an ended thread's cache */
 };
 
 /* The listener that makes it; `heap` is zeros but for events.limit. -1 if the recording has no

@@ -233,6 +233,39 @@ ${CC:-gcc} -O1 -g -w -fno-builtin "$here/heap-waits.c" -o waits -lpthread || exi
 same "no defect of threads that wait" "$(get waits.json '[(d["position"], d["defect"], d["stack"]) for d in a["defects"]]')" "[]"
 same "nothing left of what they had" "$(get waits.json '[b["stack"] for b in a["alive"] if b["bytes"] % 777 == 0]')" "[]"
 
+# what the C library frees on its own at the end of a thread, from the cache of what the thread had freed,
+# is no defect; what it allocated for the program and frees is seen as ever
+cat >cached.c <<'END'
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+static void *worker(void *arg)
+{
+	size_t size = 0;
+	char *line = NULL;
+	FILE *f = fopen("cached.c", "r");
+	free(malloc(100));
+	getline(&line, &size, f);
+	free(line);
+	fclose(f);
+	return arg;
+}
+int main(void)
+{
+	pthread_t thread;
+	return pthread_create(&thread, NULL, worker, NULL) || pthread_join(thread, NULL);
+}
+END
+for way in "" -static; do
+	${CC:-gcc} -O1 -g -w -fno-builtin $way cached.c -o cached -lpthread 2>/dev/null || {
+		[ "$way" ] && continue || exit 99
+	}
+	"$deja" record -o cached.deja ./cached || fail "recording a thread's cache"
+	"$deja" heap --json cached.deja >cached.json || fail "deja heap, a thread's cache"
+	same "no defect in the cache, ${way:-dynamic}" "$(get cached.json '[(d["position"], d["defect"], d["stack"]) for d in a["defects"]]')" "[]"
+	same "nothing left of the thread, ${way:-dynamic}" "$(get cached.json '[b["stack"] for b in a["alive"] if "worker" in b["stack"]]')" "[]"
+done
+
 # 65536 stacks, each met twice, are found at once, and not by looking through all: the limit, in seconds
 # of processor time, is a hundred times what that takes, and a third of what this would
 cat >ways.c <<'END'
