@@ -15,42 +15,90 @@
  */
 #include "recorder/area.h"
 
-#include <sched.h>
+#include <linux/sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
 #include <sys/syscall.h>
 
-uint64_t rec_clone_flags(struct rec_thread *t, const struct user_regs_struct *r)
+/* The memory is the program's to read, as far as is known. */
+static bool readable(const struct rec_process *proc, uint64_t addr, uint64_t size)
 {
-	uint64_t flags = 0;
-	switch (r->rax) {
-	case SYS_clone:
-		return r->rdi;
-	case SYS_clone3:
-		rec_read(t->proc, r->rdi, &flags, sizeof(flags));
-		return flags;
-	case SYS_vfork:
-		return CLONE_VM | CLONE_VFORK;
+	const struct dj_mapping *first = rec_maps_find(proc, addr),
+				*last = rec_maps_find(proc, addr + size - 1);
+	return (!first || first->prot & PROT_READ) && (!last || last->prot & PROT_READ);
+}
+
+/*
+ * clone3's arguments are in memory, where another thread may change them until the kernel has read
+ * them, and behind that. So the kernel gets a copy, and the flags that were in it are what is
+ * believed of the child. What the kernel would refuse it refuses: sizes below the first version's,
+ * or above a page's, without reading anything; what cannot be read; and anything but zeros behind
+ * what it knows (kernel/fork.c, copy_clone_args_from_user()).
+ */
+static uint64_t copy_arguments(struct rec_thread *t, struct user_regs_struct *r)
+{
+	uint64_t args[AREA_PAGE / sizeof(uint64_t)], size = r->rsi;
+	if (size < CLONE_ARGS_SIZE_VER0 || size > sizeof(args))
+		return 0;
+	memset(args, 0, sizeof(args));
+	if (!readable(t->proc, r->rdi, size) || rec_read(t->proc, r->rdi, args, size) != size) {
+		r->rdi = -(uint64_t)AREA_PAGE; /* EFAULT, whatever is there by then */
+		return 0;
 	}
-	return 0;
+	for (size_t i = T_ARGS_SIZE / sizeof(*args); i < sizeof(args) / sizeof(*args); i++)
+		if (args[i]) {
+			r->rsi = sizeof(args) + 1; /* E2BIG, likewise */
+			return 0;
+		}
+	args[0] &= ~(uint64_t)CLONE_UNTRACED;
+	memcpy(rec_tcb(t, T_ARGS), args, T_ARGS_SIZE);
+	r->rdi = t->s + (uint64_t)T_ARGS;
+	r->rsi = size < T_ARGS_SIZE ? size : T_ARGS_SIZE;
+	return args[0];
 }
 
 void rec_child_traced(struct rec_thread *t, struct user_regs_struct *r)
 {
-	uint64_t args[T_ARGS_SIZE / sizeof(uint64_t)];
-	uint64_t size = r->rsi;
-	if (r->rax == SYS_clone || r->rax == SYS_clone3 || r->rax == SYS_fork)
-		rec_x87_place(t); /* it has that, too, and perhaps other translations */
-	if (r->rax == SYS_clone) {
+	t->sys.clone_flags = 0;
+	switch (r->rax) {
+	case SYS_clone:
 		r->rdi &= ~(uint64_t)CLONE_UNTRACED;
+		t->sys.clone_flags = r->rdi;
+		break;
+	case SYS_clone3:
+		t->sys.clone_flags = copy_arguments(t, r);
+		break;
+	case SYS_vfork:
+		t->sys.clone_flags = CLONE_VM | CLONE_VFORK;
+		return;
+	case SYS_fork:
+		break;
+	default:
 		return;
 	}
-	if (r->rax != SYS_clone3 || size > sizeof(args) || size < sizeof(uint64_t) ||
-	    rec_read(t->proc, r->rdi, args, size) != size || !(args[0] & CLONE_UNTRACED))
-		return;
-	args[0] &= ~(uint64_t)CLONE_UNTRACED;
-	memcpy(rec_tcb(t, T_ARGS), args, size);
-	r->rdi = t->s + (uint64_t)T_ARGS;
+	rec_x87_place(t); /* it has that, too, and perhaps other translations */
+}
+
+/* The copy is where the program can write to, too: whether the kernel has made what the flags say.
+ */
+static bool as_believed(struct rec_thread *t, pid_t pid, uint64_t flags, int event)
+{
+	struct rec_tracer *tracer = t->rec->tracer;
+	char line[64];
+	int group = 0;
+	if (t->sys.regs.rax != SYS_clone3)
+		return true;
+	FILE *f = tracer->open_proc(tracer, pid, "status");
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "Tgid: %d", &group) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return (event == PTRACE_EVENT_VFORK) == !!(flags & CLONE_VFORK) &&
+	       (!group || (group == t->proc->pid) == !!(flags & CLONE_THREAD));
 }
 
 static void new_child(struct rec_thread *t, pid_t pid, uint64_t flags)
@@ -94,12 +142,16 @@ static void new_child(struct rec_thread *t, pid_t pid, uint64_t flags)
 	rec_ring_record(t, &r);
 }
 
-enum rec_state rec_child_event(struct rec_thread *t)
+enum rec_state rec_child_event(struct rec_thread *t, int event)
 {
 	unsigned long pid = 0;
-	uint64_t flags = rec_clone_flags(t, &t->sys.regs);
+	uint64_t flags = t->sys.clone_flags;
 	if (t->rec->tracer->event_message(t->rec->tracer, t->tid, &pid))
 		return REC_KILLED;
+	if (!as_believed(t, (pid_t)pid, flags, event)) {
+		rec_overwritten(t, T_ARGS);
+		return REC_KILLED;
+	}
 	if (flags & CLONE_THREAD)
 		return rec_thread_event(t, (pid_t)pid);
 	new_child(t, (pid_t)pid, flags);

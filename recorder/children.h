@@ -4,12 +4,10 @@
 
 /* ---- child.c ---- */
 /* The program is about to make a system call with these registers: if it makes a child, we are to
- * hear of that. */
+ * hear of that, and to know what it is (sys.clone_flags). */
 void rec_child_traced(struct rec_thread *t, struct user_regs_struct *r);
-/* Those of a call that is about to be made with these registers, or was. */
-uint64_t rec_clone_flags(struct rec_thread *t, const struct user_regs_struct *r);
-/* A system call of the program's has made a process or a thread. */
-enum rec_state rec_child_event(struct rec_thread *t);
+/* A system call of the program's has made a process or a thread: with this event of ptrace's. */
+enum rec_state rec_child_event(struct rec_thread *t, int event);
 
 /* ---- follow.c ---- */
 /* A system call of the program's has made a process that is to be recorded: in the state CHILD. Its

@@ -347,6 +347,7 @@ struct rec_thread {
 		struct rec_filter *filter; /* that is being installed */
 		uint64_t at;		   /* the instruction that makes it */
 		struct user_regs_struct regs;
+		uint64_t clone_flags; /* of what it makes, if it makes a process or thread */
 		bool quiet; /* without a trap: it stops at its entry, which is to come, and exit */
 		bool entry;
 		bool trap_flag;	    /* in the frame of rt_sigreturn */

@@ -382,7 +382,7 @@ enum rec_state rec_on_syscall(struct rec_thread *t, const struct rec_stop *stop)
 	case PTRACE_EVENT_FORK:
 	case PTRACE_EVENT_VFORK:
 	case PTRACE_EVENT_CLONE:
-		return rec_child_event(t);
+		return rec_child_event(t, stop->event);
 	case PTRACE_EVENT_EXEC:
 		rec_trap_exec(t);
 		return rec_image_begin(t, true);

@@ -50,11 +50,21 @@ static unsigned most_threads(void)
 	return n > 0 && n < THREADS ? (unsigned)n : THREADS;
 }
 
+/* As far as its arguments say, which another thread may change before they are copied. */
+static bool makes_thread(struct rec_thread *t)
+{
+	uint64_t flags = t->regs.rdi;
+	if (t->regs.rax == SYS_clone3 &&
+	    rec_read(t->proc, t->regs.rdi, &flags, sizeof(flags)) != sizeof(flags))
+		return false;
+	return flags & CLONE_THREAD;
+}
+
 /* One more than there is room for is not made, as where RLIMIT_NPROC has been reached (clone(2)).
  */
 enum rec_state rec_begin_clone(struct rec_thread *t)
 {
-	if (t->proc->n_threads > most_threads() && (rec_clone_flags(t, &t->regs) & CLONE_THREAD))
+	if (t->proc->n_threads > most_threads() && makes_thread(t))
 		return rec_answer(t, -EAGAIN);
 	return rec_make_call(t);
 }

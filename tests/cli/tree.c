@@ -1,10 +1,14 @@
 /* A program with processes, for tests/cli/tree.sh: what it prints is the same every time. */
+#include <linux/sched.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -188,6 +192,65 @@ static int do_traced(void)
 	return 0;
 }
 
+/* clone3, and what it makes ends at once. */
+static long clone3_to_end(volatile struct clone_args *args, size_t size)
+{
+	long result;
+	__asm__ volatile("syscall; test %%rax, %%rax; jnz 1f; mov %4, %%eax; xor %%edi, %%edi; "
+			 "syscall; 1:"
+			 : "=a"(result)
+			 : "a"(SYS_clone3), "D"(args), "S"(size), "i"(SYS_exit)
+			 : "rcx", "r11", "memory");
+	return result;
+}
+
+static volatile struct clone_args changing;
+
+static void *change(void *arg)
+{
+	uint64_t flags = changing.flags;
+	for (;;) {
+		changing.flags = flags;
+		changing.flags = flags ^ CLONE_THREAD ^ CLONE_SIGHAND ^ CLONE_VM;
+	}
+	return arg;
+}
+
+/* Another thread changes whether it is a thread or a process while clone3 is under way. */
+static int do_changing(void)
+{
+	const uint64_t thread = CLONE_VM | CLONE_SIGHAND | CLONE_THREAD;
+	uint8_t *page =
+		mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct clone_args *at = (struct clone_args *)(void *)page;
+	uint64_t stack = (uint64_t)(uintptr_t)malloc(65536);
+	pthread_t other;
+	unsigned made = 0;
+
+	/* what the kernel says of arguments that are none */
+	mprotect(page + 4096, 4096, PROT_NONE);
+	*at = (struct clone_args){ .flags = thread, .stack = stack, .stack_size = 65536 };
+	printf("%d %ld ", clone3_to_end(at, 4096) > 0, clone3_to_end(at, 4097));
+	printf("%ld %ld ", clone3_to_end(at, 63), clone3_to_end(NULL, 88));
+	page[4000] = 1;
+	printf("%ld %d ", clone3_to_end(at, 4096), clone3_to_end(at, 88) > 0);
+	memmove(page + 4096 - 64, page, 64);
+	at = (struct clone_args *)(void *)(page + 4096 - 64);
+	printf("%d %ld ", clone3_to_end(at, 64) > 0, clone3_to_end(at, 88));
+	mprotect(page, 4096, PROT_NONE);
+	printf("%ld\n", clone3_to_end(at, 64));
+
+	changing.flags = thread;
+	changing.stack = stack;
+	changing.stack_size = 65536;
+	if (pthread_create(&other, NULL, change, NULL))
+		return 2;
+	for (int i = 0; i < 60; i++)
+		made += clone3_to_end(&changing, sizeof(changing)) > 0;
+	printf("%u\n", made);
+	_exit(0);
+}
+
 /* The user that it is. */
 static int do_user(const char *self)
 {
@@ -222,6 +285,8 @@ int main(int argc, char **argv)
 		return do_daemon();
 	if (!strcmp(mode, "traced"))
 		return do_traced();
+	if (!strcmp(mode, "changing"))
+		return do_changing();
 	if (!strcmp(mode, "user") && argc > 2)
 		return do_user(argv[2]);
 	if (!strcmp(mode, "who"))

@@ -182,6 +182,18 @@ same "traced children" 5 ./tree traced
 "$deja" dump t.deja | grep -c 'end .*another process traces it' | grep -qx 4 ||
 	fail "traced children: the trace does not say that they went on by themselves"
 
+# what clone3 makes is what the kernel was told, not what its arguments say a moment before or after
+./tree changing >native.out 2>&1
+for _ in 1 2 3; do
+	timeout --foreground -s KILL 100 "$deja" record -o t.deja ./tree changing >out 2>&1
+	cmp -s out native.out || fail "changing arguments of clone3: $(paste -s out), natively $(paste -s native.out)"
+	replays "changing arguments of clone3"
+	"$deja" dump t.deja >dump
+	for what in 'child .*what=fork' 'thread .*what=made'; do
+		grep -q " $what" dump || fail "changing arguments of clone3: no $what"
+	done
+done
+
 # a set-user-ID program gets its privileges, recorded by somebody who has none
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 	cp tree suid && chmod 4755 suid && chmod 755 . && mkdir own && chmod 777 own
