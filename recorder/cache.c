@@ -210,7 +210,7 @@ enum rec_state rec_on_cache(struct rec_thread *t, const struct rec_stop *stop)
 bool rec_goes_beyond(struct rec_thread *t)
 {
 	return t->n_pending && t->flags_lost && !t->proc->gather.by && !rec_trap_held(t) &&
-	       !t->proc->leaving && t->beyond++ < BEYOND;
+	       !t->proc->leaving && t->idle.state != REC_IDLE_GONE && t->beyond++ < BEYOND;
 }
 
 static enum rec_state towards_boundary(struct rec_thread *t)

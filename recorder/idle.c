@@ -55,6 +55,7 @@
 #define ENOUGH	 0.75	       /* of the limit: then no more is given back */
 #define LONG	 4	       /* ticks of the clock that a thread has slept */
 #define PATIENCE 20	       /* so many times as long as measuring took, to the next time */
+#define REST	 100	       /* and as choosing took */
 
 uint64_t rec_shadow_memory(void)
 {
@@ -203,8 +204,19 @@ static bool asleep(const struct rec_thread *t, struct sleep *s)
 	return n == 9;
 }
 
+/* Whether who reads there waits with nothing taken yet. A terminal may have given some of the bytes
+ * that are waited for, and a socket may have a time limit of its own (SO_RCVTIMEO). */
+static bool takes_nothing(const struct rec_thread *t, uint64_t fd)
+{
+	char link[64], path[32];
+	snprintf(link, sizeof(link), "/proc/%d/fd/%d", t->tid, (int)fd);
+	ssize_t n = readlink(link, path, sizeof(path) - 1);
+	path[n > 0 ? n : 0] = 0;
+	return !strncmp(path, "pipe:", 5) || !strcmp(path, "anon_inode:[eventfd]");
+}
+
 /* Whether the call waits for as long as it takes, and can be made again. */
-static bool without_limit(const struct sleep *s)
+static bool without_limit(const struct rec_thread *t, const struct sleep *s)
 {
 	switch (s->nr) {
 	case SYS_futex: /* FUTEX_WAIT, FUTEX_WAIT_BITSET */
@@ -214,8 +226,7 @@ static bool without_limit(const struct sleep *s)
 	case SYS_epoll_wait:
 		return (int)s->arg[3] < 0;
 	case SYS_read:
-	case SYS_accept:
-	case SYS_accept4:
+		return takes_nothing(t, s->arg[0]);
 	case SYS_wait4:
 	case SYS_waitid:
 		return true;
@@ -265,7 +276,7 @@ static void bring_one_out(struct rec_process *proc)
 	if (somebody_comes(proc))
 		return;
 	for (struct rec_thread *t = proc->rec->threads; t; t = t->next) {
-		if (t->proc != proc || !in_call(t) || !asleep(t, &s) || !without_limit(&s))
+		if (t->proc != proc || !in_call(t) || !asleep(t, &s) || !without_limit(t, &s))
 			continue;
 		t->idle.self = t->idle.state == REC_IDLE_CHOSEN;
 		t->idle.brought_out = !tracer->interrupt(tracer, t->tid);
@@ -330,11 +341,15 @@ void rec_idle_look(struct rec_recording *rec)
 		cost = now(CLOCK_THREAD_CPUTIME_ID) - cost;
 		rec->idles.next = at + PATIENCE * cost;
 	}
+	if (at < rec->idles.look)
+		return;
+	cost = now(CLOCK_THREAD_CPUTIME_ID);
 	/* what is not measured anew each time may by now have slept for long enough */
 	if (rec->idles.sum > limit)
 		choose_some(rec, (uint64_t)(ENOUGH * (double)limit), at);
 	for (struct rec_process *p = rec->processes; p; p = p->next)
 		bring_one_out(p);
+	rec->idles.look = at + REST * (now(CLOCK_THREAD_CPUTIME_ID) - cost);
 }
 
 /* ---- giving back ---------------------------------------------------------------------------- */

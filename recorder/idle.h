@@ -33,6 +33,7 @@ struct rec_idle {
 /* Of a recording. */
 struct rec_idles {
 	int64_t next; /* nothing is measured before */
+	int64_t look; /* nobody is chosen or brought out before */
 	uint64_t sum; /* what shadows took then, but for those that are given back */
 };
 

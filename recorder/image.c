@@ -154,6 +154,7 @@ enum rec_state rec_on_exec_out(struct rec_thread *t, const struct rec_stop *stop
 		rec_order_tables(proc, proc->tables);
 	/* mappings are read while nothing of ours is there yet */
 	t->s = 0;
+	t->keyframe.off = t->idle.refused = t->idle.self = false; /* the memory was another one */
 	proc->brk = 0;
 	proc->writes_memory = false;
 	if (rec_maps_read(proc))

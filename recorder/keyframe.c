@@ -114,7 +114,8 @@ void rec_keyframe_record(struct rec_thread *t)
 static enum rec_state emptied(struct rec_thread *t, int64_t result)
 {
 	if (result) { /* a filter, or locked memory: nothing has been given back */
-		t->keyframe.off = true;
+		t->keyframe.off = t->idle.refused = true;
+		t->idle.self = false;
 		return REC_IN_HAND;
 	}
 	memset(t->own + AREA_THREAD - AREA_PAGE, 0, AREA_PAGE);

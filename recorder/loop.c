@@ -232,9 +232,13 @@ static struct rec_thread *next_stop(struct rec_recording *rec, int *status, bool
 	return claimed(rec, status);
 }
 
-bool rec_others_wait(const struct rec_recording *rec)
+bool rec_others_wait(struct rec_recording *rec)
 {
-	return rec->strays;
+	/* of those that are gone there may be an end that nobody will ask for */
+	for (const struct rec_stray *s = rec->strays; s; s = s->next)
+		if (find(rec, s->tid))
+			return true;
+	return false;
 }
 
 void rec_strays_free(struct rec_recording *rec)

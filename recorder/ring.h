@@ -87,7 +87,7 @@ bool rec_order_pause(const struct rec_thread *t);
 /* Stopped at a trap for the lock of a place, which it need not wait for any more (cache.c). */
 enum rec_state rec_order_on(struct rec_thread *t);
 /* Whether others have stopped, too, and wait to be looked at (loop.c). */
-bool rec_others_wait(const struct rec_recording *rec);
+bool rec_others_wait(struct rec_recording *rec);
 
 /* ---- written.c ---- */
 /* In hand: put into the trace what the kernel wrote to the stack; if not `now`, then if it is time.

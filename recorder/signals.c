@@ -326,7 +326,7 @@ enum rec_state rec_signal_stop(struct rec_thread *t, const struct rec_stop *stop
 	if (located && w.after_syscall)
 		return behind_call(t, stop, &r, &w);
 	if (stop->sync && rec_call_data_faulted(t, &r)) {
-		if (t->n_pending)
+		if (t->n_pending || t->state == REC_BOUNDARY || rec_idle_wants(t))
 			return rec_step_to_boundary(t);
 		rec_run(t, REC_CONT, 0);
 		return REC_CACHE;

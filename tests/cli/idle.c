@@ -1,7 +1,7 @@
 /*
  * Threads that touch much memory and then sleep, each in another way, for tests/cli/idle.sh.
  *
- * usage: idle threads WAIT | idle process WAIT
+ * usage: idle threads WAIT | idle process WAIT | idle pipe WAIT | idle terminal WAIT
  *
  * Once all sleep, it is waited until the process takes no more than WAIT megabytes beside what the
  * threads have filled, which is more than it has natively and less than with the shadows of
@@ -10,17 +10,23 @@
  * process come while shadows are gone.
  *
  * threads: the first thread looks. process: a child looks at its parent, in which nobody is awake.
+ * pipe: the same, and the parent reads. terminal: it reads what comes in two pieces, which is one
+ * read of all only for who is not interrupted in between; so nothing of its memory may go.
  */
+#define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -225,6 +231,58 @@ static void threads(double most)
 		printf("%u %08x %s\n", i, all[i].sum, all[i].signals ? "signals" : "none");
 }
 
+/* A raw terminal whose reads want ten bytes; or a pipe. */
+static void make_ends(bool terminal, int ends[2])
+{
+	struct termios t;
+	if (!terminal && pipe(ends) == 0)
+		return;
+	ends[1] = posix_openpt(O_RDWR | O_NOCTTY);
+	if (ends[1] < 0 || grantpt(ends[1]) || unlockpt(ends[1]))
+		abort();
+	ends[0] = open(ptsname(ends[1]), O_RDWR | O_NOCTTY);
+	if (ends[0] < 0 || tcgetattr(ends[0], &t))
+		abort();
+	cfmakeraw(&t);
+	t.c_cc[VMIN] = 10;
+	t.c_cc[VTIME] = 0;
+	tcsetattr(ends[0], TCSANOW, &t);
+}
+
+/* The parent reads. */
+static void reading(bool terminal, double most)
+{
+	struct timespec a_second = { 1, 0 }, some = { 4, 0 };
+	pid_t parent = getpid();
+	int ends[2];
+	char bytes[64];
+	unsigned *memory = mmap(NULL, THREADS * WORDS * sizeof(unsigned), PROT_READ | PROT_WRITE,
+				MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	make_ends(terminal, ends);
+	for (unsigned i = 0; i < THREADS; i++)
+		fill(memory + i * WORDS, i);
+	pid_t pid = fork();
+	if (!pid) {
+		munmap(memory, THREADS * WORDS * sizeof(unsigned));
+		if (terminal) {
+			nanosleep(&a_second, NULL);
+			if (write(ends[1], "one", 3) != 3)
+				abort();
+			nanosleep(&some, NULL);
+		} else {
+			await_small(parent, most);
+		}
+		if (write(ends[1], "two and more", 12) != 12)
+			abort();
+		fflush(stdout);
+		_exit(0);
+	}
+	printf("read %zd\n", read(ends[0], bytes, terminal ? 10 : 12));
+	waitpid(pid, NULL, 0);
+	for (unsigned i = 0; i < THREADS; i++)
+		printf("%u %08x\n", i, sum(memory + i * WORDS));
+}
+
 /* The parent sleeps. */
 static void process(double most)
 {
@@ -251,6 +309,8 @@ int main(int argc, char **argv)
 	double most = own + (argc > 2 ? atof(argv[2]) : 0);
 	if (argc > 2 && !strcmp(argv[1], "threads"))
 		threads(most);
+	else if (argc > 2 && (!strcmp(argv[1], "pipe") || !strcmp(argv[1], "terminal")))
+		reading(*argv[1] == 't', most);
 	else
 		process(most);
 	return 0;

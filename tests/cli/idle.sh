@@ -13,7 +13,7 @@ export DEJA_CLOCK=20000 # a thread has slept for long after 80 milliseconds
 
 ${CC:-gcc} -O1 -g -pthread "$here/idle.c" -o idle || exit 99
 # The threads fill 24 MB, and so much are their shadows, too.
-for mode in threads process; do
+for mode in threads process pipe terminal; do
 	./idle $mode 12 >native.$mode || fail "idle $mode, natively"
 	grep still native.$mode && fail "idle $mode takes that natively"
 done
@@ -33,6 +33,9 @@ least=10 recorded threads --shadow-memory 3M
 grep -Eq '^[1-9][0-9]* positions compared' out || fail "from the keyframes: $(cat out)"
 least=40 recorded threads --shadow-memory 3M --keyframes 1000000 --order=acqrel --exact-flags
 least=1 recorded process --shadow-memory 3M --keyframes 0
+least=1 recorded pipe --shadow-memory 3M --keyframes 0
+unset DEJA_CLOCK # with it calls are interrupted now and then
+least=0 recorded terminal --shadow-memory 3M --keyframes 0
 
 # what is no size
 for size in x 1T 4Mx -1 99999999999G ''; do
