@@ -545,13 +545,6 @@ void rec_code_replaced(struct rec_process *proc, uint64_t start, uint64_t end);
 void rec_code_protected(struct rec_process *proc, uint64_t start, uint64_t end, uint32_t prot);
 void rec_code_free(struct rec_process *proc);
 
-/* ---- keyframe.c ---- */
-bool rec_keyframe_is_due(struct rec_thread *t);
-/* In hand where one is due: make it. */
-enum rec_state rec_keyframe_begin(struct rec_thread *t);
-/* Its shadow is empty: record that. */
-void rec_keyframe_record(struct rec_thread *t);
-
 /* ---- idle.c ---- */
 /* In hand: shadows of others are to be given back, and it is its turn. */
 bool rec_idle_is_due(struct rec_thread *t);

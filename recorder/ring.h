@@ -89,6 +89,13 @@ enum rec_state rec_order_on(struct rec_thread *t);
 /* Whether others have stopped, too, and wait to be looked at (loop.c). */
 bool rec_others_wait(struct rec_recording *rec);
 
+/* ---- keyframe.c ---- */
+bool rec_keyframe_is_due(struct rec_thread *t);
+/* In hand where one is due: make it. */
+enum rec_state rec_keyframe_begin(struct rec_thread *t);
+/* Its shadow is empty: record that. */
+void rec_keyframe_record(struct rec_thread *t);
+
 /* ---- written.c ---- */
 /* In hand: put into the trace what the kernel wrote to the stack; if not `now`, then if it is time.
  */
