@@ -36,6 +36,7 @@ struct ana_job {
 		const char *name;
 		FILE *f;
 	} files[8];		     /* that are written to: opened, in ana_create() */
+	bool all;		     /* the pass under way is ana_pass_history()'s */
 	bool in_order;		     /* threads are replayed one after the other, by number */
 	struct replay_passed passed; /* by ana_pass() */
 	bool cut;		     /* history is damaged, or was not replayed to its end */
@@ -88,6 +89,11 @@ int ana_run(struct ana_job *job, struct dj_error *err);
  * job->cut and err->text, with 0 returned if there is something to show. */
 int ana_pass(struct ana_job *job, const struct replay_listener *const *listeners, size_t n,
 	     struct dj_error *err);
+/* The same for who cannot know what happened in a part of history without what was before, and in
+ * other threads: all are told of, from the beginning up to where was asked for (job->to). What of
+ * it belongs to the answer (job->from, job->threads) is left to who asks. */
+int ana_pass_history(struct ana_job *job, const struct replay_listener *const *listeners, size_t n,
+		     struct dj_error *err);
 /* A pass of an analysis' own, of which all is wanted: interrupted, it fails. */
 int ana_pass_whole(struct ana_job *job, struct dj_trace *t, struct replay_pass *pass,
 		   struct dj_error *err);

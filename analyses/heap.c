@@ -3,7 +3,9 @@
  * another), and what was freed twice or was never allocated, with all stacks.
  *
  * Calls of malloc's family are gone through in the order of their effects (analyses/heaplog.h). A
- * process begins with the blocks of the one that made it.
+ * process begins with the blocks of the one that made it. Of a part of history that is asked for
+ * (--from, --thread, --process) only the frees are judged, and only what was allocated there is
+ * alive: but what they find is known by all that was before, in all threads.
  */
 #include "analyses/heaplog.h"
 
@@ -77,6 +79,15 @@ static const struct ana_heap_event *event_at(const struct heap *h, size_t i)
 	return ana_log_at(&h->log.events, i);
 }
 
+/* Whether it lies in the part of history that was asked for. */
+static bool asked(const struct heap *h, const struct ana_heap_event *e)
+{
+	const struct ana_job *job = h->job;
+
+	return (!job->has_from || replay_pos_cmp(&e->pos, &job->from) >= 0) &&
+	       (!job->threads || job->threads[e->pos.thread]);
+}
+
 /* ---- defects ------------------------------------------------------------------------------------
  */
 
@@ -139,30 +150,37 @@ static const struct block *inherited(const struct heap *h, uint32_t process, uin
 	return NULL;
 }
 
-static int do_free(struct heap *h, size_t i)
+/* What is wrong with a free, if anything is. */
+static void judge(struct heap *h, const struct ana_heap_event *e, struct block *b)
 {
-	const struct ana_heap_event *e = event_at(h, i);
-	struct block *b = block_at(h, e->process, e->addr);
-
-	h->frees++;
-	if (!b)
-		return -1;
+	/* each defect takes a search, and more than these nobody reads */
 	if (!b->alive && h->borrowed[e->process] > b->freed) {
 		; /* a child that executed in this memory may have allocated it */
-	} else if ((!b->alloc || !b->alive) && ++h->wrong > DEFECTS) {
-		; /* each takes a search, and more than these nobody reads */
 	} else if (!b->alloc && !b->freed) {
 		const struct block *of = inherited(h, e->process, e->addr);
 
 		if (of)
 			b->alloc = of->alloc;
+		else if (!asked(h, e) || ++h->wrong > DEFECTS)
+			;
 		else if ((of = around(h, e->process, e->addr)))
 			defect(h, e, "free inside a block", of);
 		else
 			defect(h, e, "free of what was never allocated", NULL);
-	} else if (!b->alive) {
+	} else if (!b->alive && asked(h, e) && ++h->wrong <= DEFECTS) {
 		defect(h, e, "double free", b);
 	}
+}
+
+static int do_free(struct heap *h, size_t i)
+{
+	const struct ana_heap_event *e = event_at(h, i);
+	struct block *b = block_at(h, e->process, e->addr);
+
+	if (!b)
+		return -1;
+	h->frees += asked(h, e);
+	judge(h, e, b);
 	b->alive = false;
 	b->freed = i + 1;
 	return 0;
@@ -191,8 +209,10 @@ static int walk(struct heap *h)
 			b->alive = true;
 			b->alloc = i + 1;
 			b->freed = 0;
-			h->allocations++;
-			h->bytes += e->size;
+			if (asked(h, e)) {
+				h->allocations++;
+				h->bytes += e->size;
+			}
 			break;
 		case ANA_HEAP_FREE:
 			if (do_free(h, i))
@@ -232,11 +252,13 @@ static size_t collect(const struct heap *h, struct leak *leaks)
 {
 	size_t n = 0, kept = 0;
 
-	for (size_t i = 0; i < h->cap; i++)
-		if (h->blocks[i].used && h->blocks[i].alive) {
-			const struct ana_heap_event *e = event_at(h, h->blocks[i].alloc - 1);
+	for (size_t i = 0; i < h->cap; i++) {
+		if (!h->blocks[i].used || !h->blocks[i].alive)
+			continue;
+		const struct ana_heap_event *e = event_at(h, h->blocks[i].alloc - 1);
+		if (asked(h, e))
 			leaks[n++] = (struct leak){ e->stack, e->size, 1, e->pos };
-		}
+	}
 	qsort(leaks, n, sizeof(*leaks), by_stack);
 	for (size_t i = 0; i < n; i++) {
 		if (kept && leaks[kept - 1].stack == leaks[i].stack) {
@@ -326,7 +348,7 @@ static int run(void *state, struct ana_job *job, struct dj_error *err)
 		return dj_fail(err, 1,
 			       "no module in the recording has a function malloc or free (are "
 			       "they stripped?)");
-	if (ana_pass(job, listeners, 1, err))
+	if (ana_pass_history(job, listeners, 1, err))
 		return -1;
 	ana_heap_sort(&h->log);
 	h->borrowed = calloc(dj_trace_processes(job->t) + 1, sizeof(*h->borrowed));

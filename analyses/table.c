@@ -122,9 +122,9 @@ static int went_astray(struct ana_job *job, struct dj_error *err)
 static int pass(struct ana_job *job, const struct replay_listener *const *listeners, size_t n,
 		struct dj_error *err)
 {
-	struct replay_pass pass = { .from = job->has_from ? &job->from : NULL,
+	struct replay_pass pass = { .from = job->has_from && !job->all ? &job->from : NULL,
 				    .to = job->has_to ? &job->to : NULL,
-				    .threads = job->threads,
+				    .threads = job->all ? NULL : job->threads,
 				    .listeners = listeners,
 				    .n = n,
 				    .progress = job->progress,
@@ -152,6 +152,42 @@ static int pass(struct ana_job *job, const struct replay_listener *const *listen
 	dj_fail(err, 2, "the history is told up to where the replay diverges: %s",
 		job->passed.div.text);
 	return 0;
+}
+
+static void *nothing(void *ctx, struct replay_run *run)
+{
+	(void)ctx;
+	(void)run;
+	return NULL;
+}
+
+/* Of all threads and from the beginning, whatever was asked for. */
+static int pass_all(int (*make)(struct ana_job *, const struct replay_listener *const *, size_t,
+				struct dj_error *),
+		    struct ana_job *job, const struct replay_listener *const *listeners, size_t n,
+		    struct dj_error *err)
+{
+	job->all = true;
+	int res = make(job, listeners, n, err);
+	job->all = false;
+	return res;
+}
+
+int ana_pass_history(struct ana_job *job, const struct replay_listener *const *listeners, size_t n,
+		     struct dj_error *err)
+{
+	const struct replay_listener none = { .begin = nothing, .translated = true };
+	const struct replay_listener *no_more[] = { &none };
+
+	if ((!job->has_from && !job->threads) || job->was_told || (!job->with && !job->n_others))
+		return pass_all(ana_pass, job, listeners, n, err);
+	/* the others are to be told of no more than was asked for */
+	if (pass_all(pass, job, listeners, n, err))
+		return -1;
+	const bool cut = job->cut;
+	int res = ana_pass(job, no_more, 1, err);
+	job->cut |= cut;
+	return res;
 }
 
 int ana_pass_whole(struct ana_job *job, struct dj_trace *t, struct replay_pass *pass,

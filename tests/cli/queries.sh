@@ -266,6 +266,82 @@ for way in "" -static; do
 	same "nothing left of the thread, ${way:-dynamic}" "$(get cached.json '[b["stack"] for b in a["alive"] if "worker" in b["stack"]]')" "[]"
 done
 
+# of a part of the history only what happened there is said, but by what was before and elsewhere: a
+# child frees what it inherited, one block of it twice
+cat >parts.c <<'END'
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#define KEEP __attribute__((noinline, noclone))
+static void *kept[1500];
+KEEP static void make(void)
+{
+	for (int i = 0; i < 1500; i++)
+		kept[i] = malloc(24);
+}
+KEEP static void drop(int i)
+{
+	free(kept[i]);
+}
+KEEP static void *leak(void)
+{
+	return malloc(500);
+}
+KEEP void halfway(void)
+{
+	__asm__ volatile("");
+}
+int main(void)
+{
+	static void *volatile left;
+	make();
+	left = leak();
+	halfway();
+	left = leak();
+	if (fork() == 0) {
+		for (int i = 0; i < 1500; i++)
+			drop(i);
+		drop(1499);
+		_exit(0);
+	}
+	wait(NULL);
+	for (int i = 0; i < 1500; i++)
+		drop(i);
+	return 0;
+}
+END
+${CC:-gcc} -O1 -g -w -fno-builtin parts.c -o parts || exit 99
+(ulimit -c 0; "$deja" record -o parts.deja ./parts >/dev/null 2>&1)
+"$deja" calls halfway --json parts.deja >halfway.json
+halfway=$(get halfway.json 'a[0]["position"]')
+child=$("$deja" ps --json parts.deja >ps.json; get ps.json 'a[1]["pid"]')
+whose='[[(d["defect"], d["position"].split("@")[1] == "'$child'", d["allocated by"][:6]) for d in a["defects"]],
+	[b["blocks"] for b in a["alive"] if b["bytes"] == 500]]'
+# part DEFECTS ALIVE OPTION...
+part() {
+	local defects=$1 alive=$2
+	shift 2
+	"$deja" heap --json "$@" parts.deja >part.json || fail "deja heap $*"
+	same "deja heap $*" "$(get part.json "$whose")" "[$defects, $alive]"
+}
+part "[('double free', True, 'make a')]" "[1, 1]"
+part "[('double free', True, 'make a')]" "[1]" --from "$halfway"
+part "[('double free', True, 'make a')]" "[]" --process "$child"
+part "[('double free', True, 'make a')]" "[]" --thread "$child" --from "$halfway"
+part "[]" "[1]" --process "${halfway#*@}" --from "$halfway"
+part "[]" "[1]" --to "$halfway"
+# so it is beside other questions, which are told of no more than was asked for
+{
+	printf 'deja heap:\n\n' && "$deja" heap --from "$halfway" --process "$child" parts.deja
+	printf '\ndeja calls:\n\n' && "$deja" calls drop --from "$halfway" --process "$child" parts.deja
+} >apart
+for q in heap "calls drop"; do
+	printf -v other %s "$([ "$q" = heap ] && echo "calls drop" || echo heap)"
+	"$deja" $q --with "$other" --from "$halfway" --process "$child" parts.deja >joined.txt
+	[ "$q" = heap ] && ! cmp -s apart joined.txt && fail "of a part, together: $(diff apart joined.txt | head)"
+	same "answers of a part, $q first" "$(sort joined.txt | tr -s '\n')" "$(sort apart | tr -s '\n')"
+done
+
 # 65536 stacks, each met twice, are found at once, and not by looking through all: the limit, in seconds
 # of processor time, is a hundred times what that takes, and a third of what this would
 cat >ways.c <<'END'
