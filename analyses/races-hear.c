@@ -46,6 +46,7 @@ struct thread {
 	size_t pending_from;
 	uint64_t pending;
 	struct race_thread *out;
+	bool asked; /* it has come to job->from */
 };
 
 struct hearing {
@@ -218,11 +219,23 @@ static void in_order(struct thread *th, const struct replay_access *a)
 	th->order++;
 }
 
+/* Accesses before job->from are no part of the answer: only order is. */
+static bool asked(struct thread *th)
+{
+	const struct ana_job *job = th->all->w->job;
+	struct replay_pos pos;
+
+	if (th->asked || !job->has_from)
+		return true;
+	replay_run_pos(th->run, &pos);
+	return th->asked = replay_pos_cmp(&pos, &job->from) >= 0;
+}
+
 static void shared(struct thread *th, struct page *mine, const struct replay_access *a, uint64_t at)
 {
 	uint32_t *told = a->write ? &mine->wrote[at >> 3 & 511] : &mine->told[at >> 3 & 511];
 
-	if (*told == th->order)
+	if (*told == th->order || !asked(th))
 		return;
 	*told = th->order;
 	struct race_event *e = note(th, a->write ? RACE_WRITE : RACE_READ, at);
@@ -388,13 +401,13 @@ static int hear(struct hearing *h, struct dj_error *err)
 				     .event = event };
 	const struct replay_listener *listeners[] = { &l };
 
-	if (ana_pass(h->w->job, listeners, 1, err))
+	if (ana_pass_history(h->w->job, listeners, 1, err))
 		return -1;
 	if (find_shared(h))
 		return dj_fail(err, 1, "out of memory");
 	h->second = true;
 	l.access = access;
-	return ana_pass(h->w->job, listeners, 1, err);
+	return ana_pass_history(h->w->job, listeners, 1, err);
 }
 
 int ana_races_hear(struct race_world *w, struct dj_error *err)

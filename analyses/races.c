@@ -7,6 +7,9 @@
  * there (Lamport's happened-before). An access that another thread's clock does not cover has no
  * order to that thread's next access to the same place. Two things wait for others, whatever their
  * position: a thread's beginning for who made it, and finding it ended for its end.
+ *
+ * Of a part of history that is asked for the accesses count that lie there (--from), or of which
+ * one is of the threads (--thread, --process); what has an order is known by all of history.
  */
 #include "analyses/races.h"
 
@@ -102,13 +105,22 @@ static bool same_code(const struct replay_code *a, const struct replay_code *b)
 	return a->module == b->module && a->process == b->process && a->offset == b->offset;
 }
 
+/* Whether one of the two threads was asked for. */
+static bool is_asked(const struct races *r, uint32_t a, uint32_t b)
+{
+	const bool *threads = r->w.job->threads;
+
+	return !threads || threads[a] || threads[b];
+}
+
 static void tell(struct races *r, const struct race_event *e, const struct replay_pos *pos,
 		 const struct replay_code *code, bool wrote)
 {
 	struct ana_job *job = r->w.job;
 	char at[64], before[64], here[300], there[300];
 
-	if (r->n_told == RACES || (!r->all && is_uninteresting(r, &e->code, code)))
+	if (r->n_told == RACES || !is_asked(r, e->pos.thread, pos->thread) ||
+	    (!r->all && is_uninteresting(r, &e->code, code)))
 		return;
 	for (size_t i = 0; i < r->n_told; i++)
 		if ((same_code(&r->told[i].a, code) && same_code(&r->told[i].b, &e->code)) ||

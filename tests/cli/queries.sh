@@ -391,6 +391,68 @@ fi
 "$deja" races t.deja >none.txt || fail "deja races without races"
 same "a program without" "$(sed 1d none.txt)" "(none)"
 
+# of a part of the history only races there are shown, or of a thread those that it is one side of; what
+# orders accesses is known by all of it: here, who made the threads and that they have ended
+cat >halves.c <<'END'
+#include <pthread.h>
+#include <semaphore.h>
+#define KEEP __attribute__((noinline, noclone))
+static volatile long early, late, calm;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static sem_t begun;
+KEEP void racy_first(void) { early = 1; }
+KEEP void racy_second(void) { early = 2; }
+KEEP void racy_late(void) { late++; }
+KEEP void halfway(void) { __asm__ volatile(""); }
+static void *worker(void *arg)
+{
+	if (arg)
+		racy_second();
+	sem_post(&begun);
+	pthread_mutex_lock(&mutex);
+	calm++;
+	pthread_mutex_unlock(&mutex);
+	racy_late();
+	return arg;
+}
+int main(void)
+{
+	pthread_t a, b;
+	sem_init(&begun, 0, 0);
+	calm = 5;
+	pthread_mutex_lock(&mutex);
+	pthread_create(&a, NULL, worker, &a);
+	racy_first();
+	pthread_create(&b, NULL, worker, NULL);
+	sem_wait(&begun);
+	sem_wait(&begun);
+	halfway();
+	pthread_mutex_unlock(&mutex);
+	pthread_join(a, NULL);
+	pthread_join(b, NULL);
+	calm = 7;
+	late = 3;
+	return 0;
+}
+END
+${CC:-gcc} -O1 -g -w halves.c -o halves -lpthread || exit 99
+"$deja" record -o halves.deja ./halves || fail "recording halves"
+"$deja" calls halfway --json halves.deja >halfway.json
+halfway=$(get halfway.json 'a[0]["position"]')
+# raced WANT OPTION...: the functions in races, without their "racy_"
+raced() {
+	local want=$1
+	shift
+	"$deja" races --json "$@" halves.deja >raced.json || fail "deja races $*"
+	same "deja races $*" "$(get raced.json '" ".join(sorted({x[k].split(" at ")[0][5:] for x in a for k in ("code", "its code")}))')" "$want"
+}
+raced "first late second"
+raced "late" --from "$halfway"
+raced "first second" --to "$halfway"
+raced "first second" --thread "${halfway#*@}"
+raced "first late second" --process "${halfway#*@}"
+raced "" --from "$halfway" --thread "${halfway#*@}"
+
 # what was allocated before an exec is gone
 cat >exec.c <<'END'
 #include <stdlib.h>
