@@ -1,5 +1,6 @@
 /* The paths of calls (analyses/calltree.h). */
 #include "analyses/calltree.h"
+#include "analyses/analysis.h"
 #include "analyses/tally.h"
 
 #include <stdlib.h>
@@ -113,11 +114,15 @@ static uint32_t make_child(struct ana_grower *g, struct replay_run *run, uint32_
 	t->node[i].parent = parent;
 	replay_run_code(run, from, &t->node[i].from);
 	replay_run_code(run, entry, &t->node[i].entry);
+	uint64_t addr = entry;
 	if (under) { /* returned into: what counts is the function */
+		uint64_t offset = t->node[i].entry.offset;
 		replay_run_lock(run);
 		t->node[i].entry = ana_function_of(g->functions, &t->node[i].entry)->code;
 		replay_run_unlock(run);
+		addr -= offset - t->node[i].entry.offset;
 	}
+	t->node[i].watched = g->watched && ana_ranges_have(g->watched, &t->node[i].entry, addr);
 	*child_place(g, parent, from, entry) =
 		(struct ana_child){ .from = from, .entry = entry, .parent = parent, .node = i };
 	return i;
@@ -243,6 +248,7 @@ static uint32_t add_node(struct ana_tree *t, const struct ana_node *like)
 	uint32_t at = (uint32_t)(place_hash(t, i) >> 20) & (t->hash_size - 1), k;
 	for (; (k = t->hash[at]); at = (at + 1) & (t->hash_size - 1))
 		if (t->node[k].parent == like->parent && t->node[k].thread == like->thread &&
+		    t->node[k].watched == like->watched &&
 		    !ana_code_cmp(&t->node[k].from, &like->from) &&
 		    !ana_code_cmp(&t->node[k].entry, &like->entry)) {
 			t->n--;

@@ -21,6 +21,7 @@ struct ana_node {
 	uint32_t child, sibling; /* after ana_tree_finish(): by total, the largest first; 0: none */
 	const struct ana_function *fn;
 	int32_t thread; /* of a thread's node: its number; else -1 */
+	bool watched;	/* what was called is in the grower's `watched` */
 };
 
 struct ana_tree {
@@ -51,6 +52,9 @@ struct ana_grower {
 	uint64_t counted;      /* of which so many are */
 	struct ana_functions *functions;
 	struct ana_stack_rules rules;
+	/* The owner's; may be NULL: nodes tell whether their beginning lies there, which of
+	 * addresses can be said only here. Those where it does are apart from others. */
+	const struct ana_ranges *watched;
 };
 
 /* At the thread's current position; NULL when out of memory. */

@@ -75,35 +75,48 @@ static bool in_types(const struct count *o, const struct ana_item *it)
 	return !o->types || o->types & COUNT_UNALIGNED || it->user & o->types;
 }
 
-/* How often control came into the ranges from outside: by branches, and where it went on or was put
- * to their first instructions otherwise, which is what these were executed beyond all branches
- * there. */
-static uint64_t entered(struct count *o, const struct ana_ranges *r)
+static bool in_word(const struct ana_item *it, size_t word)
 {
-	struct ana_tally into = { 0 };
-	uint64_t n = 0;
+	return it->b.offset >> word & 1;
+}
 
-	for (size_t i = 0; i < o->edge.n; i++) {
-		const struct ana_item *e = &o->edge.item[i];
-		if (!ana_ranges_have(r, &e->b, e->b.offset))
-			continue;
-		if (!ana_ranges_have(r, &e->a, e->a.offset))
-			n += e->n[0];
-		struct ana_item *it = ana_tally_at(&into, &e->b, NULL);
-		if (it)
-			it->n[0] += e->n[0];
+/* How often the first instruction of a stretch was executed beyond all branches there. */
+static uint64_t beyond_branches(const struct count *o, size_t word, const struct replay_code *code,
+				uint64_t executed)
+{
+	uint64_t by_branch = 0;
+
+	for (const struct ana_item *it = ana_tally_sorted(&o->into, code);
+	     it && it < o->into.item + o->into.n && !ana_code_cmp(&it->a, code); it++)
+		if (it->b.offset == word)
+			by_branch = it->n[COUNT_BRANCHED];
+	return executed > by_branch ? executed - by_branch : 0;
+}
+
+/* How often control came into what a --code word has from outside: by branches, and where it went
+ * on or was put to the first instructions otherwise, which is what these were executed beyond all
+ * branches there. */
+static uint64_t entered(const struct count *o, size_t word)
+{
+	uint64_t n = 0;
+	bool before = false; /* the instruction before is in it */
+
+	for (size_t i = 0; i < o->into.n; i++)
+		if (o->into.item[i].b.offset == word)
+			n += o->into.item[i].n[COUNT_FROM_OUTSIDE];
+	for (size_t i = 0, end; i < o->item.n; i = end) {
+		const struct replay_code *code = &o->item.item[i].a;
+		uint64_t executed = 0;
+		bool here = false;
+		for (end = i; end < o->item.n && !ana_code_cmp(&o->item.item[end].a, code); end++)
+			if (in_word(&o->item.item[end], word)) {
+				executed += o->item.item[end].n[COUNT_EXECUTED];
+				here = true;
+			}
+		if (here && !before)
+			n += beyond_branches(o, word, code, executed);
+		before = here;
 	}
-	for (size_t i = 0; i < o->item.n; i++) {
-		const struct ana_item *it = &o->item.item[i];
-		if (!ana_ranges_have(r, &it->a, it->a.offset) ||
-		    (i && ana_ranges_have(r, &o->item.item[i - 1].a, o->item.item[i - 1].a.offset)))
-			continue;
-		const struct ana_item *branches = ana_tally_find(&into, &it->a, NULL);
-		uint64_t by_branch = branches ? branches->n[0] : 0;
-		if (it->n[0] > by_branch)
-			n += it->n[0] - by_branch;
-	}
-	ana_tally_free(&into);
 	return n;
 }
 
@@ -119,21 +132,16 @@ static int print_code(struct count *o)
 	if (!t)
 		return -1;
 	for (size_t w = 0; w < (o->n_word[W_CODE] ? o->n_word[W_CODE] : 1); w++) {
-		struct ana_ranges r = { 0 };
-		const char *word = o->n_word[W_CODE] ? o->word[W_CODE][w] : "everything";
+		bool all = !o->n_word[W_CODE];
 		uint64_t n = 0;
-		if (o->n_word[W_CODE] && ana_ranges_add(o->job, &r, word, NULL))
-			return -1;
 		for (size_t i = 0; i < o->item.n; i++)
-			if ((!r.n ||
-			     ana_ranges_have(&r, &o->item.item[i].a, o->item.item[i].a.offset)) &&
-			    in_types(o, &o->item.item[i]))
+			if ((all || in_word(&o->item.item[i], w)) && in_types(o, &o->item.item[i]))
 				n += o->item.item[i].n[COUNT_EXECUTED];
-		ana_table_row(t, (struct ana_cell[]){ { .number = n },
-						      { .number = plain && r.n ? entered(o, &r) : 0,
-							.none = !plain || !r.n },
-						      { .text = word } });
-		ana_ranges_free(&r);
+		ana_table_row(t, (struct ana_cell[]){
+					 { .number = n },
+					 { .number = plain && !all ? entered(o, w) : 0,
+					   .none = !plain || all },
+					 { .text = all ? "everything" : o->word[W_CODE][w] } });
 	}
 	ana_table_end(&o->job->out, t);
 	return 0;
@@ -264,8 +272,7 @@ static int print_groups(struct count *o)
 		return -1;
 	for (size_t i = 0; i < o->item.n; i++) {
 		const struct ana_item *it = &o->item.item[i];
-		if (!in_types(o, it) ||
-		    (o->code.n && !ana_ranges_have(&o->code, &it->a, it->a.offset)))
+		if (!in_types(o, it) || (o->code.n && !it->b.offset))
 			continue;
 		g[n++] = group_of(o, it);
 		whole += it->n[COUNT_EXECUTED];
@@ -334,7 +341,9 @@ static void *begin(void *ctx, struct replay_run *run)
 	struct callers *k = ctx;
 	struct ana_grower *g = ana_grower_new(&k->o->rules, run);
 
-	if (!g)
+	if (g)
+		g->watched = &k->ranges;
+	else
 		replay_run_fail(run, "out of memory");
 	return g;
 }
@@ -342,6 +351,13 @@ static void *begin(void *ctx, struct replay_run *run)
 static void end(void *ctx, struct replay_run *run, void *data)
 {
 	ana_grower_end(data, run, &((struct callers *)ctx)->tree);
+}
+
+/* By a name or a place in a module; or by its address, of what was called there (begin()). */
+static bool asked_for(const struct callers *k, const struct ana_node *node)
+{
+	return node->watched ||
+	       (node->fn->name && ana_ranges_have(&k->ranges, &node->fn->code, UINT64_MAX));
 }
 
 /* Where the function is in the tree, the path above it turned upside down is added to the answer.
@@ -356,14 +372,16 @@ static void invert(void *ctx, const struct ana_node *node, unsigned depth)
 		k->failed = true;
 		return;
 	}
-	if (!depth || !node->fn->name || !ana_ranges_have(&k->ranges, &node->fn->code, 0))
+	if (!depth || !asked_for(k, node))
 		return;
 	for (unsigned i = depth + 1; i--;) {
-		at = ana_tree_child(&k->inverted, at, k->path.node[i]);
+		struct ana_node like = *k->path.node[i];
+		again |= i < depth && like.fn == node->fn && (like.fn->name || like.watched);
+		like.watched = i == depth;
+		at = ana_tree_child(&k->inverted, at, &like);
 		if (!at)
 			break;
 		k->inverted.node[at].calls += node->calls;
-		again |= i < depth && k->path.node[i]->fn == node->fn;
 	}
 	if (at && !again)
 		k->inverted.node[at].self += node->total;

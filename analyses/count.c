@@ -42,8 +42,7 @@ static unsigned types_of(const struct insn *in)
 
 struct thread {
 	struct count *o;
-	struct ana_tally item; /* COUNT_... */
-	struct ana_tally edge;
+	struct ana_tally item, into;  /* COUNT_... */
 	uint64_t data[COUNT_DATA][2]; /* reads, writes */
 	uint32_t process;
 	struct ana_stack *stack;
@@ -108,12 +107,27 @@ static void event(void *data, struct replay_run *run, const struct replay_event 
 	ana_stack_event(((struct thread *)data)->stack, run, ev);
 }
 
+static bool word_has(const struct count *o, size_t w, const struct replay_code *code, uint64_t addr)
+{
+	return ana_ranges_have(&o->code_of[w], code, addr);
+}
+
+/* The item of an instruction, which is at `addr` now. */
+static struct ana_item *item_at(struct thread *t, const struct replay_code *code, uint64_t addr)
+{
+	struct replay_code words = { 0 };
+
+	for (size_t w = 0; w < t->o->n_word[W_CODE]; w++)
+		words.offset |= (uint64_t)word_has(t->o, w, code, addr) << w;
+	return ana_tally_at(&t->item, code, &words);
+}
+
 static void count(void *data, struct replay_run *run, const struct replay_count *c)
 {
 	struct thread *t = data;
 
 	(void)run;
-	struct ana_item *it = ana_tally_at(&t->item, &c->code, NULL);
+	struct ana_item *it = item_at(t, &c->code, c->insn->addr);
 	if (!it)
 		return;
 	it->n[COUNT_EXECUTED] += c->count;
@@ -123,11 +137,19 @@ static void count(void *data, struct replay_run *run, const struct replay_count 
 static void branch(void *data, struct replay_run *run, const struct replay_branch *b)
 {
 	struct thread *t = data;
-	struct ana_item *it = ana_tally_at(&t->edge, &b->code, &b->target);
 
 	(void)run;
-	if (it)
-		it->n[0] += b->count;
+	for (size_t w = 0; w < t->o->n_word[W_CODE]; w++) {
+		const struct replay_code word = { .offset = w };
+		if (!word_has(t->o, w, &b->target, b->to))
+			continue;
+		struct ana_item *it = ana_tally_at(&t->into, &b->target, &word);
+		if (!it)
+			continue;
+		it->n[COUNT_BRANCHED] += b->count;
+		if (!word_has(t->o, w, &b->code, b->insn->addr))
+			it->n[COUNT_FROM_OUTSIDE] += b->count;
+	}
 }
 
 /* ---- one by one ---- */
@@ -161,7 +183,7 @@ static void report(struct thread *t, struct replay_run *run, const struct replay
 static void note(struct thread *t, struct replay_run *run, const struct insn *in,
 		 const struct replay_code *code)
 {
-	struct ana_item *it = ana_tally_at(&t->item, code, NULL);
+	struct ana_item *it = item_at(t, code, in->addr);
 
 	if (!it)
 		return;
@@ -217,7 +239,7 @@ static void access(void *data, struct replay_run *run, const struct replay_acces
 	replay_run_code(run, replay_run_rip(run), &code);
 	if (o->code.n && !ana_ranges_have(&o->code, &code, replay_run_rip(run)))
 		return;
-	struct ana_item *it = ana_tally_at(&t->item, &code, NULL);
+	struct ana_item *it = item_at(t, &code, replay_run_rip(run));
 	if (it)
 		it->n[COUNT_EXECUTED]++;
 }
@@ -259,7 +281,7 @@ static void end(void *ctx, struct replay_run *run, void *data)
 		ana_count_add_report(o, r);
 	}
 	ana_tally_add(&o->item, &t->item);
-	ana_tally_add(&o->edge, &t->edge);
+	ana_tally_add(&o->into, &t->into);
 	ana_stack_free(t->stack);
 	free(t);
 }
@@ -291,8 +313,8 @@ static int listen(struct count *o, struct ana_job *job, struct dj_error *err)
 	if (ana_pass(job, listeners, 1, err))
 		return -1;
 	ana_tally_sort(&o->item);
-	ana_tally_sort(&o->edge);
-	return o->item.failed || o->edge.failed ? dj_fail(err, 1, "out of memory") : 0;
+	ana_tally_sort(&o->into);
+	return o->item.failed || o->into.failed ? dj_fail(err, 1, "out of memory") : 0;
 }
 
 static int run(void *state, struct ana_job *job, struct dj_error *err)
@@ -306,7 +328,8 @@ static int run(void *state, struct ana_job *job, struct dj_error *err)
 	if (o->n_word[W_STOP] && !o->n_word[W_START])
 		return dj_fail(err, 1, "--stop needs a --start");
 	for (size_t i = 0; i < o->n_word[W_CODE]; i++)
-		if (ana_ranges_add(job, &o->code, o->word[W_CODE][i], err))
+		if (ana_ranges_add(job, &o->code, o->word[W_CODE][i], err) ||
+		    ana_ranges_add(job, &o->code_of[i], o->word[W_CODE][i], err))
 			return -1;
 	for (size_t i = 0; i < o->n_word[W_START]; i++)
 		if (ana_ranges_add(job, &o->start, o->word[W_START][i], err))

@@ -11,8 +11,12 @@
 #define COUNT_FRAMES  24u   /* of a report */
 #define COUNT_REPORTS 1000u /* that are kept */
 
-/* Of an instruction: n, and user. */
+/* Of an instruction: n, and user. Addresses are known only while the history is gone through, so
+ * which --code words it was in, there, is a part of its place: a bit each, as the offset of `b`. */
 enum { COUNT_EXECUTED };
+/* Of an instruction that a --code word has, whose number is the offset of `b`: branches to it, and
+ * those of them from what the word has not. */
+enum { COUNT_BRANCHED, COUNT_FROM_OUTSIDE };
 enum {
 	COUNT_BRANCHES = 1,
 	COUNT_CALLS = 2,
@@ -38,13 +42,14 @@ struct count {
 	const char *word[W_ALL][COUNT_DATA];
 	size_t n_word[W_ALL];
 	struct ana_ranges code, start, stop;
+	struct ana_ranges code_of[COUNT_DATA]; /* each word of `code` */
 	struct ana_place_ranges data[COUNT_DATA];
 	size_t n_data;
 	unsigned types;
 	uint64_t threshold, limit, hot;
 	const char *by, *callers;
 
-	struct ana_tally item, edge;
+	struct ana_tally item, into;
 	uint64_t accesses[COUNT_DATA][2];
 	uint64_t whole, times, reports;
 	struct count_report *report; /* by position, the first COUNT_REPORTS */

@@ -214,6 +214,28 @@ def check_count(trace):
     same("middle was entered", by["middle"]["entered"], 16)
 
 
+def check_places(trace):
+    """Of tests/cli/places.c: what was executed at addresses where a function's code is mapped as well."""
+    words = ["rounds", "0x10000000", "0x10000005", "0x10000000-0x10001000", "0x20000000-0x20001000",
+             "0x10000000-0x20001000", "0x30000000"]
+    rows = ask("count", *[w for word in words for w in ("--code", word)], trace)
+    want = [(252, 21), (10, 10), (50, 50), (120, 10), (120, 10), (240, 20), (0, 0)]
+    same("in code at addresses", [(r["executed"], r["entered"]) for r in rows], want)
+    rows = ask("count", "--by", "instruction", "--code", "0x10000000-0x10001000", trace)
+    same("instructions there", [(r["executed"], r["place"]) for r in rows],
+         [(50, "rounds+0x5"), (50, "rounds+0x7"), (10, "rounds+0"), (10, "rounds+0x9")])
+    answer = ask("count", "--threshold", "20", "--code", "0x20000000-0x20001000", trace)
+    same("reports there", [answer["code"][0]["executed"], len(answer["reports"])], [120, 36 // 20 + 84 // 20])
+    for name, calls in ("0x10000000", [10, 10]), ("0x20000000", [10, 10, 10]), ("0x30000000", []), \
+            ("rounds", [21, 20, 10]):
+        rows = ask("count", "--callers", name, trace)
+        same("callers of " + name, [r["calls"] for r in rows][:len(calls)], calls)
+        same("functions of " + name, [r["function"] for r in rows][:len(calls)],
+             ["rounds", "times", "second"][:len(calls)])
+        same("so many of " + name, len(rows) > 3, bool(calls))
+
+
+
 def check_times(trace):
     """Snapshots at moments: of each thread as many as there were while it lived, or ran, by what is
     noted of time."""
@@ -297,5 +319,6 @@ def check_marks(trace):
 
 
 {"unwound": check_unwound, "marks": check_marks, "samples": check_samples, "log": check_log,
- "count": check_count, "names": check_names, "times": check_times}[sys.argv[1]](sys.argv[2])
+ "count": check_count, "names": check_names, "times": check_times,
+ "places": check_places}[sys.argv[1]](sys.argv[2])
 sys.exit(failures != 0)

@@ -25,6 +25,12 @@ check unwound threads.deja
 check samples threads.deja
 check log threads.deja
 check count count.deja
+# Addresses are those of each process, wherever its modules are.
+for pie in -pie -no-pie; do
+	${CC:-gcc} -O1 -fPIE $pie "$here/places.c" -o places || exit 99
+	"$deja" record -o places.deja ./places 0x10000000 0x20000000 || fail "recording places: $pie"
+	check places places.deja
+done
 ${CC:-gcc} -O1 -g -fno-optimize-sibling-calls "$here/marks.c" -o marks || exit 99
 "$deja" record -o marks.deja ./marks || fail "recording marks"
 check marks marks.deja
