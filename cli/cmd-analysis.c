@@ -164,18 +164,18 @@ static int take_option(struct wanted *w, int c, int argc, char **argv)
 
 /* ---- threads and positions ---- */
 
-static int choose_process(struct wanted *w, const char *word, struct dj_error *err)
+static int choose_process(struct wanted *w, const char *word, bool *chosen, struct dj_error *err)
 {
 	uint32_t process, first;
 
 	if (cli_find_process(w->job.t, word, &process, &first, err))
 		return -1;
 	for (size_t i = 0; i < dj_trace_threads(w->job.t); i++)
-		w->job.threads[i] |= dj_trace_thread(w->job.t, i)->process == process;
+		chosen[i] |= dj_trace_thread(w->job.t, i)->process == process;
 	return 0;
 }
 
-static int choose_thread(struct wanted *w, const char *word, struct dj_error *err)
+static int choose_thread(struct wanted *w, const char *word, bool *chosen, struct dj_error *err)
 {
 	uint64_t tid;
 	bool any = false;
@@ -184,21 +184,36 @@ static int choose_thread(struct wanted *w, const char *word, struct dj_error *er
 		return dj_fail(err, CLI_USAGE, "%s: no thread id: %s", w->a->name, word);
 	for (size_t i = 0; i < dj_trace_threads(w->job.t); i++)
 		if (dj_trace_thread(w->job.t, i)->tid == (int64_t)tid)
-			any = w->job.threads[i] = true;
+			any = chosen[i] = true;
 	return any ? 0 : dj_fail(err, CLI_USAGE, "no thread %s in this trace", word);
 }
 
+/* Of several processes all, and so of threads; of both, the threads that are of the processes. */
 static int choose_threads(struct wanted *w, struct dj_error *err)
 {
-	if (!w->n_only)
-		return 0;
-	w->job.threads = calloc(dj_trace_threads(w->job.t) + 1, sizeof(*w->job.threads));
-	if (!w->job.threads)
-		return dj_fail(err, CLI_USAGE, "out of memory");
-	for (size_t i = 0; i < w->n_only; i++)
-		if ((w->is_process[i] ? choose_process : choose_thread)(w, w->only[i], err))
-			return -1;
-	return 0;
+	size_t n = dj_trace_threads(w->job.t), processes = 0, left = 0;
+	bool *of_processes = calloc(n + 1, sizeof(*of_processes));
+	int ret = 0;
+
+	if (w->n_only)
+		w->job.threads = calloc(n + 1, sizeof(*w->job.threads));
+	if (!of_processes || (w->n_only && !w->job.threads))
+		ret = dj_fail(err, CLI_USAGE, "out of memory");
+	for (size_t i = 0; i < w->n_only && !ret; i++) {
+		processes += w->is_process[i];
+		ret = w->is_process[i] ? choose_process(w, w->only[i], of_processes, err)
+				       : choose_thread(w, w->only[i], w->job.threads, err);
+	}
+	for (size_t i = 0; i < n && w->n_only && !ret; i++) {
+		if (processes)
+			w->job.threads[i] =
+				of_processes[i] && (processes == w->n_only || w->job.threads[i]);
+		left += w->job.threads[i];
+	}
+	if (w->n_only && !ret && !left)
+		ret = dj_fail(err, CLI_USAGE, "none of these threads is of these processes");
+	free(of_processes);
+	return ret;
 }
 
 /* A position is found by going there: the numbers of events are known only to who replays. */

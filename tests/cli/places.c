@@ -1,7 +1,8 @@
 /* A function whose code is mapped at two places beside its own, and called there by two processes:
  * at the first 10 times by one, at the second 3 times by the same and 7 times by the other. The
- * places are the arguments. */
+ * places are the arguments. The other process has two threads. */
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -36,6 +37,11 @@ __attribute__((noipa)) static void second(void (*call)(void), int n)
 	__asm__ volatile("");
 }
 
+static void *nothing(void *arg)
+{
+	return arg;
+}
+
 int main(int argc, char **argv)
 {
 	int fd = open("/proc/self/exe", O_RDONLY);
@@ -56,8 +62,9 @@ int main(int argc, char **argv)
 	int status = 1;
 	pid_t child = fork();
 	if (!child) {
+		pthread_t thread;
 		second(place[1], 7);
-		_exit(0);
+		_exit(pthread_create(&thread, NULL, nothing, NULL) || pthread_join(thread, NULL));
 	}
 	return child < 0 || waitpid(child, &status, 0) != child || status;
 }

@@ -233,6 +233,19 @@ def check_places(trace):
         same("functions of " + name, [r["function"] for r in rows][:len(calls)],
              ["rounds", "times", "second"][:len(calls)])
         same("so many of " + name, len(rows) > 3, bool(calls))
+    # a thread of a process: both must be so
+    threads = ask("profile", "--threads", trace)["threads"]
+    first, child, other = [t["tid"] for t in threads]
+    same("processes", [t["pid"] for t in threads], [first, child, child])
+    for only, want in (("--process", child), [child, other]), (("--thread", first), [first]), \
+            (("--process", child, "--thread", other), [other]), \
+            (("--thread", other, "--thread", first, "--process", child), [other]), \
+            (("--process", child, "--process", first, "--thread", child), [child]):
+        rows = ask("profile", "--threads", *[str(word) for word in only], trace)["threads"]
+        same("threads of %s %s..." % only[:2], [t["tid"] for t in rows], want)
+    said = deja("profile", "--process", str(first), "--thread", str(child), trace, status=1)
+    same("no thread is left", [said.stdout, said.stderr],
+         ["", "deja: none of these threads is of these processes\n"])
 
 
 

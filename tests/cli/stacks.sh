@@ -27,7 +27,7 @@ check log threads.deja
 check count count.deja
 # Addresses are those of each process, wherever its modules are.
 for pie in -pie -no-pie; do
-	${CC:-gcc} -O1 -fPIE $pie "$here/places.c" -o places || exit 99
+	${CC:-gcc} -O1 -pthread -fPIE $pie "$here/places.c" -o places || exit 99
 	"$deja" record -o places.deja ./places 0x10000000 0x20000000 || fail "recording places: $pie"
 	check places places.deja
 done
