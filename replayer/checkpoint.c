@@ -137,12 +137,14 @@ static bool drop(struct rp_checkpoints *cs, size_t i)
 	return true;
 }
 
-/* Whether it has to stay: the base, where the user is, and what others go on from. */
+/* Whether it has to stay: the base, where the user is, what others go on from, and the last, behind
+ * which there is none that its lines could be added to. */
 static bool needed(const struct rp_checkpoints *cs, size_t i, bool full)
 {
 	const struct rp_checkpoint *c = cs->list[i];
 
 	return i + 1 == cs->base || (full && c->light) || (cs->anchored && at(c, &cs->anchor)) ||
+	       (!full && i + 1 == cs->n) ||
 	       (cs->held && ((!full && at(c, &cs->hold)) || at(c, &cs->hold_full)));
 }
 
@@ -217,6 +219,11 @@ static bool thin(struct rp_checkpoints *cs, size_t more)
 			full = count_full(cs);
 	}
 	return rp_versions_held() + more <= most;
+}
+
+void rp_checkpoints_thin(struct rp_checkpoints *cs)
+{
+	thin(cs, 0);
 }
 
 /* ---- taking ---------------------------------------------------------------------------------- */

@@ -71,6 +71,8 @@ void rp_checkpoint_note(struct rp_checkpoints *cs);
 bool rp_checkpoint_add(struct rp_checkpoints *cs, struct rp_checkpoint *c,
 		       const struct rp_thread_pos *since);
 void rp_checkpoint_free(struct rp_checkpoint *c);
+/* As many become light or go as there are too many: after `max` was SIZE_MAX for a while. */
+void rp_checkpoints_thin(struct rp_checkpoints *cs);
 /* Nobody will go back before list[n], so that the checkpoints up to there are not needed. */
 void rp_checkpoints_shed(struct rp_checkpoints *cs, size_t n);
 /* Nor forward from there, to those that were taken behind it. */

@@ -349,14 +349,18 @@ void rp_keep_load(struct replay *r)
 	const uint8_t *p;
 	uint64_t at = 0;
 	size_t n, raw = 0;
+	const size_t max = cs->max;
 
 	if (!space)
 		return;
+	/* None goes while it comes: the next one's lines are what differs from its own, and memory
+	 * belongs to one that is there. How many that are is limited. */
+	cs->max = SIZE_MAX;
 	p = next_block(r, &at, &n);
 	bool good = p && get_light(r, p, n, &space);
 	rp_space_unref(space);
 	space = good ? no_space(r->th) : NULL;
-	/* nothing of it goes while it comes */
+	/* what the next memory goes on from stays full */
 	cs->held = true;
 	cs->hold = cs->hold_full = since;
 	while (space && raw <= MEMORY_MOST && (p = next_block(r, &at, &n)))
@@ -365,12 +369,14 @@ void rp_keep_load(struct replay *r)
 		else
 			cs->hold = cs->hold_full = since;
 	cs->held = false;
+	cs->max = max;
 	rp_tail_free(&tail);
 	rp_space_unref(space);
 	if (!good) {
 		forget(cs);
 		return;
 	}
+	rp_checkpoints_thin(cs);
 	cs->indexed = true;
 	cs->whole = cs->list[cs->n - 1]->pos.steps >= r->th->end_steps;
 	r->kept += cs->list[cs->n - 1]->pos.steps - r->th->info->first_steps;

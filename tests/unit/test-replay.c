@@ -149,6 +149,7 @@ int main(void)
 	CU_add_test(s, "the order of positions", test_order);
 	CU_add_test(s, "divergence", test_divergence);
 	CU_add_test(s, "learned bytes", test_learned);
+	CU_add_test(s, "an index and little room", test_index_room);
 	printf("seed %llu\n", (unsigned long long)seed);
 	return suites_run();
 }

@@ -69,4 +69,7 @@ void test_verify_short(void);
 void test_divergence(void);
 void test_checkpoints_fair(void);
 
+/* test-replay-index.c */
+void test_index_room(void);
+
 #endif
