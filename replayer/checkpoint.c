@@ -183,12 +183,18 @@ static size_t count_full(const struct rp_checkpoints *cs)
 	return n;
 }
 
-/* What all checkpoints may take of a trace that is what it seems to be. */
-static uint64_t fair(const struct rp_checkpoints *cs)
+/* What all checkpoints may take of a trace that is what it seems to be, where there are to be
+ * `more` bytes. */
+static uint64_t fair(const struct rp_checkpoints *cs, size_t more)
 {
-	const struct rp_thread *th = cs->th;
+	struct rp_thread *th = cs->th;
 
-	return th->patience ? rp_patience_kept(th->patience, rp_thread_claim(th)) : UINT64_MAX;
+	if (!th->patience)
+		return UINT64_MAX;
+	uint64_t most = rp_patience_kept(th->patience, rp_thread_claim(th));
+	if (rp_versions_held() + more > most && rp_thread_claim_more(th))
+		most = rp_patience_kept(th->patience, rp_thread_claim(th));
+	return most;
 }
 
 /* One of those that are missed least becomes light, or goes. False: none can. */
@@ -203,7 +209,7 @@ static bool thin_one(struct rp_checkpoints *cs, bool light)
  * gone. Where all are kept none goes. */
 static bool thin(struct rp_checkpoints *cs, size_t more)
 {
-	const uint64_t most = fair(cs);
+	const uint64_t most = fair(cs, more);
 	size_t full = count_full(cs);
 
 	for (;;) {
@@ -466,6 +472,7 @@ static int become(const struct rp_checkpoint *c, struct rp_thread *th, struct dj
 	e->in_rep = c->in_rep;
 	e->rep_iter = c->rep_iter;
 	e->stop_requested = false;
+	th->jumped = true;
 	th->signals = c->pos.signals;
 	th->events = c->events;
 	th->event_steps = c->event_steps;

@@ -18,16 +18,39 @@ static bool stack_grew(struct rp_thread *th)
 
 	if (!m || strcmp(m->name, "[stack]") != 0 || m->start <= sp || m->start - sp <= th->grown)
 		return false;
-	th->mapped += m->start - sp - th->grown;
 	th->grown = m->start - sp;
 	return true;
 }
 
+static uint64_t sum(uint64_t a, uint64_t b)
+{
+	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+bool rp_thread_claim_more(struct rp_thread *th)
+{
+	struct dj_error err = { 0 };
+	const struct dj_record *r;
+	uint64_t mapped = 0;
+
+	if (!th->jumped || th->asked)
+		return false;
+	th->asked = true;
+	struct dj_cursor *c = dj_cursor_new_facts(th->trace, th->info->process, &err);
+	while (c && (r = dj_cursor_next(c, &err)))
+		if (r->kind == DJ_REC_MAP)
+			mapped = sum(mapped, r->length);
+	dj_cursor_free(c);
+	th->mapped_ever = mapped;
+	return mapped > th->mapped;
+}
+
 uint64_t rp_thread_claim(const struct rp_thread *th)
 {
-	uint64_t claim = th->mapped + (th->shared ? th->unpacked : dj_trace_unpacked(th->trace));
+	uint64_t mapped = th->mapped > th->mapped_ever ? th->mapped : th->mapped_ever;
 
-	return claim < th->mapped ? UINT64_MAX : claim;
+	return sum(sum(mapped, th->grown),
+		   th->shared ? th->unpacked : dj_trace_unpacked(th->trace));
 }
 
 enum rp_thread_stop rp_thread_pulse(struct rp_thread *th, uint64_t work)
@@ -51,7 +74,7 @@ enum rp_thread_stop rp_thread_pulse(struct rp_thread *th, uint64_t work)
 	case PATIENCE_INTERRUPTED:
 		return THREAD_INTERRUPTED;
 	default:
-		if (stack_grew(th))
+		if (stack_grew(th) || rp_thread_claim_more(th))
 			return THREAD_LIMIT;
 		dj_fail(&th->err, 1,
 			"replaying this takes more than %llu MB of memory, far more than the "

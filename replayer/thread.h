@@ -92,8 +92,12 @@ struct rp_thread {
 	uint64_t unpacked; /* bytes of the trace's modules, when last looked at */
 
 	struct rp_patience *patience; /* NULL: it has no end */
-	uint64_t mapped, grown;	      /* bytes: all mappings ever made; the stack below its own */
-	enum rp_thread_stop halted;   /* what a callback found that the emulator is to stop for */
+	uint64_t mapped, grown;	      /* bytes: all mappings it has made; the stack below its own */
+	/* It has been put to a checkpoint, and may not have applied what lies before that. Then it
+	 * counts what its process maps in all of the trace, once that was asked for. */
+	bool jumped, asked;
+	uint64_t mapped_ever;
+	enum rp_thread_stop halted; /* what a callback found that the emulator is to stop for */
 	bool unsettled; /* interrupted before all records of the position were applied */
 
 	struct rp_thread_import *imports; /* for the next instruction or iteration */
@@ -211,6 +215,10 @@ bool rp_thread_at_end(const struct rp_thread *th);
 enum rp_thread_stop rp_thread_pulse(struct rp_thread *th, uint64_t work);
 /* Bytes that the recorded program is known to have mapped. */
 uint64_t rp_thread_claim(const struct rp_thread *th);
+/* Whether that is more now that the trace was asked: of what lies before a checkpoint that another
+ * process has made, or that was kept, the thread has applied nothing. It takes time, but only
+ * once. */
+bool rp_thread_claim_more(struct rp_thread *th);
 
 /* Code bytes from addr on; returns how many are known. */
 size_t rp_thread_fetch(struct rp_thread *th, uint64_t addr, uint8_t *buf, size_t len);

@@ -5,6 +5,8 @@
 #include "tests/unit/test-replay.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static void keep_world(void)
@@ -88,4 +90,102 @@ void test_index_room(void)
 	}
 	replay_close(all);
 	finish_kept();
+}
+
+/* ---- what was mapped ---------------------------------------------------------------------------
+ */
+
+#define LARGE	 ((size_t)1 << 30)
+#define LARGE_AT 0x100000000ULL
+
+static void record(struct dj_stream *s, struct dj_record r)
+{
+	struct dj_error err;
+
+	r.seq = DJ_SEQ_UNKNOWN;
+	CU_ASSERT_FATAL(!dj_stream_record(s, &r, &err));
+}
+
+/* A program that maps a gigabyte soon after its beginning, and of that reads so many pages. */
+static void write_large(unsigned pages)
+{
+	static const uint8_t loop[] = { 0xeb, 0xfe }, line[DJ_LINE] = { 1 };
+	struct dj_error err = { 0 };
+	struct dj_writer *w = write_by_hand();
+	struct dj_stream *process = dj_writer_process(w, 1, NULL, &err);
+	struct dj_stream *s = dj_writer_thread(w, process, 1, "", &err);
+
+	record(s, (struct dj_record){ .kind = DJ_REC_MAP,
+				      .addr = 0x400000,
+				      .length = 0x1000,
+				      .prot = 5,
+				      .module = -1 });
+	record(s, (struct dj_record){ .kind = DJ_REC_CODE,
+				      .addr = 0x400000,
+				      .bytes = loop,
+				      .length = sizeof(loop) });
+	record(s, (struct dj_record){
+			  .kind = DJ_REC_REGS, .mask = DJ_REG_ALL, .regs = { .rip = 0x400000 } });
+	record(s, (struct dj_record){ .kind = DJ_REC_MAP,
+				      .addr = LARGE_AT,
+				      .length = LARGE,
+				      .prot = 3,
+				      .steps = 500,
+				      .module = -1 });
+	for (uint64_t i = 0; i < pages; i++)
+		record(s, (struct dj_record){ .kind = DJ_REC_IMPORT,
+					      .addr = LARGE_AT + i * RP_PAGE,
+					      .bytes = line,
+					      .length = sizeof(line),
+					      .steps = 1000 + i });
+	record(s, (struct dj_record){ .kind = DJ_REC_EXIT, .steps = 30000 });
+	CU_ASSERT_FATAL(!dj_writer_close(w, &(struct dj_trace_end){ .present = true }, &err));
+}
+
+/* A thread that begins with a checkpoint that was kept may take as much memory as one that has come
+ * there itself, and its checkpoints may: what was mapped before that is in the trace. */
+void test_index_mapped(void)
+{
+	const struct replay_pos far = { .steps = 29000 };
+	struct dj_error err = { 0 };
+	char index[sizeof(path) + 8];
+
+	const char *memory = getenv("DEJA_MEMORY");
+	char *before = memory ? strdup(memory) : NULL;
+	unsetenv("DEJA_MEMORY");
+	write_large(20000);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(rep = replay_open(path, &err));
+	replay_limits(rep, 1000, 1000, 1 << 30);
+	CU_ASSERT_FATAL(!replay_seek(rep, &(struct replay_pos){ .steps = 2000 }, &err));
+	CU_ASSERT_EQUAL_FATAL(replay_keep(rep, true, &err), 0);
+	replay_close(rep);
+
+	rep = load(1000, 1 << 30);
+	const struct rp_thread_pos kept = rep->cs->list[rep->cs->n - 1]->pos;
+	CU_ASSERT(kept.steps > 500);
+	CU_ASSERT_FATAL(!rp_checkpoint_go(rep->cs, &kept, &err));
+	CU_ASSERT_EQUAL(rep->th->e->steps, kept.steps);
+	/* of another kind than what a replay takes, but taken */
+	size_t size = (size_t)600 << 20;
+	volatile uint8_t *taken = malloc(size);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(taken);
+	for (size_t i = 0; i < size; i += RP_PAGE)
+		taken[i] = 1;
+	rep->patience.due = 0;
+	CU_ASSERT_EQUAL(rp_thread_pulse(rep->th, 1), THREAD_LIMIT);
+	free((void *)taken);
+	CU_ASSERT(rp_thread_claim(rep->th) > LARGE);
+	replay_close(rep);
+
+	rep = load(1000, 1 << 30);
+	CU_ASSERT(!replay_seek(rep, &far, &err));
+	CU_ASSERT(rp_versions_held() > (size_t)70 << 20);
+	replay_close(rep);
+	rep = NULL;
+	if (before)
+		setenv("DEJA_MEMORY", before, 1);
+	free(before);
+	unlink(path);
+	snprintf(index, sizeof(index), "%s.index", path);
+	unlink(index);
 }
