@@ -137,19 +137,25 @@ static bool drop(struct rp_checkpoints *cs, size_t i)
 	return true;
 }
 
+/* Which of them may become light, or go. */
+enum which { ANY, FULL, LIGHT };
+
 /* Whether it has to stay: the base, where the user is, what others go on from, and the last, behind
  * which there is none that its lines could be added to. */
-static bool needed(const struct rp_checkpoints *cs, size_t i, bool full)
+static bool needed(const struct rp_checkpoints *cs, size_t i, enum which which)
 {
 	const struct rp_checkpoint *c = cs->list[i];
+	bool goes = which != FULL;
 
-	return i + 1 == cs->base || (full && c->light) || (cs->anchored && at(c, &cs->anchor)) ||
-	       (!full && i + 1 == cs->n) ||
-	       (cs->held && ((!full && at(c, &cs->hold)) || at(c, &cs->hold_full)));
+	if ((which == FULL && c->light) || (which == LIGHT && !c->light))
+		return true;
+	return i + 1 == cs->base || (cs->anchored && at(c, &cs->anchor)) ||
+	       (goes && i + 1 == cs->n) ||
+	       (cs->held && ((goes && at(c, &cs->hold)) || at(c, &cs->hold_full)));
 }
 
-/* Which one is missed least; of the full ones, if `full`. cs->n: none can go. */
-static size_t least(const struct rp_checkpoints *cs, bool full)
+/* Which one is missed least; cs->n: none can go. */
+static size_t least(const struct rp_checkpoints *cs, enum which which)
 {
 	const double now = (double)(cs->anchored ? cs->anchor.steps : cs->th->e->steps);
 	const double first = (double)cs->th->info->first_steps;
@@ -158,15 +164,15 @@ static size_t least(const struct rp_checkpoints *cs, bool full)
 	size_t found = cs->n;
 
 	for (size_t i = 0; i < cs->n; i++) {
-		size_t next = full ? full_from(cs, i + 1) : i + 1;
+		size_t next = which == FULL ? full_from(cs, i + 1) : i + 1;
 		double here = (double)cs->list[i]->pos.steps;
 		double after = next < cs->n ? (double)cs->list[next]->pos.steps : here + span / 8;
 		double far = (now > here ? now - here : here - now) + 16;
 		double even = 8 * span / (double)cs->max;
 		double score = (after - before) / (far < even ? far : even);
-		if (!full || !cs->list[i]->light)
+		if (which != FULL || !cs->list[i]->light)
 			before = here;
-		if (score < best && !needed(cs, i, full)) {
+		if (score < best && !needed(cs, i, which)) {
 			best = score;
 			found = i;
 		}
@@ -197,16 +203,18 @@ static uint64_t fair(const struct rp_checkpoints *cs, size_t more)
 	return most;
 }
 
-/* One of those that are missed least becomes light, or goes. False: none can. */
-static bool thin_one(struct rp_checkpoints *cs, bool light)
+/* Of the full ones that which is missed least becomes light; or one of these goes. False: none can.
+ */
+static bool thin_one(struct rp_checkpoints *cs, enum which which)
 {
-	size_t i = least(cs, light);
+	size_t i = least(cs, which);
 
-	return i < cs->n && (light ? lighten(cs, i) : drop(cs, i));
+	return i < cs->n && (which == FULL ? lighten(cs, i) : drop(cs, i));
 }
 
 /* Whether `more` bytes may be added, now that those that are missed least have become light or have
- * gone. Where all are kept none goes. */
+ * gone. Where all are kept none goes. Some full ones stay whatever they take; for that no light one
+ * goes, unless the lines of all of them take half of the budget. */
 static bool thin(struct rp_checkpoints *cs, size_t more)
 {
 	const uint64_t most = fair(cs, more);
@@ -215,11 +223,13 @@ static bool thin(struct rp_checkpoints *cs, size_t more)
 	for (;;) {
 		bool unfair = rp_versions_held() + more > most;
 		bool much = rp_versions_held() > cs->budget;
-		bool many = cs->n > cs->max || (unfair && cs->n > 1) || (much && cs->n > FEWEST);
+		bool many = cs->n > cs->max || (unfair && cs->n > 1);
 		bool heavy = (unfair && full > 1) || (much && full > FEWEST);
-		if (cs->n <= cs->max && heavy && thin_one(cs, true))
+		bool wordy = much && rp_lines_held() > cs->budget / 2 && cs->n > FEWEST;
+		if (cs->n <= cs->max && heavy && thin_one(cs, FULL))
 			full--;
-		else if (!many || cs->max == SIZE_MAX || !thin_one(cs, false))
+		else if (cs->max == SIZE_MAX || !(many || wordy) ||
+			 !thin_one(cs, many ? ANY : LIGHT))
 			break;
 		else
 			full = count_full(cs);

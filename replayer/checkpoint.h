@@ -13,7 +13,8 @@
  * nothing is far from one.
  *
  * A light one has all but the memory. It says where something may have happened and where not, and
- * who wants to stand there replays from the last full one (land.h).
+ * who wants to stand there replays from the last full one (land.h). So light ones are worth keeping
+ * where there is room for hardly any memory.
  */
 #ifndef DEJA_REPLAYER_CHECKPOINT_H
 #define DEJA_REPLAYER_CHECKPOINT_H

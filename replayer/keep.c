@@ -270,7 +270,7 @@ static bool get_light(struct replay *r, const uint8_t *p, size_t n, struct rp_sp
 		if (good) {
 			rp_lines_free(&c->lines);
 			c->lines = lines;
-			rp_versions_hold((ptrdiff_t)(lines.n * sizeof(*lines.list)));
+			rp_lines_hold((ptrdiff_t)(lines.n * sizeof(*lines.list)));
 			held += lines.n * sizeof(*lines.list);
 			rp_space_unref(*space);
 			*space = rp_space_ref(c->space);

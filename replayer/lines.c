@@ -4,6 +4,7 @@
 #include "replayer/lines.h"
 #include "replayer/versions.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +28,19 @@ static uint64_t lines_in(uint64_t row, uint64_t first, uint64_t last)
 /* ---- lists ------------------------------------------------------------------------------------
  */
 
+static atomic_size_t held;
+
+size_t rp_lines_held(void)
+{
+	return atomic_load_explicit(&held, memory_order_relaxed);
+}
+
+void rp_lines_hold(ptrdiff_t bytes)
+{
+	atomic_fetch_add_explicit(&held, (size_t)bytes, memory_order_relaxed);
+	rp_versions_hold(bytes);
+}
+
 static size_t size_of(const struct rp_lines *l)
 {
 	return l->n * sizeof(*l->list);
@@ -34,7 +48,7 @@ static size_t size_of(const struct rp_lines *l)
 
 void rp_lines_free(struct rp_lines *l)
 {
-	rp_versions_hold(-(ptrdiff_t)size_of(l));
+	rp_lines_hold(-(ptrdiff_t)size_of(l));
 	free(l->list);
 	*l = (struct rp_lines){ 0 };
 }
@@ -60,7 +74,7 @@ void rp_lines_join(struct rp_lines *to, const struct rp_lines *more)
 		k += !first || both;
 	}
 	rp_lines_free(to);
-	rp_versions_hold((ptrdiff_t)size_of(&out));
+	rp_lines_hold((ptrdiff_t)size_of(&out));
 	*to = out;
 }
 
@@ -197,6 +211,6 @@ void rp_line_log_take(struct rp_line_log *log, struct rp_lines *out)
 		qsort(out->list, n, sizeof(*out->list), by_num);
 		out->n = n;
 	}
-	rp_versions_hold((ptrdiff_t)size_of(out));
+	rp_lines_hold((ptrdiff_t)size_of(out));
 	rp_line_log_clear(log);
 }

@@ -35,6 +35,10 @@ struct rp_line_log {
 };
 
 void rp_lines_free(struct rp_lines *l);
+/* Bytes that all lists of this process take; versions.h counts them, too. Who makes a list by
+ * himself says that there are so many more. */
+size_t rp_lines_held(void);
+void rp_lines_hold(ptrdiff_t bytes);
 /* Both together, into `to`. */
 void rp_lines_join(struct rp_lines *to, const struct rp_lines *more);
 /* Whether any line of [addr, last] may have been met. */

@@ -337,7 +337,7 @@ static bool get_lines(struct in *in, uint64_t n, struct rp_lines *to)
 	if (!to->list)
 		return false;
 	to->n = n;
-	rp_versions_hold((ptrdiff_t)(n * sizeof(*to->list)));
+	rp_lines_hold((ptrdiff_t)(n * sizeof(*to->list)));
 	if (!get_to(in, to->list, n * sizeof(*to->list)))
 		return false;
 	for (uint64_t i = 1; i < n; i++)

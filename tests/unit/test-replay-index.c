@@ -30,14 +30,14 @@ static void finish_kept(void)
 }
 
 /* Another replay of the world, which has what was kept: at most so many checkpoints, in so many
- * bytes more than are held already. */
-static struct replay *load(size_t max, size_t room)
+ * bytes with those of all others. */
+static struct replay *load(size_t max, size_t budget)
 {
 	struct dj_error err = { 0 };
 	struct replay *r = replay_open(path, &err);
 
 	CU_ASSERT_PTR_NOT_NULL_FATAL(r);
-	replay_limits(r, 200, max, rp_versions_held() + room);
+	replay_limits(r, 200, max, budget);
 	replay_use_index(r);
 	CU_ASSERT_FATAL(r->cs->indexed && r->cs->n > 0);
 	return r;
@@ -71,7 +71,7 @@ static size_t denied(const struct rp_checkpoints *few, const struct rp_checkpoin
 void test_index_room(void)
 {
 	static const struct {
-		size_t max, room;
+		size_t max, budget;
 	} limits[] = {
 		{ 1000, 1 << 16 }, { 1000, 1 << 14 }, { 1000, 0 }, { 20, 1 << 30 }, { 2, 1 << 30 }
 	};
@@ -80,7 +80,7 @@ void test_index_room(void)
 	struct replay *all = load(1000, 1 << 30);
 	CU_ASSERT(all->cs->n > 50);
 	for (size_t k = 0; k < sizeof(limits) / sizeof(limits[0]); k++) {
-		struct replay *few = load(limits[k].max, limits[k].room);
+		struct replay *few = load(limits[k].max, limits[k].budget);
 		CU_ASSERT(few->cs->n < all->cs->n);
 		CU_ASSERT(few->cs->n <= limits[k].max);
 		CU_ASSERT_EQUAL(denied(few->cs, all->cs), 0);
@@ -140,6 +140,33 @@ static void write_large(unsigned pages)
 					      .steps = 1000 + i });
 	record(s, (struct dj_record){ .kind = DJ_REC_EXIT, .steps = 30000 });
 	CU_ASSERT_FATAL(!dj_writer_close(w, &(struct dj_trace_end){ .present = true }, &err));
+}
+
+/* Of a program that changes more memory than there is room for some checkpoints have it, and the
+ * others still say what happened when. */
+void test_checkpoints_light(void)
+{
+	struct dj_error err = { 0 };
+	size_t full = 0;
+
+	write_large(4000);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(rep = replay_open(path, &err));
+	replay_limits(rep, 50, 1000, 1 << 20);
+	CU_ASSERT(!replay_seek(rep, &(struct replay_pos){ .steps = 5000 }, &err));
+	for (size_t i = 0; i < rep->cs->n; i++)
+		full += !rep->cs->list[i]->light;
+	CU_ASSERT(rp_versions_held() > 1 << 20);
+	CU_ASSERT(full >= 8 && full < 12);
+	CU_ASSERT(rep->cs->n > 90);
+	/* their lines may take half of the room, for all threads together */
+	rp_lines_hold(1 << 20);
+	rp_checkpoints_thin(rep->cs);
+	rp_lines_hold(-(1 << 20));
+	CU_ASSERT(rep->cs->n < 12);
+	replay_close(rep);
+	rep = NULL;
+	CU_ASSERT_EQUAL(rp_lines_held(), 0);
+	unlink(path);
 }
 
 /* A thread that begins with a checkpoint that was kept may take as much memory as one that has come

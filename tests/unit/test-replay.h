@@ -71,6 +71,7 @@ void test_checkpoints_fair(void);
 
 /* test-replay-index.c */
 void test_index_room(void);
+void test_checkpoints_light(void);
 void test_index_mapped(void);
 
 #endif
