@@ -69,29 +69,72 @@ bool rp_ground_likely(const struct replay *r)
 	return g ? !g->over && !g->filling : worth_it(r);
 }
 
+/* From `here`, which is a full checkpoint, to the last one of all. False: that was interrupted. If
+ * it cannot be, the thread is elsewhere. */
+static bool to_last(struct replay *r, const struct rp_thread_pos *here)
+{
+	const uint64_t seq_stop = r->th->seq_stop;
+	const struct rp_thread_pos last = r->cs->list[r->cs->n - 1]->pos;
+	const bool anchored = r->cs->anchored, cancelled = r->cancelled;
+	const struct rp_thread_pos anchor = r->cs->anchor;
+
+	if (!rp_thread_pos_cmp(&last, here))
+		return true;
+	/* the way back is not to be a long one */
+	r->cs->anchored = true;
+	r->cs->anchor = *here;
+	r->cancelled = false;
+	r->th->seq_stop = UINT64_MAX;
+	bool good = !rp_land_last(r, &last, NULL) || !r->cancelled;
+	r->th->seq_stop = seq_stop;
+	r->cancelled |= cancelled;
+	r->cs->anchored = anchored;
+	r->cs->anchor = anchor;
+	return good;
+}
+
+/* Where the thread has to stand again, whoever is impatient. */
+static void back_to(struct replay *r, const struct rp_thread_pos *here)
+{
+	bool (*poll)(void *) = r->patience.poll;
+	bool (*stop_at)(void *, struct emu *) = r->th->e->stop_at;
+	const uint64_t seq_stop = r->th->seq_stop;
+
+	r->patience.poll = NULL;
+	r->th->e->stop_at = NULL;
+	r->th->seq_stop = UINT64_MAX;
+	/* there is a full checkpoint, unless an index was refused */
+	if (!rp_checkpoint_go(r->cs, here, NULL))
+		replay_run_to(r, here, 0, false);
+	r->patience.poll = poll;
+	r->th->e->stop_at = stop_at;
+	r->th->seq_stop = seq_stop;
+}
+
 bool rp_ground_have(struct replay *r)
 {
 	struct rp_timeline *line = &r->threads[r->selected];
 	struct rp_thread_pos here;
-	struct rp_ground *g;
+	struct rp_ground *g = NULL;
 
 	if (line->ground)
 		return !line->ground->over && !line->ground->filling;
 	if (!worth_it(r))
 		return false;
 	rp_checkpoint_take(r->cs);
-	if (!rp_checkpoint_here(r->cs) || !(g = calloc(1, sizeof(*g))))
+	if (!rp_checkpoint_here(r->cs))
 		return false;
-	g->worker.to = g->worker.from = -1;
-	line->ground = g;
 	rp_thread_pos(r->th, &here);
-	struct rp_thread_pos last = r->cs->list[r->cs->n - 1]->pos;
-	if (rp_checkpoint_next(r->cs) && rp_land(r, &last, false, NULL))
-		g->over = true;
-	else
-		start(r, g);
-	rp_land(r, &here, false, NULL);
-	return !g->over;
+	/* whoever lands may put an end to line->ground, so that is nothing yet */
+	if (to_last(r, &here) && (g = calloc(1, sizeof(*g)))) {
+		g->worker.to = g->worker.from = -1;
+		g->over = rp_checkpoint_next(r->cs) || !rp_checkpoint_here(r->cs);
+		line->ground = g;
+		if (!g->over)
+			start(r, g);
+	}
+	back_to(r, &here);
+	return g && !g->over;
 }
 
 /* ---- what comes ------------------------------------------------------------------------------ */

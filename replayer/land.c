@@ -199,9 +199,9 @@ static int go(struct replay *r, const struct rp_thread_pos *to, struct dj_error 
 }
 
 /* Up to `upto`, which is not behind `to`, where generated code is worth it; else from where the
- * thread is, or from the last checkpoint. */
+ * thread is, or from the last checkpoint. With `again` somebody may come there once more. */
 static int land(struct replay *r, const struct rp_thread_pos *upto, const struct rp_thread_pos *to,
-		bool dense, struct dj_error *err)
+		bool dense, bool again, struct dj_error *err)
 {
 	size_t n = rp_checkpoint_full(r->cs, rp_checkpoint_count(r->cs, to));
 	uint64_t from = n ? r->cs->list[n - 1]->pos.steps : r->th->info->first_steps;
@@ -213,7 +213,7 @@ static int land(struct replay *r, const struct rp_thread_pos *upto, const struct
 		from = now.steps;
 	if (!n && r->cs->indexed && last_full(r, to))
 		n = 1;
-	if (!r->in_copy && n && r->cs->indexed && !r->cs->filled &&
+	if (again && !r->in_copy && n && r->cs->indexed && !r->cs->filled &&
 	    upto->steps > r->cs->list[n - 1]->pos.steps + rp_sparse(r)) {
 		/* of the memory little was kept here: who goes there once goes there again */
 		rp_ground_fill(r, n, upto, NULL, NULL);
@@ -263,17 +263,18 @@ int rp_land_before(struct replay *r, const struct rp_thread_pos *to, bool dense,
 		upto.steps = r->cs->list[r->cs->n - 1]->pos.steps;
 	upto.steps = upto.steps > r->th->info->first_steps + LEAD ? upto.steps - LEAD
 								  : r->th->info->first_steps;
-	return land(r, &upto, to, dense, err);
+	return land(r, &upto, to, dense, true, err);
 }
 
-int rp_land(struct replay *r, const struct rp_thread_pos *to, bool dense, struct dj_error *err)
+static int land_at(struct replay *r, const struct rp_thread_pos *to, bool dense, bool again,
+		   struct dj_error *err)
 {
 	size_t n = rp_checkpoint_count(r->cs, to);
 	struct rp_thread_pos now;
 
 	if (n && !r->cs->list[n - 1]->light && !rp_thread_pos_cmp(&r->cs->list[n - 1]->pos, to))
 		return go(r, to, err);
-	if (land(r, to, to, dense, err))
+	if (land(r, to, to, dense, again, err))
 		return -1;
 	bool (*stop_at)(void *, struct emu *) = r->th->e->stop_at;
 	r->th->e->stop_at = NULL;
@@ -286,4 +287,14 @@ int rp_land(struct replay *r, const struct rp_thread_pos *to, bool dense, struct
 	if (!rp_thread_pos_cmp(&now, to))
 		rp_checkpoint_take(r->cs); /* the light one there becomes full */
 	return 0;
+}
+
+int rp_land(struct replay *r, const struct rp_thread_pos *to, bool dense, struct dj_error *err)
+{
+	return land_at(r, to, dense, true, err);
+}
+
+int rp_land_last(struct replay *r, const struct rp_thread_pos *to, struct dj_error *err)
+{
+	return land_at(r, to, false, false, err);
 }

@@ -21,6 +21,9 @@ struct rp_lander;
  * denser towards it: for going back from there. Where it was interrupted, which is an error and
  * r->cancelled, it stays. */
 int rp_land(struct replay *r, const struct rp_thread_pos *to, bool dense, struct dj_error *err);
+/* The same, without dense checkpoints and for once: nobody is begun who has memory at many
+ * positions on the way (rp_ground_fill()). */
+int rp_land_last(struct replay *r, const struct rp_thread_pos *to, struct dj_error *err);
 /* Somewhere up to `to` from where the emulator goes on; not back from where it is, if `to` is
  * ahead. */
 int rp_land_before(struct replay *r, const struct rp_thread_pos *to, bool dense,

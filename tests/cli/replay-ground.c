@@ -13,11 +13,13 @@
  *   kept    what was covered is kept beside the trace; another replay that uses it finds the same
  *           at each checkpoint, light or full
  *   filled  the same, with memory at all of them again, from a process that goes through all
- *   foreign what lies beside the trace is not used
- *   wrong   what was kept has wrong registers: the next digest shows it, and the thread goes on
- * right spoilt  what was kept is changed at random: what it says then may be wrong for as long as
- * no digest has shown it, and does no harm damage  messages between the processes are changed at
- * random: what they say then is refused, or may be wrong, and does no harm
+ *   partial the same of about the first half of each thread, kept with little memory: a process
+ * goes on from there, while nobody waits or because somebody goes further, wherever the user was
+ * before; each is reaped foreign what lies beside the trace is not used wrong   what was kept has
+ * wrong registers: the next digest shows it, and the thread goes on right spoilt  what was kept is
+ * changed at random: what it says then may be wrong for as long as no digest has shown it, and does
+ * no harm damage  messages between the processes are changed at random: what they say then is
+ * refused, or may be wrong, and does no harm
  *
  * Prints what it did; exit status 1 if anything differs, 77 if this host cannot.
  */
@@ -27,12 +29,17 @@
 #include "replayer/land.h"
 #include "replayer/memview-page.h"
 #include "replayer/wire.h"
+#include "replayer/worker.h"
 #include "tests/lib/random.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+
+#define LITTLE ((size_t)1 << 20) /* bytes of memory at checkpoints */
 
 static unsigned bad;
 
@@ -211,6 +218,8 @@ static unsigned thread(struct replay *quick, struct replay *slow, uint32_t numbe
 			differs(quick->cs->list[0], "ends of filling", 0);
 			return 0;
 		}
+	} else if (!strcmp(how, "partial")) {
+		/* the caller has */
 	} else {
 		/* mapped twice, so that copies of this process would share it */
 		static uint8_t edge[65536];
@@ -476,6 +485,102 @@ static void keep(const char *path, uint64_t spacing, bool wrong)
 	replay_close(r);
 }
 
+/* About half of the ground is covered and kept; behind the last full checkpoint there are light
+ * ones for longer than a debugger leaves it at. False: that cannot be had of this thread. */
+static bool keep_half(const char *path, uint64_t spacing)
+{
+	struct replay *r = start(path, spacing, 1);
+	struct dj_error err;
+	bool good = false;
+
+	replay_limits(r, spacing, 1000, LITTLE);
+	r->fill_worth = 1;
+	while (!good && rp_ground_more(r, NULL, NULL)) {
+		const struct rp_checkpoints *cs = r->cs;
+		size_t full = rp_checkpoint_full(cs, cs->n);
+		uint64_t last = cs->list[cs->n - 1]->pos.steps;
+		good = last > r->th->end_steps / 2 &&
+		       last > (full ? cs->list[full - 1]->pos.steps : 0) + rp_sparse(r);
+	}
+	if (good && replay_keep(r, true, &err)) {
+		fprintf(stderr, "%s\n", err.text);
+		exit(2);
+	}
+	replay_close(r);
+	return good;
+}
+
+static struct replay *start_half(const char *path, uint64_t spacing)
+{
+	struct replay *r = start(path, spacing, 1);
+
+	replay_limits(r, spacing, 1000, LITTLE);
+	r->fill_worth = 1;
+	replay_use_index(r);
+	if (!r->cs->indexed || r->cs->whole || !r->cs->list[r->cs->n - 1]->light)
+		differs(r->cs->list[r->cs->n - 1], "ends of what was kept", 0);
+	return r;
+}
+
+/* No process is left, nor was forgotten. */
+static void reaped(void)
+{
+	if (waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD && !rp_workers())
+		return;
+	printf("processes are left behind\n");
+	bad++;
+}
+
+static bool never(void *ctx)
+{
+	(void)ctx;
+	return false;
+}
+
+static unsigned partial(const char *path, uint64_t spacing)
+{
+	enum { FURTHER, WAITING, HOWS };
+	unsigned n = 0;
+
+	if (!keep_half(path, spacing)) {
+		printf("there is no part of this thread to be kept\n");
+		bad++;
+		return 0;
+	}
+	for (unsigned how = FURTHER; how < HOWS && !bad; how++) {
+		struct replay *slow = start(path, UINT64_MAX / 4, UINT64_MAX);
+		struct replay *quick = start_half(path, spacing);
+		struct replay_pos pos = { .steps = quick->th->end_steps / 10 * 9 };
+		struct dj_regs regs[2];
+		uint64_t done, all;
+		if (how == WAITING) {
+			replay_ahead(quick, never, NULL);
+			replay_ahead_progress(quick, &done, &all);
+			if (done != all)
+				differs(quick->cs->list[quick->cs->n - 1], "ends", all - done);
+		}
+		if (replay_seek(quick, &pos, NULL) || replay_seek(slow, &pos, NULL))
+			bad++;
+		replay_regs(quick, &regs[0]);
+		replay_regs(slow, &regs[1]);
+		/* who goes a long way has not replayed it himself */
+		size_t i = rp_checkpoint_count(quick->cs,
+					       &(struct rp_thread_pos){ .steps = pos.steps });
+		if (dj_regs_diff(&regs[0], &regs[1]))
+			differs(quick->cs->list[i - 1], "registers", how);
+		if (!quick->threads[0].ground)
+			differs(quick->cs->list[i - 1], "ways to there", how);
+		replay_close(slow);
+		slow = start(path, UINT64_MAX / 4, UINT64_MAX);
+		quick->cs->budget = SIZE_MAX; /* what is compared with the next one stays */
+		n += thread(quick, slow, 0, "partial");
+		replay_close(quick);
+		replay_close(slow);
+		reaped();
+	}
+	return n;
+}
+
 /* The index once more, with some bytes of its blocks changed, and sums that are right. */
 static void spoil(const char *path)
 {
@@ -590,6 +695,14 @@ int main(int argc, char **argv)
 	}
 	if (argc > 3 && !strcmp(argv[3], "wrong"))
 		return wrong(argv[1], spacing);
+	if (argc > 3 && !strcmp(argv[3], "partial")) {
+		struct replay *r = start(argv[1], spacing, UINT64_MAX);
+		bool possible = fast_possible(r->th->e->kind);
+		replay_close(r);
+		n = possible ? partial(argv[1], spacing) : 0;
+		printf("%u checkpoints, %u of them light, %u differences\n", n, nlight, bad);
+		return !possible ? 77 : bad || !n;
+	}
 	bool kept = argc > 3 && (!strcmp(argv[3], "kept") || !strcmp(argv[3], "filled"));
 	if (kept)
 		keep(argv[1], spacing, false);

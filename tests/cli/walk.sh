@@ -75,6 +75,9 @@ chmod 640 kept.deja
 covered kept.deja 50000 kept
 covered awk.deja 50000 kept
 covered awk.deja 100000 filled
+# Of a half of it, with little memory: the rest is covered from there on.
+"$deja" record --digest-interval 20000 -o half.deja -- ./reader >/dev/null
+covered half.deja 1000 partial
 covered kept.deja 50000 spoilt
 covered kept.deja 50000 wrong
 "$deja" index kept.deja || fail "deja index"
