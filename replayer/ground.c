@@ -13,10 +13,11 @@
 
 struct rp_ground {
 	struct rp_worker worker;
-	bool over;		/* nothing more will come */
-	bool filling;		/* of known ground it brings full checkpoints */
-	struct rp_space *space; /* at the last checkpoint that came */
-	struct rp_tail tail;	/* the same */
+	bool over;		   /* nothing more will come */
+	bool filling;		   /* of known ground it brings full checkpoints */
+	struct rp_thread_pos from; /* where it began */
+	struct rp_space *space;	   /* at the last checkpoint that came */
+	struct rp_tail tail;	   /* the same */
 };
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -39,6 +40,14 @@ void rp_ground_free(struct rp_ground *g)
 	free(g);
 }
 
+/* That of the thread in hand. */
+static void forget(struct replay *r)
+{
+	rp_ground_free(r->threads[r->selected].ground);
+	r->threads[r->selected].ground = NULL;
+	r->cs->held = false;
+}
+
 /* The thread stands at a full checkpoint: a copy of this process goes on from here. */
 static void start(struct replay *r, struct rp_ground *g)
 {
@@ -47,18 +56,21 @@ static void start(struct replay *r, struct rp_ground *g)
 	if (g->tail.failed || !rp_worker_start(&g->worker, r, rp_ground_work))
 		end(g);
 	r->cs->held = !g->over;
-	r->cs->hold = r->cs->hold_full = r->cs->list[r->cs->base - 1]->pos;
+	r->cs->hold = r->cs->hold_full = g->from = r->cs->list[r->cs->base - 1]->pos;
 }
 
-/* Whether what lies behind the last checkpoint is worth a process. */
+/* Whether what lies behind the last checkpoint is worth a process; who makes full checkpoints of
+ * known ground would go for it. */
 static bool worth_it(const struct replay *r)
 {
 	const struct rp_thread *th = r->th;
+	const struct rp_ground *g = r->threads[r->selected].ground;
+	const unsigned others = rp_workers() - (g && !g->over);
 	uint64_t upto = r->cs->n ? r->cs->list[r->cs->n - 1]->pos.steps : th->info->first_steps;
 
 	if (upto < th->e->steps)
 		upto = th->e->steps;
-	return !r->cs->whole && rp_workers() < AT_ONCE && th->end_steps > upto &&
+	return !r->cs->whole && others < AT_ONCE && th->end_steps > upto &&
 	       th->end_steps - upto >= r->ground_worth && rp_worker_possible(r);
 }
 
@@ -66,7 +78,7 @@ bool rp_ground_likely(const struct replay *r)
 {
 	const struct rp_ground *g = r->threads[r->selected].ground;
 
-	return g ? !g->over && !g->filling : worth_it(r);
+	return g && !g->filling ? !g->over : worth_it(r);
 }
 
 /* From `here`, which is a full checkpoint, to the last one of all. False: that was interrupted. If
@@ -117,10 +129,11 @@ bool rp_ground_have(struct replay *r)
 	struct rp_thread_pos here;
 	struct rp_ground *g = NULL;
 
-	if (line->ground)
-		return !line->ground->over && !line->ground->filling;
+	if (line->ground && !line->ground->filling)
+		return !line->ground->over;
 	if (!worth_it(r))
 		return false;
+	forget(r); /* what nobody knows comes first */
 	rp_checkpoint_take(r->cs);
 	if (!rp_checkpoint_here(r->cs))
 		return false;
@@ -205,9 +218,7 @@ static struct rp_ground *fill_from(struct replay *r, size_t n)
 	struct rp_thread_pos from = r->cs->list[n - 1]->pos;
 	struct rp_ground *g;
 
-	rp_ground_free(line->ground);
-	line->ground = NULL;
-	r->cs->held = false;
+	forget(r);
 	if (rp_workers() >= AT_ONCE || !rp_worker_possible(r) ||
 	    rp_checkpoint_go(r->cs, &from, NULL))
 		return NULL;
@@ -235,12 +246,27 @@ bool rp_ground_fill(struct replay *r, size_t n, const struct rp_thread_pos *to,
 		    rp_thread_pos_cmp(&r->cs->hold, &r->cs->list[n - 1]->pos) >= 0 &&
 		    rp_thread_pos_cmp(&r->cs->hold, to) <= 0;
 
+	if (g && !g->filling && !g->over)
+		return false;
 	if (!good)
 		g = fill_from(r, n);
 	while (g && !g->over && rp_thread_pos_cmp(&r->cs->hold, to) < 0)
 		if (!more(r, g, busy, ctx))
-			break;
-	return g && !g->over;
+			return !g->over;
+	/* behind the last checkpoint nothing is known to be filled */
+	if (g && !g->over &&
+	    rp_thread_pos_cmp(&r->cs->hold, &r->cs->list[r->cs->n - 1]->pos) >= 0) {
+		end(g);
+		r->cs->held = false;
+	}
+	return false;
+}
+
+bool rp_ground_filled(const struct replay *r, size_t n)
+{
+	const struct rp_ground *g = r->threads[r->selected].ground;
+
+	return !g || rp_thread_pos_cmp(&g->from, &r->cs->list[n - 1]->pos) <= 0;
 }
 
 bool rp_ground_cover(struct replay *r, const struct rp_thread_pos *to)

@@ -33,10 +33,13 @@ bool rp_ground_more(struct replay *r, bool (*busy)(void *ctx), void *ctx);
 /* Cover the ground of the thread in hand up to there, as far as that goes. False: interrupted. */
 bool rp_ground_cover(struct replay *r, const struct rp_thread_pos *to);
 /* Of known ground have full checkpoints made, from the full one list[n - 1] on, and wait until they
- * come up to `to`, or somebody waits (as above). The thread may be elsewhere then. False: nothing
- * more will come. */
+ * come up to `to`, or somebody waits (as above). The thread may be elsewhere then. Who covers
+ * ground is not sent away for that. True: there is more to come up to `to`, but somebody waits. */
 bool rp_ground_fill(struct replay *r, size_t n, const struct rp_thread_pos *to,
 		    bool (*busy)(void *ctx), void *ctx);
+/* Whether the last process that was begun for the thread in hand has gone on from the checkpoint
+ * list[n - 1], or there is none: then there is no room for more full ones behind it. */
+bool rp_ground_filled(const struct replay *r, size_t n);
 /* How far apart full checkpoints must be that more are made. There may be no room for denser ones.
  */
 uint64_t rp_sparse(const struct replay *r);

@@ -42,24 +42,26 @@ static size_t sparse(const struct replay *r)
 }
 
 /* Where little memory was kept, have more full checkpoints made. False: somebody waits. */
-static bool fill_ahead(struct replay *r, const struct rp_thread_pos *here, bool (*busy)(void *ctx),
-		       void *ctx)
+static bool fill_ahead(struct replay *r, bool (*busy)(void *ctx), void *ctx)
 {
-	size_t n = r->cs->filled ? 0 : sparse(r);
-	bool going = false;
+	struct rp_thread_pos here;
+	bool waits = false;
 
-	if (n) {
+	rp_thread_pos(r->th, &here);
+	rp_checkpoint_take(r->cs);
+	r->cs->anchored = true;
+	r->cs->anchor = here;
+	while (!r->cs->filled && !waits) {
 		const struct rp_thread_pos end = r->cs->list[r->cs->n - 1]->pos;
-		rp_checkpoint_take(r->cs);
-		r->cs->anchored = true;
-		r->cs->anchor = *here;
-		n = sparse(r);
-		going = n && rp_ground_fill(r, n, &end, busy, ctx);
-		r->cs->anchored = false;
-		rp_land(r, here, false, NULL);
+		size_t n = sparse(r);
+		/* one that somebody has had begun further on has left out what lies before */
+		waits = n && rp_ground_fill(r, n, &end, busy, ctx);
+		n = waits ? 0 : sparse(r);
+		r->cs->filled = !waits && (!n || rp_ground_filled(r, n));
 	}
-	r->cs->filled |= !going;
-	return !going;
+	r->cs->anchored = false;
+	rp_land(r, &here, false, NULL);
+	return !waits;
 }
 
 /* The same, and back. */
@@ -75,9 +77,9 @@ static bool thread_ahead(struct replay *r, bool (*busy)(void *ctx), void *ctx)
 		;
 	if (rp_ground_likely(r))
 		return false; /* somebody waits */
-	rp_thread_pos(r->th, &here);
-	if (r->cs->indexed && !fill_ahead(r, &here, busy, ctx))
+	if (r->cs->indexed && !r->cs->filled && !fill_ahead(r, busy, ctx))
 		return false;
+	rp_thread_pos(r->th, &here);
 	rp_checkpoint_take(r->cs);
 	if (r->cs->whole || !rp_checkpoint_here(r->cs))
 		return true;

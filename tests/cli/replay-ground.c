@@ -537,9 +537,22 @@ static bool never(void *ctx)
 	return false;
 }
 
+/* How far apart full checkpoints are at most. */
+static uint64_t furthest(const struct rp_checkpoints *cs)
+{
+	uint64_t end = cs->list[cs->n - 1]->pos.steps, most = 0;
+
+	for (size_t n = cs->n; (n = rp_checkpoint_full(cs, n)) > 0; n--) {
+		if (end - cs->list[n - 1]->pos.steps > most)
+			most = end - cs->list[n - 1]->pos.steps;
+		end = cs->list[n - 1]->pos.steps;
+	}
+	return most;
+}
+
 static unsigned partial(const char *path, uint64_t spacing)
 {
-	enum { FURTHER, WAITING, HOWS };
+	enum { FURTHER, WAITING, FILLING_WAITING, FILLING_FURTHER, ROOM_WAITING, HOWS };
 	unsigned n = 0;
 
 	if (!keep_half(path, spacing)) {
@@ -550,10 +563,18 @@ static unsigned partial(const char *path, uint64_t spacing)
 	for (unsigned how = FURTHER; how < HOWS && !bad; how++) {
 		struct replay *slow = start(path, UINT64_MAX / 4, UINT64_MAX);
 		struct replay *quick = start_half(path, spacing);
-		struct replay_pos pos = { .steps = quick->th->end_steps / 10 * 9 };
+		struct replay_pos pos = { .steps = quick->th->end_steps / 5 * 2 };
 		struct dj_regs regs[2];
 		uint64_t done, all;
-		if (how == WAITING) {
+		if (how == ROOM_WAITING) {
+			/* what was begun in the middle goes on to the end, and so not again */
+			replay_limits(quick, spacing, 1000, (size_t)1 << 30);
+			quick->ground_worth = UINT64_MAX;
+		}
+		if (how >= FILLING_WAITING && replay_seek(quick, &pos, NULL))
+			bad++;
+		pos.steps = quick->th->end_steps / 10 * 9;
+		if (how != FURTHER && how != FILLING_FURTHER) {
 			replay_ahead(quick, never, NULL);
 			replay_ahead_progress(quick, &done, &all);
 			if (done != all)
@@ -568,12 +589,16 @@ static unsigned partial(const char *path, uint64_t spacing)
 					       &(struct rp_thread_pos){ .steps = pos.steps });
 		if (dj_regs_diff(&regs[0], &regs[1]))
 			differs(quick->cs->list[i - 1], "registers", how);
-		if (!quick->threads[0].ground)
+		bool waits = how == FURTHER || how == FILLING_FURTHER;
+		if (!quick->threads[0].ground || rp_ground_likely(quick) != waits)
 			differs(quick->cs->list[i - 1], "ways to there", how);
+		if (how == ROOM_WAITING && furthest(quick->cs) > rp_sparse(quick))
+			differs(quick->cs->list[i - 1], "distances", furthest(quick->cs));
 		replay_close(slow);
 		slow = start(path, UINT64_MAX / 4, UINT64_MAX);
 		quick->cs->budget = SIZE_MAX; /* what is compared with the next one stays */
-		n += thread(quick, slow, 0, "partial");
+		if (how == FURTHER || how == FILLING_WAITING || how == ROOM_WAITING)
+			n += thread(quick, slow, 0, "partial");
 		replay_close(quick);
 		replay_close(slow);
 		reaped();
