@@ -299,6 +299,8 @@ static int run(void *state, struct ana_job *job, struct dj_error *err)
 		return dj_fail(err, 1, "--branches, --buffer and --full need --log");
 	if (r->stop && !r->after)
 		return dj_fail(err, 1, "--stop needs --after");
+	if (r->log.on && (job->with || job->n_others)) /* it is printed while it is told */
+		return dj_fail(err, 1, "--log cannot be asked for together with other questions");
 	for (size_t i = 0; i < r->words; i++)
 		if (ana_ranges_add(job, &r->chosen, r->word[i], err))
 			return -1;

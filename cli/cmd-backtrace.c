@@ -31,6 +31,7 @@ struct output {
 	struct stack_output stack;
 	const struct wanted *wanted;
 	struct json json;
+	bool began; /* something is printed */
 };
 
 /* ---- printing ---------------------------------------------------------------------------- */
@@ -62,21 +63,23 @@ static int print_stack(struct output *o, const struct replay_thread *t)
 {
 	const char *why;
 
+	if (o->wanted->json && !o->began)
+		json_open(&o->json, NULL, '[');
+	o->began = true;
 	print_thread(o, t);
-	if (!stack_frames(&o->stack, &why)) {
+	bool good = stack_frames(&o->stack, &why);
+	if (!good)
 		cli_warn("%s", why);
-		return CLI_USAGE;
-	}
 	if (o->wanted->json) {
 		json_close(&o->json, ']');
 		json_string(&o->json, "incomplete", why);
 		json_close(&o->json, '}');
-	} else if (why) {
+	} else if (good && why) {
 		putchar('(');
 		cli_put(why);
 		puts(")");
 	}
-	return CLI_GOOD;
+	return good ? CLI_GOOD : CLI_USAGE;
 }
 
 /* ---- which threads -------------------------------------------------------------------------- */
@@ -138,8 +141,6 @@ static int backtrace(struct replay *r, const struct wanted *wanted)
 		dj_fail(&err, CLI_USAGE, "out of memory");
 	} else {
 		cli_interruptible(r);
-		if (wanted->json)
-			json_open(&o.json, NULL, '[');
 		status = print(&o, &err);
 		cli_uninterruptible();
 		if (cli_interrupted() && status >= 0) {
@@ -148,13 +149,14 @@ static int backtrace(struct replay *r, const struct wanted *wanted)
 			status = CLI_INTERRUPTED;
 		}
 	}
+	if (wanted->json && o.began) {
+		json_close(&o.json, ']');
+		putchar('\n');
+	}
 	if (status < 0) {
 		if (cli_interrupted())
 			err.exit_status = CLI_INTERRUPTED;
 		status = cli_error(&err);
-	} else if (wanted->json) {
-		json_close(&o.json, ']');
-		putchar('\n');
 	}
 	ana_symbols_free(o.stack.symbols);
 	return status;

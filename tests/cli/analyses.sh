@@ -104,6 +104,9 @@ refused 1 'no thread 1 ' rep --thread 1 rep.deja
 refused 1 'bad option --wrong' rep --wrong rep.deja
 refused 2 'not' rep rep
 refused 1 'need --log' rep --branches rep.deja
+refused 1 'together with other questions' rep --log --with edges rep.deja
+refused 1 'together with other questions' edges --json --with 'rep --log' rep.deja
+refused 1 'there is no thread 2147483647' backtrace --json --thread 2147483647 rep.deja
 refused 1 'takes flush, stop or overwrite' rep --log --full maybe rep.deja
 refused 1 'from 1 to 16777216' rep --log --buffer 99999999 rep.deja
 refused 1 '--stop needs --after' rep --stop rep.deja
