@@ -237,7 +237,7 @@ static void print(const struct accesses *a, struct ana_job *job)
 	}
 	ana_table_end(&job->out, t);
 	if (a->log.more)
-		ana_out_line(&job->out,
+		ana_out_lack(&job->out,
 			     "These are the first %" PRIu64
 			     " accesses; --limit says how many are wanted.",
 			     a->limit);

@@ -264,7 +264,7 @@ static void print(struct calls *c)
 	}
 	ana_table_end(&job->out, t);
 	if (c->log.more)
-		ana_out_line(&job->out,
+		ana_out_lack(&job->out,
 			     "These are the first %" PRIu64
 			     " calls; --limit says how many are wanted.",
 			     c->limit);

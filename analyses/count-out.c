@@ -65,7 +65,7 @@ static int print_reports(struct count *o)
 	}
 	ana_table_end(&o->job->out, t);
 	if (o->reports > o->n_reports)
-		ana_out_line(&o->job->out, "(the first %zu of %" PRIu64 " reports)", o->n_reports,
+		ana_out_lack(&o->job->out, "(the first %zu of %" PRIu64 " reports)", o->n_reports,
 			     o->reports);
 	return 0;
 }

@@ -329,9 +329,9 @@ static int print(struct heap *h)
 		     " allocations of %" PRIu64 " bytes, %" PRIu64 " frees",
 		     bytes, blocks, h->allocations, h->bytes, h->frees);
 	if (h->wrong > DEFECTS)
-		ana_out_line(&job->out, "These are the first %u defects.", DEFECTS);
+		ana_out_lack(&job->out, "These are the first %u defects.", DEFECTS);
 	if (h->log.events.more)
-		ana_out_line(&job->out, "Only the first %u calls of a thread were looked at.",
+		ana_out_lack(&job->out, "Only the first %u calls of a thread were looked at.",
 			     EVENTS);
 	return 0;
 }

@@ -482,7 +482,7 @@ static int ask(struct origin *o, struct dj_error *err)
 		return 0;
 	}
 	if (!ret && !o->last)
-		ana_out_line(&o->job->out, "It goes on; --limit says how many hops are wanted.");
+		ana_out_lack(&o->job->out, "It goes on; --limit says how many hops are wanted.");
 	return ret;
 }
 

@@ -277,13 +277,18 @@ static void json_row(struct ana_out *out, const struct ana_table *t, const struc
 
 static void print_json(struct ana_out *out, const struct ana_table *t)
 {
+	size_t rows = t->limit && t->limit < t->n ? t->limit : t->n;
+
 	if (!t->printed)
 		json_begin(out, t);
-	for (size_t r = 0; r < t->n; r++) {
+	for (size_t r = 0; r < rows; r++) {
 		fputs(r || t->printed ? ",\n {" : "\n {", out->f);
 		json_row(out, t, t->raw + r * t->columns);
 		putc('}', out->f);
 	}
+	if (rows < t->n)
+		ana_out_warn(out, "%zu more rows of %s; --limit says how many are wanted",
+			     t->n - rows, t->name);
 }
 
 /* Print the rows there are, which are gone then. */
@@ -337,29 +342,49 @@ void ana_out_end(struct ana_out *out)
 	fputs(out->many ? "\n}\n" : "\n", out->f);
 }
 
-void ana_out_line(struct ana_out *out, const char *fmt, ...)
+static void put_line(struct ana_out *out, const char *fmt, va_list ap)
 {
 	char text[1000];
+
+	vsnprintf(text, sizeof(text), fmt, ap);
+	ana_put(out->f, text);
+	putc('\n', out->f);
+	out->tables++;
+}
+
+void ana_out_line(struct ana_out *out, const char *fmt, ...)
+{
 	va_list ap;
 
 	if (out->json)
 		return;
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
+	put_line(out, fmt, ap);
 	va_end(ap);
-	ana_put(out->f, text);
-	putc('\n', out->f);
-	out->tables++;
+}
+
+static void put_warning(struct ana_out *out, const char *fmt, va_list ap)
+{
+	fflush(out->f);
+	fputs("deja: ", stderr);
+	vfprintf(stderr, fmt, ap);
+	putc('\n', stderr);
+}
+
+void ana_out_lack(struct ana_out *out, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	(out->json ? put_warning : put_line)(out, fmt, ap);
+	va_end(ap);
 }
 
 void ana_out_warn(struct ana_out *out, const char *fmt, ...)
 {
 	va_list ap;
 
-	fflush(out->f);
-	fputs("deja: ", stderr);
 	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
+	put_warning(out, fmt, ap);
 	va_end(ap);
-	putc('\n', stderr);
 }

@@ -41,7 +41,7 @@ struct ana_table;
 struct ana_table *ana_table_new(const char *name, const struct ana_column *columns);
 /* One cell for each column; texts are copied. */
 void ana_table_row(struct ana_table *t, const struct ana_cell *cells);
-/* At most so many rows for people (0: all); the rest is mentioned. JSON has all. */
+/* At most so many rows (0: all); the rest is mentioned. */
 void ana_table_limit(struct ana_table *t, size_t rows);
 /* Rows are printed as they come, of any number of them: columns are as wide as they have had to be.
  */
@@ -54,7 +54,10 @@ void ana_out_end(struct ana_out *out);
 /* A line between tables; not in JSON. */
 void ana_out_line(struct ana_out *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* What the answer lacks: a line on standard error. */
+/* What the answer lacks: a line in its place; with JSON one on standard error. */
+void ana_out_lack(struct ana_out *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* The same on standard error always. */
 void ana_out_warn(struct ana_out *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Text from a trace: what is no letter as '?'; as a JSON string, in which nothing ends an element

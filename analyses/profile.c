@@ -261,11 +261,11 @@ static int print(struct profile *o, struct dj_error *err)
 	else
 		res = print_paths(o);
 	if (p->tree.lost)
-		ana_out_line(&p->job->out,
+		ana_out_lack(&p->job->out,
 			     "%" PRIu64 " calls have no path of their own: more than %u paths",
 			     p->tree.lost, ANA_TREE_NODES);
 	if (p->lost)
-		ana_out_line(&p->job->out,
+		ana_out_lack(&p->job->out,
 			     "%" PRIu64 " frames were beyond --depth and belong to their callers",
 			     p->lost);
 	return res ? dj_fail(err, 1, "out of memory") : 0;

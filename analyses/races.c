@@ -367,9 +367,9 @@ static int run(void *state, struct ana_job *job, struct dj_error *err)
 	if (!ret) {
 		ana_table_end(&job->out, r->t);
 		if (r->n_told == RACES)
-			ana_out_line(&job->out, "These are the first %u races.", RACES);
+			ana_out_lack(&job->out, "These are the first %u races.", RACES);
 		if (r->w.more)
-			ana_out_line(&job->out, "Of a thread that shares very much not all was "
+			ana_out_lack(&job->out, "Of a thread that shares very much not all was "
 						"looked at.");
 	}
 	forget(r);

@@ -47,6 +47,7 @@ struct stacks {
 	bool any_time;				/* of some thread it is known when it was where */
 	struct found *found;			/* by number of the thread */
 	uint64_t lines, lost, deepest;
+	bool more; /* than are wanted */
 };
 
 struct thread {
@@ -66,6 +67,7 @@ static void put_log(struct stacks *o, struct replay_run *run, const char *what, 
 	FILE *f = o->p.job->out.f;
 
 	if (o->limit && o->lines >= o->limit) {
+		o->more = true;
 		replay_run_stop(run);
 		return;
 	}
@@ -363,6 +365,11 @@ static int run(void *state, struct ana_job *job, struct dj_error *err)
 		return dj_fail(err, 1, "out of memory");
 	if (o->log && job->out.json)
 		fputs(o->lines ? "]\n" : "[]\n", job->out.f);
+	if (o->more)
+		ana_out_lack(&job->out,
+			     "These are the first %" PRIu64
+			     " lines; --limit says how many are wanted.",
+			     o->limit);
 	if (o->at)
 		print_found(o);
 	if (o->every_us && !o->any_time && !job->passed.interrupted)

@@ -494,6 +494,22 @@ for both in "cut.deja diff27.deja" "diff27.deja cut.deja"; do
 		fail "deja diff $both: $(cat out err)"
 done
 
+# ---- so many answers: for programs no more either, and that there are more is said
+limited() {
+	"$deja" "$1" --json --limit 3 "${@:2}" t.deja >few.json 2>err || fail "deja $*, 3 answers: $(cat err)"
+	same "answers of deja $*" "$(get few.json 'max(len(rows) for rows in (a.values() if isinstance(a, dict) else [a]))')" 3
+	grep -q '^deja: .*--limit says how many' err || fail "deja $* does not say that there are more: $(cat err)"
+	"$deja" "$1" --json --limit 1000000 "${@:2}" t.deja 2>&1 >/dev/null | grep . && fail "deja $* says that something lacks"
+}
+limited calls query_scale
+limited accesses query_counter
+limited profile
+limited profile --by path
+limited edges
+limited count --by function
+limited count --callers query_scale
+limited stacks --log
+
 # ---- bad questions: one clear line each, and no answer
 refused 1 "no function 'nothing'" calls nothing t.deja
 refused 1 "no variable or function 'nothing'" accesses nothing t.deja
