@@ -18,7 +18,7 @@
 #include <string.h>
 
 #define LINES_MOST  ((size_t)48 << 20)	/* bytes, for a reader */
-#define MEMORY_MOST ((size_t)96 << 20)	/* the same */
+#define MEMORY_MOST ((size_t)96 << 20)	/* the same, of RP_WIRE_PAGE for each page besides */
 #define LIGHT_MOST  4096u		/* checkpoints of a thread, the same */
 #define READ_MOST   ((uint64_t)1 << 30) /* bytes of all threads' blocks that are unpacked */
 #define WORTH	    50000000u		/* instructions that are worth being kept */
@@ -151,7 +151,8 @@ static void put_memory(struct keeping *k, size_t room)
 			continue;
 		out.lines = (struct rp_lines){ 0 };
 		rp_wire_put(&k->wire, &out, k->th->e, space);
-		if (k->wire.failed || raw + k->wire.n > MEMORY_MOST)
+		size_t takes = k->wire.n + out.changes.n * RP_WIRE_PAGE;
+		if (k->wire.failed || raw + takes > MEMORY_MOST)
 			break;
 		next = dj_index_put(k->w, k->thread, k->wire.bytes, k->wire.n, may - spent);
 		if (!next)
@@ -159,7 +160,7 @@ static void put_memory(struct keeping *k, size_t room)
 		if (next > may - spent)
 			continue;
 		spent += next;
-		raw += k->wire.n;
+		raw += takes;
 		rp_changes_free(&since);
 		rp_space_unref(space);
 		space = rp_space_ref(c->space);
@@ -287,7 +288,7 @@ static bool get_light(struct replay *r, const uint8_t *p, size_t n, struct rp_sp
 
 /* One with memory, which is among the light ones. */
 static bool get_memory(struct replay *r, const uint8_t *p, size_t n, struct rp_space **space,
-		       struct rp_tail *tail, struct rp_thread_pos *since)
+		       struct rp_tail *tail, struct rp_thread_pos *since, size_t *raw)
 {
 	struct rp_checkpoint *c = message(r, &p, &n, *space, tail);
 	struct rp_checkpoints *cs = r->cs;
@@ -301,6 +302,7 @@ static bool get_memory(struct replay *r, const uint8_t *p, size_t n, struct rp_s
 		rp_checkpoint_free(c);
 		return false;
 	}
+	*raw += c->changes.n * RP_WIRE_PAGE;
 	rp_tail_follow(tail, &c->changes);
 	rp_space_unref(*space);
 	*space = rp_space_ref(c->space);
@@ -364,7 +366,7 @@ void rp_keep_load(struct replay *r)
 	cs->held = true;
 	cs->hold = cs->hold_full = since;
 	while (space && raw <= MEMORY_MOST && (p = next_block(r, &at, &n)))
-		if ((raw += n) > MEMORY_MOST || !get_memory(r, p, n, &space, &tail, &since))
+		if ((raw += n) > MEMORY_MOST || !get_memory(r, p, n, &space, &tail, &since, &raw))
 			break;
 		else
 			cs->hold = cs->hold_full = since;

@@ -70,8 +70,7 @@ void *rp_memview_base(struct rp_memview *mv, uint64_t key)
 {
 	if (!(key & 1))
 		return mv->shadow_base[key >> 1];
-	struct rp_view_base *b = view_base(mv, key >> 1);
-	return b ? b->version : NULL;
+	return mv->bases_size ? view_slot(mv, key >> 1)->version : NULL;
 }
 
 static void set_base(struct rp_memview *mv, uint64_t key, void *version)

@@ -10,6 +10,7 @@
 #define TOLD_SIZE  offsetof(struct rp_told_bytes, steps)
 #define KNOWN_SIZE (RP_WORDS * sizeof(uint64_t))
 #define NAME_MOST  4096u
+#define PAGES_FREE ((uint64_t)256 << 20) /* bytes for pages, however short their message */
 
 /* What has a size of its own. The arrays follow: changes, lines, mappings, code. */
 struct head {
@@ -319,9 +320,12 @@ static bool get_change(struct in *in, struct rp_changes *to, void *(*was)(void *
 static bool get_changes(struct in *in, uint64_t n, struct rp_changes *to,
 			void *(*was)(void *ctx, uint64_t key), void *ctx)
 {
+	const uint64_t left = (uint64_t)(in->end - in->p);
+
 	if (!n) /* of a light one: that has no list, which one that comes later is to replace */
 		return true;
-	if (n > (size_t)(in->end - in->p) / (sizeof(uint64_t) + 1) || !rp_changes_room(to, n))
+	if (n > left / (sizeof(uint64_t) + 1) || n > (left + PAGES_FREE) / RP_WIRE_PAGE ||
+	    !rp_changes_room(to, n))
 		return false;
 	for (uint64_t i = 0; i < n; i++)
 		if (!get_change(in, to, was, ctx))

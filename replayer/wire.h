@@ -3,7 +3,7 @@
  * that serves a debugger.
  *
  * Who reads does not trust who wrote: all that is in a message is checked as a trace is, and what
- * a message makes the reader keep is not larger than the message.
+ * a message makes the reader keep is not much larger than the message.
  */
 #ifndef DEJA_REPLAYER_WIRE_H
 #define DEJA_REPLAYER_WIRE_H
@@ -19,6 +19,9 @@ struct rp_wire {
 
 #define RP_WIRE_HEAD 16u		 /* bytes after which a message's length is known */
 #define RP_WIRE_MOST ((uint64_t)2 << 30) /* longer ones are not believed */
+/* What a page that changes takes at most of who reads that, in bytes, besides what it has: in a
+ * message it may take nine. */
+#define RP_WIRE_PAGE 160u
 
 /* Messages of RP_WIRE_HEAD bytes: that was all, and it is as it was asked for, or not. */
 extern const uint8_t rp_wire_good[RP_WIRE_HEAD], rp_wire_bad[RP_WIRE_HEAD];

@@ -146,6 +146,30 @@ static void index_memory(void)
 	free(list);
 }
 
+/* Pages by the million that nobody has, and of which there is nothing: they pack to next to
+ * nothing. */
+static void index_pages(void)
+{
+	struct rp_view_version empty = { .refs = 1 };
+	size_t pages = 1500000;
+	struct rp_change *list = calloc(pages, sizeof(*list));
+
+	good(list, "memory");
+	lights(100);
+	put(0);
+	for (uint64_t k = 1; k <= 7; k++) {
+		struct rp_checkpoint c = at(k);
+		c.light = false;
+		c.changes = (struct rp_changes){ list, pages, pages };
+		for (uint64_t i = 0; i < pages; i++)
+			list[i] = (struct rp_change){ .key = rp_key_view(k * pages + i),
+						      .after = &empty };
+		add(c, none);
+		put(0);
+	}
+	free(list);
+}
+
 /* One checkpoint with so many mappings. */
 static void mappings(bool named)
 {
@@ -221,6 +245,7 @@ static const struct {
 	{ "index_blocks", "threads_many", index_blocks },
 	{ "index_lines", "loop_for_ever", index_lines },
 	{ "index_memory", "loop_for_ever", index_memory },
+	{ "index_pages", "loop_for_ever", index_pages },
 	{ "index_mappings", "loop_for_ever", index_mappings },
 	{ "index_names", "threads_many", index_names },
 	{ "index_wild", "loop_for_ever", index_wild },

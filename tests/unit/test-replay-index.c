@@ -2,6 +2,7 @@
  * test-replay: what is kept beside a trace, and what its checkpoints say where there is little
  * room.
  */
+#include "replayer/wire.h"
 #include "tests/unit/test-replay.h"
 
 #include <stdio.h>
@@ -215,4 +216,52 @@ void test_index_mapped(void)
 	unlink(path);
 	snprintf(index, sizeof(index), "%s.index", path);
 	unlink(index);
+}
+
+/* ---- what a message makes its reader keep ------------------------------------------------------
+ */
+
+static void *base_version(void *ctx, uint64_t key)
+{
+	return rp_memview_base(ctx, key);
+}
+
+/* The checkpoint in a message that says of so many pages that they are there, and no more. */
+static struct rp_checkpoint *pages_said(size_t n)
+{
+	struct rp_view_version empty = { .refs = 1 };
+	struct rp_checkpoint c = { .space = rep->th->space };
+	struct rp_wire w = { 0 };
+
+	c.changes.list = calloc(n, sizeof(*c.changes.list));
+	CU_ASSERT_PTR_NOT_NULL_FATAL(c.changes.list);
+	for (c.changes.n = 0; c.changes.n < n; c.changes.n++)
+		c.changes.list[c.changes.n] =
+			(struct rp_change){ .key = rp_key_view(0x10000000 + c.changes.n),
+					    .after = &empty };
+	rp_wire_put(&w, &c, rep->th->e, c.space);
+	free(c.changes.list);
+	CU_ASSERT_EQUAL_FATAL(rp_wire_length(w.bytes), w.n);
+	struct rp_checkpoint *got =
+		rp_wire_get(w.bytes, w.n, rep->th, c.space, base_version, rep->mv);
+	free(w.bytes);
+	return got;
+}
+
+/* Pages that are there, of which there is nothing, take nine bytes of a message: of these it may
+ * say that there are many, and not ever more. Nor does who asks for pages that nobody has make any.
+ */
+void test_wire_pages(void)
+{
+	start(10, 1, 1);
+	CU_ASSERT_FATAL(go(world->n / 2));
+	size_t bases = rep->mv->nbases, held = rp_versions_held();
+	struct rp_checkpoint *c = pages_said(1000000);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(c);
+	CU_ASSERT(c->changes.n == 1000000);
+	rp_checkpoint_free(c);
+	CU_ASSERT_PTR_NULL(pages_said(3000000));
+	CU_ASSERT_EQUAL(rep->mv->nbases, bases);
+	CU_ASSERT_EQUAL(rp_versions_held(), held);
+	finish();
 }

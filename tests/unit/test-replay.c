@@ -152,6 +152,7 @@ int main(void)
 	CU_add_test(s, "an index and little room", test_index_room);
 	CU_add_test(s, "checkpoints of much memory", test_checkpoints_light);
 	CU_add_test(s, "an index and what was mapped", test_index_mapped);
+	CU_add_test(s, "messages with many pages", test_wire_pages);
 	printf("seed %llu\n", (unsigned long long)seed);
 	return suites_run();
 }

@@ -73,5 +73,6 @@ void test_checkpoints_fair(void);
 void test_index_room(void);
 void test_checkpoints_light(void);
 void test_index_mapped(void);
+void test_wire_pages(void);
 
 #endif
