@@ -220,7 +220,7 @@ static int land(struct replay *r, const struct rp_thread_pos *upto, const struct
 		if (r->cancelled)
 			return dj_fail(err, 1, "interrupted");
 		n = rp_checkpoint_full(r->cs, rp_checkpoint_count(r->cs, to));
-		from = r->cs->list[n - 1]->pos.steps;
+		from = n ? r->cs->list[n - 1]->pos.steps : r->th->info->first_steps;
 		rp_thread_pos(r->th, &now);
 		ahead = rp_thread_pos_cmp(&now, to) <= 0;
 		if (ahead && now.steps > from)

@@ -550,6 +550,38 @@ static uint64_t furthest(const struct rp_checkpoints *cs)
 	return most;
 }
 
+/* Whoever makes full checkpoints comes past where somebody wants to go, who is behind, while there
+ * is room for hardly any: then there is none left before that. */
+static void short_of_memory(const char *path, uint64_t spacing)
+{
+	const ptrdiff_t much = (ptrdiff_t)1 << 40;
+	struct replay *slow = start(path, UINT64_MAX / 4, UINT64_MAX);
+	struct replay *quick = start_half(path, spacing);
+	const struct rp_checkpoints *cs = quick->cs;
+	const struct rp_thread_pos last = cs->list[cs->n - 1]->pos;
+	struct dj_regs regs[2];
+
+	quick->ground_worth = UINT64_MAX;
+	quick->land_worth = UINT64_MAX / 4;
+	quick->budget = (size_t)1 << 30; /* each that comes is a full one */
+	struct rp_thread_pos pos = { .steps = rp_sparse(quick) + 1 };
+	bad += rp_land(quick, &pos, false, NULL) != 0;
+	bad += rp_checkpoint_go(quick->cs, &last, NULL) != 0;
+	pos.steps = cs->hold_full.steps + rp_sparse(quick) + 1;
+	rp_versions_hold(much);
+	bad += rp_land(quick, &pos, false, NULL) || replay_move(slow, &pos, NULL);
+	rp_versions_hold(-much);
+	replay_regs(quick, &regs[0]);
+	replay_regs(slow, &regs[1]);
+	if (dj_regs_diff(&regs[0], &regs[1])) {
+		printf("short of memory: registers differ at step %" PRIu64 "\n", pos.steps);
+		bad++;
+	}
+	replay_close(quick);
+	replay_close(slow);
+	reaped();
+}
+
 static unsigned partial(const char *path, uint64_t spacing)
 {
 	enum { FURTHER, WAITING, FILLING_WAITING, FILLING_FURTHER, ROOM_WAITING, HOWS };
@@ -725,6 +757,8 @@ int main(int argc, char **argv)
 		bool possible = fast_possible(r->th->e->kind);
 		replay_close(r);
 		n = possible ? partial(argv[1], spacing) : 0;
+		if (possible && !bad)
+			short_of_memory(argv[1], spacing);
 		printf("%u checkpoints, %u of them light, %u differences\n", n, nlight, bad);
 		return !possible ? 77 : bad || !n;
 	}
