@@ -246,12 +246,13 @@ void ana_edges_callgrind(struct ana_edges *e, FILE *f)
 		int line;
 		line_of(e, &it->a, &file, &line);
 		if (fn != now) {
-			char name[300];
+			char nameless[300];
 			line_of(e, &fn->code, &in, &line);
 			put_file(f, "\nob=", fn->module);
 			put_file(f, "fl=", in);
-			ana_function_text(fn, name, sizeof(name));
-			put_file(f, "fn=", name);
+			ana_function_text(fn, nameless, sizeof(nameless));
+			/* the whole of it: readers take functions with the same name for one */
+			put_file(f, "fn=", fn->name ? fn->name : nameless);
 			line_of(e, &it->a, &file, &line);
 			now = fn;
 		}

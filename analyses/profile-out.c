@@ -82,13 +82,14 @@ static int by_function(const void *x, const void *y)
 
 static void put_function(FILE *f, const struct ana_function *fn)
 {
-	char name[500];
-
-	if (fn->name)
-		snprintf(name, sizeof(name), "%s", fn->name);
-	else
-		snprintf(name, sizeof(name), "??? (%s)", ana_base(fn->module));
-	put_name(f, name);
+	/* the whole of it: a reader takes functions with the same name for one */
+	if (fn->name) {
+		put_name(f, fn->name);
+	} else {
+		fputs("??? (", f);
+		put_name(f, ana_base(fn->module));
+		putc(')', f);
+	}
 	putc('\n', f);
 }
 
@@ -181,6 +182,26 @@ void ana_profile_callgrind(struct ana_profile *p, FILE *f)
 	free(k.c);
 }
 
+/* ---- paths ---- */
+
+/* What is written for a node that has a path of its own. Files whose paths are written one by one
+ * would grow with the square of how deep a recursion goes: the deepest that is written has all that
+ * is below it. */
+static uint64_t written(const struct ana_node *node, unsigned depth)
+{
+	return depth + 1 < ANA_PROFILE_DEEPEST	  ? node->self
+	       : depth + 1 == ANA_PROFILE_DEEPEST ? node->total
+						  : 0;
+}
+
+static void say_deepest(struct ana_profile *p, const char *what, bool deeper)
+{
+	if (deeper)
+		ana_out_warn(&p->job->out,
+			     "%s: calls deeper than %u belong to the functions that they are below",
+			     what, ANA_PROFILE_DEEPEST);
+}
+
 /* ---- folded stacks ---- */
 
 struct folding {
@@ -188,6 +209,7 @@ struct folding {
 	FILE *f;
 	const struct ana_node **path;
 	size_t cap;
+	bool deeper; /* than is written */
 };
 
 static void put_folded_name(FILE *f, const char *name)
@@ -205,7 +227,11 @@ static void fold(void *ctx, const struct ana_node *node, unsigned depth)
 {
 	struct folding *k = ctx;
 	char name[300];
+	uint64_t count = written(node, depth);
 
+	k->deeper |= depth >= ANA_PROFILE_DEEPEST;
+	if (depth >= ANA_PROFILE_DEEPEST)
+		return;
 	if (depth >= k->cap) {
 		size_t cap = k->cap ? 2 * k->cap : 256;
 		const struct ana_node **grown = realloc(k->path, cap * sizeof(*grown));
@@ -215,7 +241,7 @@ static void fold(void *ctx, const struct ana_node *node, unsigned depth)
 		k->cap = cap;
 	}
 	k->path[depth] = node;
-	if (!node->self)
+	if (!count)
 		return;
 	for (unsigned i = 0; i <= depth; i++) {
 		if (i)
@@ -223,7 +249,7 @@ static void fold(void *ctx, const struct ana_node *node, unsigned depth)
 		ana_node_text(k->p, k->path[i], name, sizeof(name));
 		put_folded_name(k->f, name);
 	}
-	fprintf(k->f, " %" PRIu64 "\n", node->self);
+	fprintf(k->f, " %" PRIu64 "\n", count);
 }
 
 void ana_profile_folded(struct ana_profile *p, FILE *f)
@@ -231,6 +257,7 @@ void ana_profile_folded(struct ana_profile *p, FILE *f)
 	struct folding k = { .p = p, .f = f };
 
 	ana_tree_walk(&p->merged, fold, &k);
+	say_deepest(p, "folded stacks", k.deeper);
 	free(k.path);
 }
 
@@ -244,15 +271,18 @@ struct scoping {
 	bool on;
 	uint32_t *path; /* indices of nodes */
 	size_t cap;
+	bool deeper; /* than is written */
 };
 
 static void scope(void *ctx, const struct ana_node *node, unsigned depth)
 {
 	struct scoping *k = ctx;
+	uint64_t count = written(node, depth);
 
 	if (!depth)
 		k->on = node->thread == k->thread;
-	if (!k->on)
+	k->deeper |= depth >= ANA_PROFILE_DEEPEST;
+	if (!k->on || depth >= ANA_PROFILE_DEEPEST)
 		return;
 	if (depth >= k->cap) {
 		size_t cap = k->cap ? 2 * k->cap : 256;
@@ -263,12 +293,12 @@ static void scope(void *ctx, const struct ana_node *node, unsigned depth)
 		k->cap = cap;
 	}
 	k->path[depth] = (uint32_t)(node - k->p->merged.node);
-	if (!node->self)
+	if (!count)
 		return;
 	fputs(k->more ? "," : "", k->f);
 	k->more = true;
 	if (k->weights) {
-		fprintf(k->f, "%" PRIu64, node->self);
+		fprintf(k->f, "%" PRIu64, count);
 		return;
 	}
 	putc('[', k->f);
@@ -308,5 +338,6 @@ void ana_profile_speedscope(struct ana_profile *p, FILE *f)
 		fputs("]}", f);
 	}
 	fputs("]}\n", f);
+	say_deepest(p, "speedscope", k.deeper);
 	free(k.path);
 }

@@ -13,7 +13,6 @@
 
 #define WIDTH	  1200.0
 #define ROW	  17
-#define DEEPEST	  200u	 /* rows of a flame graph */
 #define SMALLEST  4000.0 /* of the whole: what is smaller is not drawn */
 #define HOT_LINES 200u
 #define EVENTS	  40000u /* of all threads that are marked, or some more */
@@ -23,7 +22,8 @@
 struct drawing {
 	const struct ana_profile *p;
 	FILE *f;
-	double x[DEEPEST + 1]; /* where the next node of a depth begins, in instructions */
+	/* where the next node of a depth begins, in instructions */
+	double x[ANA_PROFILE_DEEPEST + 1];
 	unsigned rows;
 	bool draw;
 	size_t n; /* nodes of the page */
@@ -44,7 +44,7 @@ static void draw(void *ctx, const struct ana_node *node, unsigned depth)
 	char name[300];
 	double whole = (double)(d->p->total ? d->p->total : 1);
 
-	if (depth >= DEEPEST)
+	if (depth >= ANA_PROFILE_DEEPEST)
 		return;
 	double x = d->x[depth], wide = (double)node->total;
 	d->x[depth] += wide;
@@ -102,7 +102,7 @@ static void page_node(void *ctx, const struct ana_node *node, unsigned depth)
 	struct drawing *d = ctx;
 	char name[300];
 
-	if ((double)node->total * 5 * SMALLEST < (double)d->p->total || depth > DEEPEST)
+	if ((double)node->total * 5 * SMALLEST < (double)d->p->total || depth > ANA_PROFILE_DEEPEST)
 		return;
 	ana_node_text(d->p, node, name, sizeof(name));
 	fprintf(d->f, "%s[%u,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",", d->n++ ? ",\n" : "", depth,

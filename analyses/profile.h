@@ -6,8 +6,9 @@
 #include "analyses/calltree.h"
 #include "analyses/tally.h"
 
-#define ANA_BINS    1024u /* of the time line */
-#define ANA_MOMENTS 2000u /* events of a thread that are kept one by one */
+#define ANA_PROFILE_DEEPEST 200u  /* calls of a path in graphs, and in files of paths */
+#define ANA_BINS	    1024u /* of the time line */
+#define ANA_MOMENTS	    2000u /* events of a thread that are kept one by one */
 
 /* What a thread did in a part of the time line. */
 struct ana_bin {

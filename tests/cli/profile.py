@@ -47,6 +47,18 @@ def folded(name):
     return paths
 
 
+def check_deep(name):
+    whole = int(re.search(r"instructions +(\d+)", deja("verify", name + ".deja")).group(1))
+    paths = folded(name + ".folded")
+    same("folded stacks", sum(paths.values()), whole)
+    same("the deepest of them", max(len(path) for path in paths), 200)
+    with open(name + ".speedscope", encoding="utf-8") as f:
+        scope = json.load(f)["profiles"][0]
+    same("speedscope", sum(scope["weights"]), whole)
+    same("as many weights as samples", len(scope["weights"]), len(scope["samples"]))
+    same("the deepest of speedscope", max(len(path) for path in scope["samples"]), 200)
+
+
 # ---- sums
 
 
@@ -418,5 +430,5 @@ def check_inlined(trace):
 
 
 {"sums": check_sums, "inlined": check_inlined, "paths": check_paths, "stubs": check_stubs, "page": check_page,
- "callgrind": check_callgrind}[sys.argv[1]](sys.argv[2])
+ "callgrind": check_callgrind, "deep": check_deep}[sys.argv[1]](sys.argv[2])
 sys.exit(failures != 0)

@@ -61,6 +61,27 @@ assert any(r["function"].startswith("</script><script>" + sys.argv[2][:4]) and "
 		$name.json $name || fail "a name in JSON is another one: $name"
 done
 
+# Of a deep recursion the files have 200 calls, and all instructions; functions whose long names begin alike are two.
+long=$(printf 'a%.0s' $(seq 600))
+cat >deep.c <<EOS
+__attribute__((noipa)) int ${long}_one(int n) { return n + 1; }
+__attribute__((noipa)) int ${long}_two(int n) { return n + 2; }
+__attribute__((noipa)) int deep(int n) { return n ? deep(n - 1) + 1 : ${long}_one(n) + ${long}_two(n); }
+int main(void) { return deep(3000) != 3003; }
+EOS
+${CC:-gcc} -O1 deep.c -o deep || exit 99
+"$deja" record -o deep.deja ./deep || fail "recording deep"
+"$deja" profile --folded deep.folded --speedscope deep.speedscope --callgrind deep.callgrind deep.deja 2>err >out ||
+	fail "the files of deep: $(cat err)"
+[ "$(grep -c '^deja: .*deeper than 200' err)" = 2 ] || fail "it does not say what is deeper: $(cat err)"
+"$deja" edges --callgrind edges.callgrind deep.deja || fail "deja edges --callgrind"
+for name in deep edges; do
+	for which in one two; do
+		grep -q "^fn=${long}_$which\$" $name.callgrind || fail "a long name is cut in $name.callgrind"
+	done
+done
+check deep deep
+
 # callgrind NAME PROGRAM ARG...: what it counts of each instruction, deja counts
 callgrind() {
 	local name=$1
