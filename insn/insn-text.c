@@ -4,7 +4,10 @@
 #include "insn/insn.h"
 
 #include <capstone/capstone.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Ids whose name in insn-ids.h is not quite the mnemonic. */
@@ -64,20 +67,59 @@ const char *insn_id_name(unsigned id)
 	return id < INSN_IDS ? names[id] : names[INSN_INVALID];
 }
 
-void insn_text(const struct insn *in, bool att, char *buf, size_t size)
-{
-	/* a handle for each syntax and thread, made when first wanted */
-	static _Thread_local csh handles[2];
-	static _Thread_local bool made[2];
-	cs_insn *cs;
+/* What a thread has of Capstone: a handle for each syntax, made when first wanted. */
+struct handles {
+	csh handle[2];
+	bool made[2];
+};
 
-	if (!made[att]) {
-		made[att] = cs_open(CS_ARCH_X86, CS_MODE_64, &handles[att]) == CS_ERR_OK;
-		if (made[att])
-			cs_option(handles[att], CS_OPT_SYNTAX,
+static pthread_key_t handles_key;
+static pthread_once_t handles_once = PTHREAD_ONCE_INIT;
+static bool handles_good;
+
+static void end_handles(void *arg)
+{
+	struct handles *h = arg;
+
+	for (unsigned i = 0; i < 2; i++)
+		if (h->made[i])
+			cs_close(&h->handle[i]);
+	free(h);
+}
+
+static void begin_handles(void)
+{
+	handles_good = pthread_key_create(&handles_key, end_handles) == 0;
+}
+
+/* The thread's handle, or NULL. */
+static const csh *handle(bool att)
+{
+	pthread_once(&handles_once, begin_handles);
+	struct handles *h = handles_good ? pthread_getspecific(handles_key) : NULL;
+
+	if (handles_good && !h) {
+		h = calloc(1, sizeof(*h));
+		if (h && pthread_setspecific(handles_key, h)) {
+			free(h);
+			h = NULL;
+		}
+	}
+	if (h && !h->made[att]) {
+		h->made[att] = cs_open(CS_ARCH_X86, CS_MODE_64, &h->handle[att]) == CS_ERR_OK;
+		if (h->made[att])
+			cs_option(h->handle[att], CS_OPT_SYNTAX,
 				  att ? CS_OPT_SYNTAX_ATT : CS_OPT_SYNTAX_INTEL);
 	}
-	if (made[att] && cs_disasm(handles[att], in->bytes, in->len, in->addr, 1, &cs) == 1) {
+	return h && h->made[att] ? &h->handle[att] : NULL;
+}
+
+void insn_text(const struct insn *in, bool att, char *buf, size_t size)
+{
+	const csh *h = handle(att);
+	cs_insn *cs;
+
+	if (h && cs_disasm(*h, in->bytes, in->len, in->addr, 1, &cs) == 1) {
 		if (cs->op_str[0])
 			snprintf(buf, size, "%s %s", cs->mnemonic, cs->op_str);
 		else

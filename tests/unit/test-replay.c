@@ -14,6 +14,14 @@ struct world *world;
 struct replay *rep;
 static uint64_t seed = 20240611;
 
+/* Asked by AddressSanitizer's library, if the program has that: it keeps much of what is freed, and
+ * a replay looks at how much memory the process takes. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+	return "quarantine_size_mb=8";
+}
+
 uint64_t rnd(void)
 {
 	return random_next(&seed);
