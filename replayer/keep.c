@@ -169,7 +169,8 @@ static void put_memory(struct keeping *k, size_t room)
 	rp_space_unref(space);
 }
 
-static void put_thread(struct replay *r, struct dj_index_writer *w, uint32_t thread)
+/* False: there is no room for any of it. */
+static bool put_thread(struct replay *r, struct dj_index_writer *w, uint32_t thread)
 {
 	const struct rp_timeline *line = &r->threads[thread];
 	struct keeping k = { .r = r,
@@ -192,10 +193,12 @@ static void put_thread(struct replay *r, struct dj_index_writer *w, uint32_t thr
 		dj_index_cut(w, before);
 		k.stride *= 2;
 	}
-	if (k.stride < 2 * k.cs->n && own > dj_index_size(w) - before)
+	bool good = k.stride < 2 * k.cs->n;
+	if (good && own > dj_index_size(w) - before)
 		put_memory(&k, own - (size_t)(dj_index_size(w) - before));
 	free(k.wire.bytes);
 	free(k.all.bytes);
+	return good;
 }
 
 /* What was kept of a thread that nobody has looked at stays. */
@@ -213,6 +216,7 @@ int replay_keep(struct replay *r, bool always, struct dj_error *err)
 {
 	uint64_t done, all;
 	struct dj_index_writer *w;
+	bool had = false, kept = false;
 
 	replay_ahead_progress(r, &done, &all);
 	if (!always && done < r->kept + WORTH)
@@ -221,11 +225,18 @@ int replay_keep(struct replay *r, bool always, struct dj_error *err)
 	if (!w)
 		return dj_fail(err, 1, "out of memory");
 	for (uint32_t i = 0; i < r->nthreads; i++)
-		if (!r->threads[i].th)
+		if (!r->threads[i].th) {
 			put_again(r, w, i);
-		else if (r->threads[i].cs.n)
-			put_thread(r, w, i);
-	int res = dj_index_write(w, err);
+		} else if (r->threads[i].cs.n) {
+			kept |= put_thread(r, w, i);
+			had |= r->threads[i].th->info->last_steps >
+			       r->threads[i].th->info->first_steps;
+		}
+	int res = had && !kept ? dj_fail(err, 1,
+					 "what is to be kept takes more than the %llu KB that the "
+					 "index of this recording may have: none is made",
+					 (unsigned long long)(dj_index_room(r->t, all) >> 10))
+			       : dj_index_write(w, err);
 	if (!res)
 		r->kept = done;
 	dj_index_drop(w);

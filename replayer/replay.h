@@ -167,7 +167,7 @@ void replay_set_poll(struct replay *r, bool (*poll)(void *), void *ctx);
 /*
  * What an earlier replay has found out and kept beside the trace (deja-trace(5)): use it, right
  * after opening; and keep what is known now, if there is much more of it than was kept, or
- * `always`.
+ * `always`. If there is no room for any of it that is an error, and what was kept stays.
  */
 void replay_use_index(struct replay *r);
 int replay_keep(struct replay *r, bool always, struct dj_error *err);

@@ -105,6 +105,27 @@ for at in {0..79}; do
 	"$ground" kept.deja 50000 foreign
 	[ $? -le 1 ] || fail "tests/cli/replay-ground kept.deja 50000 foreign, with byte $at changed"
 done
+# Where it has no room for what happened, that is said, and there is none.
+cat >noise.c <<'END'
+static volatile char memory[16 << 20];
+int main(void)
+{
+	unsigned long x = 88172645463325252, sum = 0;
+	for (unsigned i = 0; i < 1500000; i++) {
+		x ^= x << 13;
+		x ^= x >> 7;
+		x ^= x << 17;
+		sum += memory[x % sizeof(memory)];
+	}
+	return sum != 0;
+}
+END
+"${CC:-gcc}" -O1 -w noise.c -o noise || exit 99
+"$deja" record -o noise.deja -- ./noise || fail "recording noise"
+"$deja" index noise.deja >index.out 2>index.err
+[ $? = 1 ] && grep -q '^deja: .* takes more than the [0-9]* KB that the index .* may have' index.err ||
+	fail "deja index, where there is no room: $(cat index.err)"
+[ ! -e noise.deja.index ] || fail "there is an index that has nothing"
 
 # Memory that comes and goes, moves, and lies where other memory lies modulo 4 GiB.
 "${CC:-gcc}" -O1 -w "$here/ground.c" -o ground || exit 99
