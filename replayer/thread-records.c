@@ -16,6 +16,7 @@
 
 #define IMPORTS_MAX	1024u	   /* 256 loads of an instruction, each straddling, with room */
 #define HERE_MAX	(1u << 22) /* records at one position; all of a program's memory are as many */
+#define WHOLE		(1u << 14) /* records at one position that are applied without looking up */
 #define EXEC_COUNTS	4096u	   /* as so many: all memory is made new */
 #define KEYFRAME_COUNTS 4096u
 #define RECORD_WORK	10
@@ -429,12 +430,22 @@ static enum rp_thread_stop (*const apply[DJ_REC_KINDS])(struct rp_thread *,
 	[DJ_REC_CHECK] = rec_check,    [DJ_REC_ORDER] = rec_order,
 };
 
+/* The records of a position are applied together: in between, registers and memory are those of no
+ * moment. Whoever recorded has never so many that somebody would have to wait for long. */
+static enum rp_thread_stop look_up(struct rp_thread *th)
+{
+	if (th->here > WHOLE)
+		return rp_thread_pulse(th, RECORD_WORK);
+	rp_patience_charge(th->patience, RECORD_WORK);
+	return THREAD_LIMIT;
+}
+
 enum rp_thread_stop rp_thread_settle(struct rp_thread *th)
 {
 	const struct dj_record *r;
 
 	while ((r = th->next) && r->steps <= th->e->steps) {
-		enum rp_thread_stop res = rp_thread_pulse(th, RECORD_WORK);
+		enum rp_thread_stop res = look_up(th);
 
 		if (res != THREAD_LIMIT) {
 			th->unsettled = true;

@@ -94,6 +94,43 @@ void test_seeks(void)
 	}
 }
 
+/* Where the replay stands, in the world; its length if that has no such position. */
+static size_t here(void)
+{
+	struct replay_pos at;
+	size_t i = 0;
+
+	replay_pos(rep, &at);
+	while (i < world->n && (world->pos[i].steps != at.steps ||
+				world->pos[i].signals != at.signals || world->pos[i].rep != at.rep))
+		i++;
+	return i;
+}
+
+/* Who is interrupted on the way stands at a position, with the registers and the memory of it. */
+void test_interrupted(void)
+{
+	struct dj_error err;
+	size_t bad = 0, interrupted = 0;
+
+	start(300, 1, 1);
+	replay_limits(rep, 1000000, 200, 1 << 28);
+	for (int n = 0; n < 600 && bad < 3; n++) {
+		const struct world_pos *p = &world->pos[n % 3 ? rnd() % world->n : 0];
+		struct replay_pos to = { .steps = p->steps, .signals = p->signals, .rep = p->rep };
+
+		bad += !go(rnd() % world->n);
+		rep->patience.allowance = rnd() % (n % 2 ? 100 : 100000);
+		interrupted += replay_seek(rep, &to, &err) != 0;
+		rep->patience.allowance = UINT64_MAX;
+		size_t i = here();
+		bad += i == world->n || !same(i);
+	}
+	CU_ASSERT_EQUAL(bad, 0);
+	CU_ASSERT(interrupted > 100);
+	finish();
+}
+
 /* Walk back with continue from the end and compare with the world's positions that `want` says. */
 struct hunt {
 	enum replay_reason reason;
