@@ -85,16 +85,18 @@ static struct rp_checkpoint *last_full(struct replay *r, const struct rp_thread_
 static struct rp_checkpoint *common(struct replay *r, const struct rp_thread_pos *to)
 {
 	const struct rp_lander *l = r->threads[r->selected].lander;
-	size_t n = rp_checkpoint_count(r->cs, to);
 	struct rp_checkpoint *last = last_full(r, to), *c = last;
+	size_t n = rp_checkpoint_count(r->cs, to); /* that may have been the end of some */
 
+	if (!last)
+		return NULL;
 	while (l && n && (r->cs->list[n - 1]->light || r->cs->list[n - 1]->lander != l->number))
 		n--;
 	if (l && n)
 		c = r->cs->list[n - 1];
 	if (l && n && last->pos.steps - c->pos.steps <= r->land_worth)
 		return c;
-	return last && begin(r) ? last : NULL;
+	return begin(r) ? last : NULL;
 }
 
 static void *base_version(void *ctx, uint64_t key)

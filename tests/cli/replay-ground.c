@@ -582,6 +582,40 @@ static void short_of_memory(const char *path, uint64_t spacing)
 	reaped();
 }
 
+/* Somebody lands the thread, and before the place no checkpoint is full: one is taken at the
+ * beginning, and what there is no room for goes. */
+static void from_beginning(const char *path, uint64_t spacing)
+{
+	const ptrdiff_t much = (ptrdiff_t)1 << 40;
+	struct replay *slow = start(path, UINT64_MAX / 4, UINT64_MAX);
+	struct replay *quick = start_half(path, spacing);
+	const struct rp_checkpoints *cs = quick->cs;
+	const struct rp_thread_pos last = cs->list[cs->n - 1]->pos;
+	struct rp_thread_pos pos = last;
+	struct dj_regs regs[2];
+
+	quick->ground_worth = UINT64_MAX;
+	quick->fill_worth = UINT64_MAX / 4;
+	quick->land_worth = 1000;
+	quick->land_page = 0;
+	bad += rp_land(quick, &last, false, NULL) != 0;
+	for (size_t i = 0; i < cs->n && cs->list[i]->light; i++)
+		pos.steps = cs->list[i]->pos.steps + 1;
+	quick->cs->indexed = false; /* with an index the beginning has one already */
+	rp_versions_hold(much);
+	bad += rp_land(quick, &pos, false, NULL) || replay_move(slow, &pos, NULL);
+	rp_versions_hold(-much);
+	replay_regs(quick, &regs[0]);
+	replay_regs(slow, &regs[1]);
+	if (dj_regs_diff(&regs[0], &regs[1])) {
+		printf("from the beginning: registers differ at step %" PRIu64 "\n", pos.steps);
+		bad++;
+	}
+	replay_close(quick);
+	replay_close(slow);
+	reaped();
+}
+
 static unsigned partial(const char *path, uint64_t spacing)
 {
 	enum { FURTHER, WAITING, FILLING_WAITING, FILLING_FURTHER, ROOM_WAITING, HOWS };
@@ -759,6 +793,8 @@ int main(int argc, char **argv)
 		n = possible ? partial(argv[1], spacing) : 0;
 		if (possible && !bad)
 			short_of_memory(argv[1], spacing);
+		if (possible && !bad)
+			from_beginning(argv[1], spacing);
 		printf("%u checkpoints, %u of them light, %u differences\n", n, nlight, bad);
 		return !possible ? 77 : bad || !n;
 	}
