@@ -5,6 +5,10 @@
 
 #include <stdlib.h>
 
+/* So many places at most, 256 MB: two are for a page that a checkpoint has, and half are free. Who
+ * makes checkpoints may be one that has gone wrong. */
+#define MOST ((size_t)16 << 20)
+
 static struct rp_tail_page *slot(const struct rp_tail *t, uint64_t key)
 {
 	size_t i = key * 0x9e3779b97f4a7c15ULL >> 32;
@@ -19,8 +23,9 @@ static struct rp_tail_page *slot(const struct rp_tail *t, uint64_t key)
 static bool grow(struct rp_tail *t)
 {
 	size_t n = t->size;
-	struct rp_tail_page *old = t->pages, *bigger = calloc(n ? 2 * n : 4096, sizeof(*bigger));
+	struct rp_tail_page *old = t->pages, *bigger;
 
+	bigger = n < MOST ? calloc(n ? 2 * n : 4096, sizeof(*bigger)) : NULL;
 	if (!bigger)
 		return false;
 	t->pages = bigger;

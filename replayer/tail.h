@@ -13,7 +13,7 @@ struct rp_tail {
 		void *version;
 	} * pages;
 	size_t n, size;
-	bool failed; /* no memory */
+	bool failed; /* no memory, or more pages than there is room for */
 };
 
 /* Both may be given to who asks for a function: `ctx` is the tail; with get, NULL: an empty one. */

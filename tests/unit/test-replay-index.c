@@ -2,6 +2,7 @@
  * test-replay: what is kept beside a trace, and what its checkpoints say where there is little
  * room.
  */
+#include "replayer/tail.h"
 #include "replayer/wire.h"
 #include "tests/unit/test-replay.h"
 
@@ -264,4 +265,18 @@ void test_wire_pages(void)
 	CU_ASSERT_EQUAL(rep->mv->nbases, bases);
 	CU_ASSERT_EQUAL(rp_versions_held(), held);
 	finish();
+}
+
+/* Message after message may name pages that none before has named: of these there is an end, too.
+ */
+void test_tail_pages(void)
+{
+	struct rp_tail tail = { 0 };
+	uint64_t key = 0;
+
+	for (; !tail.failed && key < 1u << 24; key++)
+		rp_tail_set(&tail, rp_key_view(key), NULL);
+	CU_ASSERT(tail.failed);
+	CU_ASSERT(key > 1u << 22 && tail.size * sizeof(*tail.pages) <= 256u << 20);
+	rp_tail_free(&tail);
 }

@@ -162,6 +162,7 @@ int main(void)
 	CU_add_test(s, "checkpoints of much memory", test_checkpoints_light);
 	CU_add_test(s, "an index and what was mapped", test_index_mapped);
 	CU_add_test(s, "messages with many pages", test_wire_pages);
+	CU_add_test(s, "pages of many messages", test_tail_pages);
 	printf("seed %llu\n", (unsigned long long)seed);
 	return suites_run();
 }

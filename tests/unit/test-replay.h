@@ -75,5 +75,6 @@ void test_index_room(void);
 void test_checkpoints_light(void);
 void test_index_mapped(void);
 void test_wire_pages(void);
+void test_tail_pages(void);
 
 #endif
