@@ -71,12 +71,31 @@ static bool there(const struct emu *e)
 	       msync(e->shadow + SHADOW, page, MS_ASYNC) == 0;
 }
 
+/* If a process lacks what its maker marked with MADV_DONTFORK (madvise(2)), as it does with Linux
+ * itself. Programs that run another processor's programs may take the mark for advice and ignore
+ * it, and tell nobody: only trying tells. */
+static bool fork_leaves_out(void)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	void *at = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int status = -1;
+
+	CU_ASSERT_FATAL(at != MAP_FAILED && madvise(at, page, MADV_DONTFORK) == 0);
+	pid_t child = fork();
+	if (!child)
+		_exit(msync(at, page, MS_ASYNC) == 0);
+	CU_ASSERT_FATAL(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status));
+	munmap(at, page);
+	return WEXITSTATUS(status) == 0;
+}
+
 /* A process made for one emulator has a shadow of its own, and nothing of the others' that both
  * processes could write to. */
 static void test_fork(void)
 {
 	const uint8_t nop[] = "\x90";
 	struct emu *mine = start(nop, 1), *other = start(nop, 1);
+	bool leaves_out = fork_leaves_out();
 	int status = -1, fd;
 
 	memcpy(mine->shadow, "mine", 4);
@@ -85,15 +104,18 @@ static void test_fork(void)
 	CU_ASSERT_FATAL(fd >= 0);
 	pid_t child = fork();
 	if (!child) {
-		if (there(mine) || there(other))
+		if (leaves_out && (there(mine) || there(other)))
 			_exit(2);
 		if (!emu_after_fork(mine, fd) || memcmp(mine->shadow + SHADOW, "mine", 4))
 			_exit(3);
 		memcpy(mine->shadow, "gone", 4);
-		_exit(there(other) ? 4 : 0);
+		_exit(leaves_out && there(other) ? 4 : 0);
 	}
 	close(fd);
 	CU_ASSERT(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+#ifdef __x86_64__
+	CU_ASSERT(leaves_out);
+#endif
 	CU_ASSERT(!memcmp(mine->shadow, "mine", 4) && !memcmp(other->shadow, "other", 5));
 	emu_free(mine);
 	emu_free(other);
