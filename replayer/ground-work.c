@@ -30,7 +30,8 @@ struct work {
 	size_t size;		   /* of the last full one, as a message */
 	unsigned slow;	  /* they are at least so many times as far apart as they should be */
 	uint64_t digests; /* compared when the last checkpoint was confirmed */
-	uint64_t emulate; /* up to this step the emulator does it */
+	uint64_t emulate; /* up to this step the emulator does it, */
+	uint64_t longer;  /* and so far beyond when it has to again */
 	size_t confirmed; /* so many of the list have been handed back */
 	uint64_t last;	  /* the position of the last of them */
 	struct rp_space *sent;
@@ -92,26 +93,41 @@ static uint64_t now(void)
 	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
 }
 
-/* Back to the first checkpoint in the list; from there up to where it went wrong the emulator does
- * it. False: it was the emulator. */
-static bool go_back(struct work *w)
+/* Back to the last full checkpoint up to `to`; from there to where the thread is now, and `beyond`,
+ * the emulator does it. False: it was the emulator. */
+static bool go_back(struct work *w, struct rp_thread_pos to, uint64_t beyond)
 {
 	uint64_t wrong = w->th->e->steps;
-	struct rp_thread_pos first = w->cs->list[0]->pos;
 
 	if (!w->th->fast)
 		return false;
 	rp_trail_leave(w->th->mem);
-	if (w->th->mem->lost || rp_checkpoint_go(w->cs, &first, NULL))
+	if (w->th->mem->lost || rp_checkpoint_go(w->cs, &to, NULL))
 		return false;
 	rp_checkpoints_cut(w->cs);
-	w->confirmed = 1;
+	if (w->confirmed > w->cs->n) /* the next is taken behind those that were handed back */
+		w->confirmed = w->cs->n;
 	w->digests =
 		w->th->count_digests; /* what was compared so far confirms nothing from here on */
 	w->th->halted = THREAD_LIMIT;
 	w->th->fast = NULL;
-	w->emulate = (wrong > first.steps ? wrong : first.steps) + w->step;
+	w->emulate = (wrong > to.steps ? wrong : to.steps) + beyond;
 	return true;
+}
+
+/* Translated code went wrong, somewhere behind the last digest. */
+static bool redo_all(struct work *w)
+{
+	return go_back(w, w->cs->list[0]->pos, w->step);
+}
+
+/* What was noted since checkpoint n, counted from 1, is about one of two mappings, and nobody knows
+ * which; all else is right. Where there are two such mappings that are in use it will be so again,
+ * so the emulator goes on for a while, each time for longer. */
+static bool redo_last(struct work *w, size_t n)
+{
+	w->longer = w->longer ? 2 * w->longer : w->slow * w->step_least;
+	return go_back(w, w->cs->list[n - 1]->pos, w->longer);
 }
 
 /* How far apart full checkpoints are from here on. If each is as large as the last one was, they
@@ -149,13 +165,13 @@ static int next(struct work *w)
 	enum rp_thread_stop res = rp_thread_run(w->th, &to, 0);
 	ran = now();
 	if (res != THREAD_LIMIT && res != THREAD_END)
-		return go_back(w) ? 0 : -1;
+		return redo_all(w) ? 0 : -1;
 	if (res == THREAD_END || since_full(w) >= w->step)
 		rp_checkpoint_take(w->cs);
 	else
 		rp_checkpoint_note(w->cs);
 	if (rp_trail_strays(w->th->mem))
-		return go_back(w) ? 0 : -1;
+		return redo_last(w, had) ? 0 : -1;
 	if (w->cs->n == had && res != THREAD_END)
 		return -1; /* no memory */
 	pace(w, ran - began, now() - ran);

@@ -302,6 +302,8 @@ bool rp_trail_gather(struct rp_memview *mv)
 	struct rp_trail *t = mv->trail;
 	uint64_t start, end;
 
+	if (!mv->th->fast) /* the emulator tells by itself */
+		return !t->strays;
 	fast_note_ran(t->fast);
 	if (!find_pages(t, 0, TABLE_PAGES)) {
 		t->strays = true;
