@@ -42,6 +42,8 @@ struct tr_bale {
 	uint64_t base; /* of the module, where the bale was tied */
 	uint8_t *code; /* hot and cold code, from its being put a second time on */
 	bool was_put;
+	uint64_t id;	    /* of all bales of the module that were ever tied */
+	unsigned ties;	    /* so many were tied before it, and were not welcome */
 	uint32_t hot, cold; /* bytes */
 	uint32_t align;	    /* of the hot code, modulo 8 */
 	uint32_t n, n_numbers, n_pages;

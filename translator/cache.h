@@ -306,6 +306,7 @@ struct translator {
 	struct tr_block *blocks, *spare_blocks;
 	struct tr_slab *slabs;
 	uint32_t n_blocks;
+	bool only_kept;		     /* the program runs: nothing else is made */
 	bool bales;		     /* what was kept is taken over in bales, */
 	uint64_t refused[4096 / 64]; /* but for these (translate-bale.c) */
 	struct tr_stats stats;
@@ -318,6 +319,10 @@ void *tr_sparse(size_t size);
 #define TR_HUGE ((size_t)2 << 20)
 void *tr_huge(size_t size);
 void tr_sparse_free(void *p, size_t size); /* either */
+/* Like tr_huge(), for what may have anything in it at first. What is freed may be used again, by
+ * any thread; there is a limit to what is kept for that. */
+void *tr_used(size_t size);
+void tr_used_free(void *p, size_t size);
 #define TR_WAITING_SIZE (FRAG_HASH * sizeof(uint32_t))
 #define TR_TARGETS_SIZE (sizeof(struct tr_frag *) << AREA_TARGET_BITS)
 

@@ -75,7 +75,8 @@ struct tr_kept {
 	uint8_t *at;	/* and the place in it that is free */
 	uint64_t *room; /* bytes that may be kept in all */
 	struct tr_bale **bale;
-	uint32_t n_bales;
+	uint32_t n_bales, free_bale; /* a free place in the list, plus 1; or 0 */
+	uint64_t bales_made;
 	struct kept_file file;
 };
 

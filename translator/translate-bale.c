@@ -16,11 +16,13 @@
  * changed is added to the words of its kind. In the next process that is often none but the
  * numbers: a program that is not position independent is where it was, and so is the arena near it.
  *
- * A bale is put all or not at all. It is not if one of its fragments is there already, if anybody
- * who leads there, or to where it leads, has another lag in mind, if a page that it depends on is
- * not what it was, or if it does not reach what it refers to. Then the fragment that was wanted is
- * made by itself, as it is if too few others go with it. After that nothing tells the fragments
- * from others: each can be retired by itself.
+ * A bale is put all or not at all. It is not if one of its fragments is there already, or if
+ * anybody who leads there, or to where it leads, has another lag in mind. Then it is untied, and
+ * another is tied of those that are welcome: the next process of the program comes to the same
+ * place in the same way, most likely. (A few times: two kinds of process may want it differently.)
+ * Nor is it if a page that it depends on is not what it was, or if it does not reach what it refers
+ * to. Then the fragment that was wanted is made by itself, as it is if too few others go with it.
+ * After that nothing tells the fragments from others: each can be retired by itself.
  *
  * tests/unit/test-keep.c compares what comes of it, byte by byte, with fragments made one by one.
  */
@@ -35,6 +37,7 @@
 #define BALE_PAGES 128u
 #define LOOK_AT	   (3 * MOST) /* that many kept fragments, to find some for a bale */
 #define LAGS	   4096u
+#define TIES	   4u /* that often what goes with a fragment is found anew */
 
 /* ---- which fragments go into a bale --------------------------------------------------------- */
 
@@ -114,6 +117,26 @@ static bool add_pages(struct tying *t, struct member *m, const struct tr_lines *
 	return true;
 }
 
+/* Whether it is not there, and whoever leads there, or to where it leads, agrees about the lags; of
+ * links to other members of its bale, for which there is an `inner`, nothing is asked. */
+static bool is_welcome(const struct translator *tr, struct tr_kept_frag *k, uint64_t pc,
+		       const struct inner *inner)
+{
+	const struct kept_number *n = parts_of(k).numbers;
+	for (const struct tr_frag *f = tr->hash[tr_hash(pc)]; f; f = f->next)
+		if (f->pc == pc) /* also if it is asleep */
+			return false;
+	if (tr_lag_at(tr, pc, 0, k->lag) != k->lag)
+		return false;
+	for (unsigned i = 0; i < k->n_numbers; i++) {
+		uint64_t to = pc + (uint64_t)(int64_t)n[i].pc;
+		if (n[i].kind == TR_STOP_LINK && !(inner && inner[k->n_numbers - 1 - i].to) &&
+		    tr_lag_at(tr, to, 0, n[i].lag) != n[i].lag)
+			return false;
+	}
+	return true;
+}
+
 /* It becomes a member if it can. False if the bale is full. */
 static bool add(struct tying *t, struct tr_kept_frag *k)
 {
@@ -124,7 +147,7 @@ static bool add(struct tying *t, struct tr_kept_frag *k)
 	uint32_t hot = t->hot + ((k->align - t->align - t->hot) & 7);
 	if (t->n == MOST || hot + k->hot > BALE_HOT || t->cold + k->cold > BALE_COLD)
 		return false;
-	if (k->bale || tr_kept_find(t->tr, pc) != k || tr_find(t->tr, pc) ||
+	if (k->bale || tr_kept_find(t->tr, pc) != k || !is_welcome(t->tr, k, pc, NULL) ||
 	    !tr_kept_same(t->tr, k, pc))
 		return true;
 	struct member *m = &t->member[t->n];
@@ -217,6 +240,32 @@ static struct tr_bale *bale_of(struct tying *t)
 	return b;
 }
 
+/* A place in the list of bales. */
+static uint32_t slot_for(struct tr_kept *kept)
+{
+	uint32_t slot = kept->free_bale;
+	if (slot) {
+		kept->free_bale = 0;
+		return slot - 1;
+	}
+	kept->bale = realloc(kept->bale, (kept->n_bales + 1) * sizeof(*kept->bale));
+	DJ_ASSERT(kept->bale, "out of memory for kept translations");
+	return kept->n_bales++;
+}
+
+/* Its fragments are in no bale. */
+static void untie(struct tr_kept *kept, uint32_t slot)
+{
+	struct tr_bale *b = kept->bale[slot];
+	for (uint32_t i = 0; i < b->n; i++)
+		b->member[i].kept->bale = 0;
+	*kept->room += b->size;
+	bale_free(b);
+	kept->bale[slot] = NULL;
+	if (!kept->free_bale)
+		kept->free_bale = slot + 1;
+}
+
 /* A bale of what was made after `k`, that included; NULL if that is too little. */
 static struct tr_bale *tie(struct translator *tr, struct tr_kept *kept, struct tr_kept_frag *k,
 			   uint64_t pc, uint64_t base)
@@ -239,11 +288,11 @@ static struct tr_bale *tie(struct translator *tr, struct tr_kept *kept, struct t
 	}
 	if (b) {
 		*kept->room -= b->size;
-		kept->bale = realloc(kept->bale, (kept->n_bales + 1) * sizeof(*kept->bale));
-		DJ_ASSERT(kept->bale, "out of memory for kept translations");
-		kept->bale[kept->n_bales++] = b;
+		uint32_t slot = slot_for(kept);
+		kept->bale[slot] = b;
+		b->id = ++kept->bales_made;
 		for (unsigned i = 0; i < b->n; i++)
-			b->member[i].kept->bale = kept->n_bales;
+			b->member[i].kept->bale = slot + 1;
 	}
 	free(t);
 	return b;
@@ -252,6 +301,8 @@ static struct tr_bale *tie(struct translator *tr, struct tr_kept *kept, struct t
 void tr_bales_free(struct tr_kept *kept)
 {
 	for (uint32_t i = 0; i < kept->n_bales; i++) {
+		if (!kept->bale[i])
+			continue;
 		*kept->room += kept->bale[i]->size;
 		bale_free(kept->bale[i]);
 	}
@@ -274,25 +325,12 @@ static bool same_code(struct translator *tr, const struct tr_kept *kept, const s
 	return tr_kept_code(tr, b->page, b->n_pages, base) == b->sum;
 }
 
-/* Whether none of its fragments is there, and everybody agrees about the lags. */
-static bool is_welcome(const struct translator *tr, const struct tr_bale *b, uint64_t base)
+static bool all_welcome(const struct translator *tr, const struct tr_bale *b, uint64_t base)
 {
 	for (uint32_t i = 0; i < b->n; i++) {
 		const struct member *m = &b->member[i];
-		const struct kept_number *n = parts_of(m->kept).numbers;
-		uint64_t pc = base + m->at;
-		for (const struct tr_frag *f = tr->hash[tr_hash(pc)]; f; f = f->next)
-			if (f->pc == pc) /* also if it is asleep */
-				return false;
-		if (tr_lag_at(tr, pc, 0, m->kept->lag) != m->kept->lag)
+		if (!is_welcome(tr, m->kept, base + m->at, b->inner + m->number))
 			return false;
-		const struct inner *end = b->inner + m->number + m->kept->n_numbers;
-		for (unsigned j = 0; j < m->kept->n_numbers; j++) {
-			uint64_t to = pc + (uint64_t)(int64_t)n[j].pc;
-			if (n[j].kind == TR_STOP_LINK && !end[-1 - (int)j].to &&
-			    tr_lag_at(tr, to, 0, n[j].lag) != n[j].lag)
-				return false;
-		}
 	}
 	return true;
 }
@@ -381,10 +419,10 @@ static void put(struct translator *tr, struct tr_kept *kept, struct tr_arena *a,
 
 /* Bales that were not put once: they will not be the next time, most likely. Some others do not
  * matter. */
-static bool was_refused(const struct translator *tr, const struct tr_bale *b, uint64_t **word,
-			uint64_t *bit)
+static bool was_refused(const struct translator *tr, const struct tr_kept *kept,
+			const struct tr_bale *b, uint64_t **word, uint64_t *bit)
 {
-	uint64_t i = (uint64_t)(uintptr_t)b * 0x9e3779b97f4a7c15ULL >> 52;
+	uint64_t i = ((uint64_t)(uintptr_t)kept + b->id) * 0x9e3779b97f4a7c15ULL >> 52;
 	*word = (uint64_t *)&tr->refused[i / 64];
 	*bit = 1ULL << i % 64;
 	return **word & *bit;
@@ -408,16 +446,36 @@ static struct tr_bale *bale_for(struct translator *tr, struct tr_kept *kept, str
 	return b;
 }
 
+/* Another bale for what is in one that is not welcome. */
+static struct tr_bale *tie_again(struct translator *tr, struct tr_kept *kept,
+				 struct tr_kept_frag *k, uint64_t pc, uint64_t base)
+{
+	uint32_t slot = k->bale - 1;
+	unsigned ties = kept->bale[slot]->ties + 1;
+	untie(kept, slot);
+	struct tr_bale *b = bale_for(tr, kept, k, pc, base);
+	if (b)
+		b->ties = ties;
+	return b;
+}
+
 struct tr_frag *tr_bale_put(struct translator *tr, struct tr_arena *a, struct tr_kept_frag *k,
 			    uint64_t pc)
 {
 	uint64_t base, *word, bit;
 	struct tr_kept *kept = tr_kept_at(tr, pc, &base);
 	struct tr_bale *b = kept ? bale_for(tr, kept, k, pc, base) : NULL;
-	if (!b || was_refused(tr, b, &word, &bit))
+	if (!b || was_refused(tr, kept, b, &word, &bit))
 		return NULL;
-	if ((base != b->base && (base < HIGH || b->base < HIGH)) || !is_welcome(tr, b, base) ||
-	    !reaches(b, a, base) || !same_code(tr, kept, b, base)) {
+	bool there = base == b->base || (base >= HIGH && b->base >= HIGH);
+	bool welcome = there && all_welcome(tr, b, base);
+	if (there && !welcome && b->ties < TIES) {
+		b = tie_again(tr, kept, k, pc, base);
+		if (!b || was_refused(tr, kept, b, &word, &bit))
+			return NULL;
+		welcome = all_welcome(tr, b, base);
+	}
+	if (!welcome || !reaches(b, a, base) || !same_code(tr, kept, b, base)) {
 		*word |= bit;
 		return NULL;
 	}

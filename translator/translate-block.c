@@ -21,7 +21,7 @@ struct tr_block {
 /* The slab's first block has to do without what the slab needs. */
 static void cut_slab(struct translator *tr)
 {
-	struct tr_slab *slab = tr_huge(TR_HUGE);
+	struct tr_slab *slab = tr_used(TR_HUGE);
 	slab->next = tr->slabs;
 	tr->slabs = slab;
 	for (size_t at = TR_HUGE; at > 0; at -= BLOCK) { /* so that the first ones come first */
@@ -112,6 +112,6 @@ void tr_blocks_free(struct translator *tr)
 	while (tr->slabs) {
 		struct tr_slab *slab = tr->slabs;
 		tr->slabs = slab->next;
-		tr_sparse_free(slab, TR_HUGE);
+		tr_used_free(slab, TR_HUGE);
 	}
 }

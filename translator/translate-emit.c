@@ -290,7 +290,7 @@ struct tr_frag *tr_translate(struct tr_build *b, struct tr_arena *a, uint64_t pc
 	b->log.n = 0;
 	b->log.overflow = false;
 	struct tr_frag *again = tr_make_again(b, a, pc);
-	if (again || tr_arena_overflow(a))
+	if (again || tr_arena_overflow(a) || tr->only_kept)
 		return again;
 	tr_scan(b, pc);
 	if (!b->n)

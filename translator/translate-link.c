@@ -73,7 +73,7 @@ static void free_numbers(struct tr_number *numbers, uint32_t cap)
 	if (cap < MANY)
 		free(numbers);
 	else
-		tr_sparse_free(numbers, cap * sizeof(*numbers));
+		tr_used_free(numbers, cap * sizeof(*numbers));
 }
 
 void tr_numbers_free(struct translator *tr)
@@ -85,7 +85,7 @@ void tr_numbers_free(struct translator *tr)
 static void move_numbers(struct translator *tr, uint32_t cap)
 {
 	size_t size = cap * sizeof(*tr->numbers);
-	struct tr_number *to = cap < MANY ? malloc(size) : tr_huge(size);
+	struct tr_number *to = cap < MANY ? malloc(size) : tr_used(size);
 	DJ_ASSERT(to, "out of memory for %u numbers", cap);
 	if (tr->n_numbers)
 		memcpy(to, tr->numbers, tr->n_numbers * sizeof(*to));

@@ -4,6 +4,7 @@
  */
 #include "translator/build.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -112,7 +113,8 @@ static enum tr_found make(struct translator *tr, uint64_t pc, struct tr_frag **f
 		return TR_FOUND;
 	}
 	if (!tr_is_kept(tr, pc) &&
-	    !tr_decode(tr, pc)) /* nothing there: no arena has to be made for that */
+	    (tr->only_kept ||
+	     !tr_decode(tr, pc))) /* nothing there: no arena has to be made for that */
 		return TR_NATIVE;
 	for (;;) {
 		struct tr_arena *a = NULL;
@@ -215,6 +217,24 @@ enum tr_found tr_fragment(struct translator *tr, uint64_t pc, struct tr_frag **f
 	return why;
 }
 
+enum tr_found tr_fragment_kept(struct translator *tr, uint64_t pc, struct tr_frag **found)
+{
+	enum tr_found why = TR_NATIVE;
+	*found = tr->start_over ? NULL : tr_find(tr, pc);
+	if (*found) {
+		why = TR_FOUND;
+	} else if (!tr->start_over) {
+		tr->only_kept = true;
+		why = make(tr, pc, found);
+		tr->expect_indirect = false;
+		if (why == TR_FOUND)
+			translate_ahead(tr->build);
+		tr->only_kept = false;
+	}
+	tr->expect_indirect = false;
+	return why == TR_FULL ? TR_NATIVE : why;
+}
+
 /* ---- life -------------------------------------------------------------------------------------
  */
 
@@ -242,6 +262,48 @@ void tr_sparse_free(void *p, size_t size)
 {
 	if (p)
 		munmap(p, size);
+}
+
+/* Memory of translators that have ended, for the next one: to fill a page of 2 MB with zeros takes
+ * as long as to make two hundred kept fragments, and a compiler's have nine of them. */
+#define SPARES	     40
+#define SPARES_BYTES ((size_t)128 << 20)
+static struct {
+	pthread_mutex_t lock;
+	unsigned n;
+	size_t bytes;
+	struct spare {
+		void *p;
+		size_t size;
+	} spare[SPARES];
+} spares = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+void *tr_used(size_t size)
+{
+	void *p = NULL;
+	pthread_mutex_lock(&spares.lock);
+	for (unsigned i = spares.n; i-- > 0 && !p;) {
+		if (spares.spare[i].size != size)
+			continue;
+		p = spares.spare[i].p;
+		spares.spare[i] = spares.spare[--spares.n];
+		spares.bytes -= size;
+	}
+	pthread_mutex_unlock(&spares.lock);
+	return p ? p : tr_huge(size);
+}
+
+void tr_used_free(void *p, size_t size)
+{
+	pthread_mutex_lock(&spares.lock);
+	bool keep = spares.n < SPARES && spares.bytes + size <= SPARES_BYTES;
+	if (keep) {
+		spares.spare[spares.n++] = (struct spare){ p, size };
+		spares.bytes += size;
+	}
+	pthread_mutex_unlock(&spares.lock);
+	if (!keep)
+		tr_sparse_free(p, size);
 }
 
 struct translator *tr_new(const struct tr_ops *ops, const struct tr_config *config)

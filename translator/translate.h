@@ -127,6 +127,12 @@ enum tr_found {
 /* The fragment for `pc`, translated now if need be. */
 enum tr_found tr_fragment(struct translator *tr, uint64_t pc, struct tr_frag **f);
 
+/* The fragment for `pc`, if it is there or was kept: made again now, and what it leads to as far as
+ * that was kept. For a translator whose program runs meanwhile: nothing is read from the program
+ * but pages that are in no way its own, nothing is given up, and TR_FULL is never returned;
+ * whatever cannot be had on these terms is TR_NATIVE. */
+enum tr_found tr_fragment_kept(struct translator *tr, uint64_t pc, struct tr_frag **f);
+
 /* The program handles faults from now on: its handlers will see the flags (fault_flags). */
 void tr_keep_fault_flags(struct translator *tr);
 

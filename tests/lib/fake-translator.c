@@ -57,6 +57,14 @@ enum tr_found tr_fragment(struct translator *tr, uint64_t pc, struct tr_frag **f
 	return TR_FOUND;
 }
 
+enum tr_found tr_fragment_kept(struct translator *tr, uint64_t pc, struct tr_frag **f)
+{
+	(void)tr;
+	(void)pc;
+	*f = NULL;
+	return TR_NATIVE;
+}
+
 uint32_t tr_entry_lag(const struct tr_frag *f)
 {
 	(void)f;

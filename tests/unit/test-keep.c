@@ -327,6 +327,52 @@ static void test_refused(void)
 	CU_ASSERT(room == 1 << 30);
 }
 
+/* Beside a program that runs only what was kept is made, as it would be otherwise; of all else
+ * there is nothing, and nothing has been written. */
+static void test_beside(void)
+{
+	uint64_t room = 1 << 30, made = 0, none = 0;
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		const struct text *text = &texts[round % n_texts];
+		struct tr_kept *k = tr_kept_new(&room), *empty = tr_kept_new(&room);
+		struct world first = { .text = text, .base = THERE, .kept = k };
+		struct world plain = { .text = text, .base = THERE + 0x5000 };
+		struct world second = { .text = text, .base = THERE + 0x5000, .kept = k };
+		struct world third = { .text = text, .base = THERE + 0x5000, .kept = empty };
+		struct tr_frag *f;
+		begin(&first, round);
+		begin(&plain, round);
+		second.bales = round & 1;
+		begin_with_nothing(&second);
+		begin_with_nothing(&third);
+		uint8_t *before = sparse(TR_ARENA_SIZE);
+		memcpy(before, third.arena, TR_ARENA_SIZE);
+		const struct tr_chunk *c = &plain.tr->arenas->chunks[0];
+		for (uint32_t i = 0; i < c->n; i++) {
+			uint64_t pc = c->frags[i]->pc;
+			bool was_kept = tr_is_kept(second.tr, pc);
+			enum tr_found found = tr_fragment_kept(second.tr, pc, &f);
+			CU_ASSERT(!f == (found != TR_FOUND) && (was_kept || !f));
+			CU_ASSERT(!f ||
+				  (tr_find(second.tr, pc) == f && tr_lags_agree(second.tr, f)));
+			made += f != NULL;
+			none += !f;
+			CU_ASSERT(tr_fragment_kept(third.tr, pc, &f) == TR_NATIVE && !f);
+		}
+		CU_ASSERT(second.tr->stats.fragments == 0 && third.tr->stats.kept == 0);
+		CU_ASSERT(memcmp(before, third.arena, TR_ARENA_SIZE) == 0);
+		munmap(before, TR_ARENA_SIZE);
+		end(&first);
+		end(&plain);
+		end(&second);
+		end(&third);
+		tr_kept_free(k);
+		tr_kept_free(empty);
+	}
+	CU_ASSERT(room == 1 << 30 && made > 0 && none < made / 50);
+	printf("(%llu, not %llu) ", (unsigned long long)made, (unsigned long long)none);
+}
+
 /* A library that comes and goes takes no more numbers each time, although bales want them in rows.
  */
 static void test_numbers(void)
@@ -715,6 +761,7 @@ int main(void)
 	CU_add_test(s, "others agree about lags", test_lags);
 	CU_add_test(s, "in bales", test_bales);
 	CU_add_test(s, "bales that are refused", test_refused);
+	CU_add_test(s, "beside a program that runs", test_beside);
 	CU_add_test(s, "numbers of what comes and goes", test_numbers);
 	CU_add_test(s, "one after the other", test_next);
 	CU_add_test(s, "not where it would be another", test_not);
