@@ -24,6 +24,11 @@
  * again as it needs once bash had been seen to do more. A compiler's runs make a third more stops
  * for it, of a thousand, and take the same time or less: they make an eighth less.)
  *
+ * Only the first of them are made while the program waits; the rest while it goes on. What was kept
+ * is put beside the code that it executes as it would be beside that of another thread
+ * (doc/code-cache.md): nothing is recorded for it, and nothing is taken away. The program comes to
+ * the rest soon, and may come to a place before we do: then it stops there, as it would have.
+ *
  * And what one forked child executes the next one is likely to, too: subshells, workers. What a
  * child had to stop for is noted with the processes that it comes from, by address, and the next
  * child of any of them begins with it. (Tried: giving the child a copy of everything that its
@@ -32,6 +37,7 @@
  */
 #include "recorder/ahead.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,6 +48,12 @@
 #define MOST  1024u
 /* So many notes at most are translated between two new ones of an image that are in a row. */
 #define NEAR MOST
+/* So many while the program waits, if it need not wait for all. */
+#define AT_FIRST 8u
+/* So many are looked at between two looks at what has stopped. */
+#define AT_ONCE 16u
+/* Runs of which something is left, of a process: the oldest goes. */
+#define RESTS 4u
 /* Programs, in the notes of a module. */
 #define PROGRAMS 32
 
@@ -68,6 +80,19 @@ struct rec_noted {
 	unsigned own;	/* the last one that was new, plus 1 */
 	unsigned since; /* so many notes were translated ahead since then */
 	struct run now, before;
+};
+
+/* Of a process: what is left of runs of notes, to be made while it goes on. The newest is last. */
+struct rec_rests {
+	uint64_t turn; /* when something of it was made */
+	bool no_room;  /* for the next, until the process has been in hand again */
+	unsigned n;
+	struct rest {
+		uint64_t notes; /* their serial number */
+		int32_t module;
+		uint64_t base;	    /* of the module: an address minus its offset */
+		unsigned at, count; /* the next one, plus 1; so many of them */
+	} rest[RESTS];
 };
 
 struct rec_notes {
@@ -116,6 +141,8 @@ void rec_ahead_forget(struct rec_process *proc)
 	proc->program = -1;
 	proc->own_code = false;
 	proc->stopped = NULL;
+	free(proc->rests);
+	proc->rests = NULL;
 }
 
 static void translate(struct rec_thread *t, uint64_t pc, bool indirect)
@@ -347,12 +374,145 @@ static unsigned go_on_from(const struct rec_notes *notes, struct rec_noted *note
 	return count;
 }
 
+/* ---- while the program goes on ------------------------------------------------------------- */
+
+/* Whether the supervisor has a processor to itself while the thread runs. */
+static bool has_processor(const struct rec_thread *t)
+{
+	static int processors;
+	cpu_set_t cpus;
+	if (!processors)
+		processors = sched_getaffinity(0, sizeof(cpus), &cpus) ? 1 : CPU_COUNT(&cpus);
+	return processors > 1 && t->proc->n_threads == 1;
+}
+
+/* The run's `count` notes from `at` on are left for later. */
+static void leave(struct rec_process *proc, const struct rec_notes *notes,
+		  const struct dj_mapping *m, unsigned at, unsigned count)
+{
+	struct rec_rests *r = proc->rests;
+	if (!r)
+		r = proc->rests = calloc(1, sizeof(*r));
+	DJ_ASSERT(r, "out of memory for notes");
+	if (r->n == RESTS)
+		memmove(r->rest, r->rest + 1, --r->n * sizeof(*r->rest));
+	r->rest[r->n++] = (struct rest){ .notes = notes->serial,
+					 .module = m->module,
+					 .base = m->start - m->offset,
+					 .at = at,
+					 .count = count };
+	proc->rec->rests = true;
+}
+
+/* Whether the note is among those that are left. */
+static bool is_left(const struct rec_process *proc, const struct rec_notes *notes, unsigned at)
+{
+	for (unsigned i = 0; proc->rests && i < proc->rests->n; i++) {
+		const struct rest *o = &proc->rests->rest[i];
+		unsigned n = o->notes == notes->serial ? o->at : 0;
+		for (unsigned k = 0; n && n != at && k < o->count; k++)
+			n = notes->note[n - 1].next;
+		if (n && n == at)
+			return true;
+	}
+	return false;
+}
+
+/* The notes that it is about, if they are still there. */
+static const struct rec_notes *notes_left(const struct rec_recording *rec, const struct rest *o)
+{
+	const struct rec_notes *n = rec->modules[o->module].notes;
+	while (n && n->serial != o->notes)
+		n = n->next;
+	return n;
+}
+
+/* Whether its only thread executes translated code. */
+static bool goes_on_alone(const struct rec_process *proc)
+{
+	const struct rec_thread *t = proc->rec->threads;
+	if (proc->n_threads != 1 || proc->leaving || proc->gather.by || !proc->tr)
+		return false;
+	while (t && t->proc != proc)
+		t = t->next;
+	return t && t->state == REC_CACHE && !t->in_hand;
+}
+
+/* What the note is about, if it was kept. False if there is no room for it as things stand. */
+static bool make_beside(struct rec_process *proc, const struct rest *o, const struct rec_note *n)
+{
+	uint64_t pc = o->base + n->offset;
+	const struct dj_mapping *m = rec_maps_find(proc, pc);
+	struct tr_frag *f;
+	if (!m || m->module != o->module || m->offset + (pc - m->start) != n->offset)
+		return true;
+	if (n->indirect)
+		tr_expect_indirect(proc->tr);
+	enum tr_found found = tr_fragment_kept(proc->tr, pc, &f);
+	if (found == TR_FOUND && n->indirect)
+		tr_add_indirect(proc->tr, f);
+	return found != TR_NO_ARENA;
+}
+
+/* Some of what is left of the process's runs, the newest first. */
+static void some(struct rec_process *proc)
+{
+	struct rec_rests *r = proc->rests;
+	struct rest *o = &r->rest[r->n - 1];
+	const struct rec_notes *notes = notes_left(proc->rec, o);
+	struct tr_stats before, now;
+	tr_stats(proc->tr, &before);
+	tr_spare(proc->tr, TR_AHEAD);
+	for (unsigned i = 0; notes && o->at && o->count && i < AT_ONCE; i++) {
+		const struct rec_note *n = &notes->note[o->at - 1];
+		if (!make_beside(proc, o, n)) {
+			r->no_room = true;
+			break;
+		}
+		o->at = n->next;
+		o->count--;
+		tr_stats(proc->tr, &now);
+		if (now.kept != before.kept)
+			break;
+	}
+	tr_spare(proc->tr, 0);
+	tr_stats(proc->tr, &now);
+	proc->rec->counts[REC_COUNT_BESIDE] += now.kept - before.kept;
+	if (!notes || !o->at || !o->count)
+		r->n--;
+}
+
+bool rec_ahead_beside(struct rec_recording *rec)
+{
+	struct rec_process *next = NULL;
+	bool any = false;
+	for (struct rec_process *p = rec->processes; p; p = p->next) {
+		struct rec_rests *r = p->rests;
+		if (!r || !r->n || r->no_room)
+			continue;
+		any = true;
+		if (goes_on_alone(p) && (!next || r->turn < next->rests->turn))
+			next = p;
+	}
+	rec->rests = any;
+	if (!next)
+		return false;
+	static uint64_t turns;
+	next->rests->turn = ++turns;
+	some(next);
+	return true;
+}
+
 void rec_ahead(struct rec_thread *t)
 {
 	struct rec_process *proc = t->proc;
 	if (t->area.forked) {
 		ahead_of_copy(t);
 		return;
+	}
+	if (proc->rests && proc->rests->n) {
+		proc->rests->no_room = false;
+		t->rec->rests = true;
 	}
 	const struct dj_mapping *m;
 	const struct rec_notes *notes = proc->stopped;
@@ -367,9 +527,12 @@ void rec_ahead(struct rec_thread *t)
 		return;
 	proc->stopped = NULL;
 	struct rec_noted *noted = noted_by(proc, (size_t)m->module, notes);
-	unsigned count = go_on_from(notes, noted, proc->stopped_at), at = proc->stopped_at;
+	unsigned at = proc->stopped_at;
+	bool left = is_left(proc, notes, at);
+	unsigned count = left ? AT_FIRST : go_on_from(notes, noted, at);
+	unsigned now = count > AT_FIRST && has_processor(t) ? AT_FIRST : count;
 	tr_spare(proc->tr, TR_AHEAD);
-	for (; count; count--) {
+	for (; now && at; now--, count--) {
 		const struct rec_note *n = &notes->note[at - 1];
 		uint64_t pc = m->start + (n->offset - m->offset);
 		if (n->offset >= m->offset && pc < m->end)
@@ -377,6 +540,8 @@ void rec_ahead(struct rec_thread *t)
 		at = n->next;
 	}
 	tr_spare(proc->tr, 0);
+	if (count && at && !left)
+		leave(proc, notes, m, at, count);
 }
 
 void rec_notes_free(struct rec_module *mod)

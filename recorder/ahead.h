@@ -11,6 +11,9 @@ void rec_notes_free(struct rec_module *mod);
 void rec_ahead_forget(struct rec_process *proc);
 /* In hand: translate what earlier images stopped for in the code where the thread is. */
 void rec_ahead(struct rec_thread *t);
+/* While nothing has stopped: translate some of what is left of that. False if nothing is, of a
+ * process that runs. */
+bool rec_ahead_beside(struct rec_recording *rec);
 
 /* The notes about a module from bytes that were made of them; these, behind `head` bytes that are
  * left free, a new memory block, or NULL if nothing is new. */

@@ -54,7 +54,7 @@
  * When recording has to end before the program does (rec_cut, rec_fatal) the program is killed and
  * its threads' stops mean nothing any more; children that are on their way out are still seen off.
  */
-#include "recorder/recorder.h"
+#include "recorder/ahead.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -202,7 +202,9 @@ static bool collect(struct rec_recording *rec)
 {
 	struct rec_tracer *tracer = rec->tracer;
 	int status;
-	pid_t tid = tracer->wait(tracer, -1, !rec->order.more && !rec_clock_ticks(), &status);
+	bool beside = rec->rests && !rec_over(rec) && rec_ahead_beside(rec);
+	pid_t tid = tracer->wait(tracer, -1, !beside && !rec->order.more && !rec_clock_ticks(),
+				 &status);
 	if (!tid && rec->order.more)
 		usleep(PAUSE);
 	if (tid < 0 && errno != EINTR) {

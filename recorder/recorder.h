@@ -109,6 +109,7 @@ struct rec_recording {
 	struct rec_stray *strays;	/* stops that are to be looked at (loop.c) */
 	struct rec_thread *met[1024];	/* by its number: who was looked for last (loop.c) */
 	bool turns;			/* somebody waits in WAIT or TRAP_WAIT (loop.c) */
+	bool rests;			/* of some process there is something (ahead.c) */
 	uint64_t counts[REC_COUNTS];
 	uint64_t kept_room; /* for kept translations, bytes */
 	uint8_t *cpuid;	    /* what CPUID says, in entries like those of T_CPUID */
@@ -221,6 +222,7 @@ struct rec_process {
 	size_t n_noted;
 	struct rec_notes *stopped; /* for what it stopped last, if that was noted before: which */
 	unsigned stopped_at;	   /* its number plus 1 */
+	struct rec_rests *rests;   /* what is still to be translated (ahead.c), or NULL */
 	struct rec_thread *hand;   /* the thread in hand: the translator works and records for it */
 
 	struct dj_mappings maps;

@@ -85,6 +85,16 @@ second=$(recorded) second_stops=$(count 'stops: (code not yet|target of)')
 [ "$second" -lt $((first / 10)) ] && [ "$second_stops" -lt $((first_stops / 4)) ] ||
 	fail "with a cache $first fragments, $first_stops stops, then $second, $second_stops"
 [ "$(stat -c %a "$cache")" = 700 ] || fail "others can look into the cache"
+# Where there is a second processor the program does not wait for all of it.
+if [ "$(nproc)" -gt 1 ]; then
+	beside=$(count 'of these while the program went on')
+	[ "$beside" -gt 100 ] && [ "$beside" -lt "$(count 'fragments made once more')" ] ||
+		fail "with a cache $beside of $(count 'fragments made once more') fragments are made beside the program"
+	taskset -c "$(taskset -pc $$ | sed 's/.*[ :]\([0-9]*\)[-,].*/\1/')" "$deja" record -o "$work/cache.deja" -- \
+		/bin/bash -c 'echo $((6 * 7))' >out || fail "recording on one processor"
+	[ "$(cat out) $(count 'of these while the program went on')" = "42 0" ] ||
+		fail "on one processor $(count 'of these while the program went on') fragments are made beside the program"
+fi
 
 # What the same program did elsewhere is not made again by one that does little: it makes 1.05 to 1.15 times what it
 # needs, as the environment and its strings lie. (Where rows of notes had no end it was 1.2 to 1.6 times that.)
