@@ -224,11 +224,9 @@ static bool take_view(const struct rp_memview *mv, uint64_t num, struct rp_view_
 	*out = NULL;
 	if (!p)
 		return true;
-	v = calloc(1, sizeof(*v));
+	v = rp_view_version_new();
 	if (!v)
 		return false;
-	rp_versions_hold(sizeof(*v));
-	v->refs = 1;
 	v->has_own = p->own != NULL;
 	bool good = rp_bytes_make(&v->own, old->own, p->own, RP_PAGE) &&
 		    rp_bytes_make(&v->known, old->known, p->known, sizeof(p->known)) &&

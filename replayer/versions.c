@@ -3,6 +3,7 @@
  */
 #include "replayer/versions.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,58 @@ size_t rp_versions_most(void)
 	return n + n / 8;
 }
 
+/* ---- heads ---------------------------------------------------------------------------------- */
+
+/* What has a count of references, many in a row. */
+union head {
+	union head *next; /* of those that are free */
+	struct rp_bytes bytes;
+	struct rp_view_version view;
+};
+
+#define HEADS 1000
+
+struct heads {
+	struct heads *next;
+	union head head[HEADS];
+};
+
+static struct {
+	pthread_mutex_t lock;
+	struct heads *all;
+	union head *spare;
+} heads = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void *head_new(void)
+{
+	union head *h;
+	struct heads *more;
+
+	pthread_mutex_lock(&heads.lock);
+	if (!heads.spare && (more = malloc(sizeof(*more)))) {
+		more->next = heads.all;
+		heads.all = more;
+		for (unsigned i = HEADS; i-- > 0;) {
+			more->head[i].next = heads.spare;
+			heads.spare = &more->head[i];
+		}
+	}
+	if ((h = heads.spare))
+		heads.spare = h->next;
+	pthread_mutex_unlock(&heads.lock);
+	return h;
+}
+
+static void head_free(void *head)
+{
+	union head *h = head;
+
+	pthread_mutex_lock(&heads.lock);
+	h->next = heads.spare;
+	heads.spare = h;
+	pthread_mutex_unlock(&heads.lock);
+}
+
 /* ---- versions ------------------------------------------------------------------------------ */
 
 static struct rp_bytes *bytes_ref(struct rp_bytes *b)
@@ -53,8 +106,9 @@ void rp_bytes_unref(struct rp_bytes *b)
 {
 	if (!b || --b->refs)
 		return;
-	release(sizeof(*b) + b->size);
-	free(b);
+	release(sizeof(union head) + b->size);
+	free(b->data);
+	head_free(b);
 }
 
 bool rp_bytes_make(struct rp_bytes **out, struct rp_bytes *like, const void *bytes, unsigned size)
@@ -68,15 +122,28 @@ bool rp_bytes_make(struct rp_bytes **out, struct rp_bytes *like, const void *byt
 		*out = bytes_ref(like);
 		return true;
 	}
-	struct rp_bytes *b = malloc(sizeof(*b) + size);
-	if (!b)
+	uint8_t *data = malloc(size);
+	struct rp_bytes *b = data ? head_new() : NULL;
+	if (!b) {
+		free(data);
 		return false;
-	b->refs = 1;
-	b->size = size;
+	}
+	*b = (struct rp_bytes){ .refs = 1, .size = size, .data = data };
 	memcpy(b->data, bytes, size);
-	hold(sizeof(*b) + size);
+	hold(sizeof(union head) + size);
 	*out = b;
 	return true;
+}
+
+struct rp_view_version *rp_view_version_new(void)
+{
+	struct rp_view_version *v = head_new();
+
+	if (!v)
+		return NULL;
+	*v = (struct rp_view_version){ .refs = 1 };
+	hold(sizeof(union head));
+	return v;
 }
 
 void *rp_version_ref(uint64_t key, void *version)
@@ -104,8 +171,8 @@ void rp_version_unref(uint64_t key, void *version)
 	rp_bytes_unref(v->known);
 	rp_bytes_unref(v->stale);
 	rp_bytes_unref(v->told);
-	release(sizeof(*v));
-	free(v);
+	release(sizeof(union head));
+	head_free(v);
 }
 
 /* ---- changes ------------------------------------------------------------------------------- */

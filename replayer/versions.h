@@ -7,6 +7,11 @@
  * after (struct rp_changes): read one way it leads forwards, the other way back. Two such lists in
  * a row make one, which is how a checkpoint between others goes, and how one comes to be between
  * them.
+ *
+ * Who else refers to a version changes all the time, also while a process that was made from this
+ * one goes on from the same versions (worker.h); each page of our memory that is then written to is
+ * copied. So what is written to, the counts, lies apart from what is not, the bytes. (Together they
+ * made a quarter of what a debugger's move took.)
  */
 #ifndef DEJA_REPLAYER_VERSIONS_H
 #define DEJA_REPLAYER_VERSIONS_H
@@ -22,7 +27,7 @@
 struct rp_bytes {
 	unsigned refs;
 	unsigned size;
-	uint8_t data[];
+	uint8_t *data;
 };
 
 /* A page of the memory view (memview.h says what the parts mean). Where there is none, the page is
@@ -34,6 +39,8 @@ struct rp_view_version {
 	struct rp_bytes *known, *stale, *told;
 };
 
+/* A new one, to which one refers; NULL without memory. */
+struct rp_view_version *rp_view_version_new(void);
 void rp_bytes_unref(struct rp_bytes *b);
 /* These bytes (NULL: zeros): `like` once more, if that has the same, or new ones. False without
  * memory. */

@@ -276,12 +276,10 @@ static bool get_view(struct in *in, unsigned what, const struct rp_view_version 
 {
 	static const struct rp_view_version none;
 	const struct rp_view_version *old = was ? was : &none;
-	struct rp_view_version *v = calloc(1, sizeof(*v));
+	struct rp_view_version *v = rp_view_version_new();
 
 	if (!v)
 		return false;
-	rp_versions_hold(sizeof(*v));
-	v->refs = 1;
 	v->has_own = what & HAS_OWN;
 	*out = v;
 	return get_bytes(in, what & OWN, &v->own, old->own, RP_PAGE) &&
