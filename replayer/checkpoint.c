@@ -217,6 +217,8 @@ static bool thin_one(struct rp_checkpoints *cs, enum which which)
  * goes, unless the lines of all of them take half of the budget. */
 static bool thin(struct rp_checkpoints *cs, size_t more)
 {
+	if (cs->all)
+		return rp_versions_held() + more <= cs->all;
 	const uint64_t most = fair(cs, more);
 	size_t full = count_full(cs);
 

@@ -52,10 +52,11 @@ struct rp_checkpoints {
 	 * `hold_full` stays full */
 	bool held;
 	struct rp_thread_pos hold, hold_full;
-	bool whole;    /* they reach to where the thread's history ends */
-	bool indexed;  /* some come from what was kept (keep.h) */
-	bool filled;   /* as many of them are full as there is room for */
-	size_t max;    /* how many to keep; SIZE_MAX: none goes, but some become light */
+	bool whole;   /* they reach to where the thread's history ends */
+	bool indexed; /* some come from what was kept (keep.h) */
+	bool filled;  /* as many of them are full as there is room for */
+	size_t max;   /* how many to keep; SIZE_MAX: none goes, but some become light */
+	size_t all; /* if not 0: all stay as they are, and together take no more bytes than that */
 	size_t budget; /* bytes that all checkpoints of the process may take, about */
 };
 

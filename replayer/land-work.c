@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define MOST ((size_t)256 << 20) /* bytes of checkpoints made here; then another one begins */
+#define AT_ONCE ((size_t)512 << 20) /* bytes of checkpoints on the way to one place */
 
 struct work {
 	struct replay *r;
@@ -60,7 +60,7 @@ static bool land(struct work *w, const struct rp_landing *q)
 		return false;
 	rp_thread_pos(th, &now);
 	if (rp_thread_pos_cmp(&now, &at) != 0)
-		return false;
+		_exit(1); /* it is not known here: whoever asks begins another process */
 	rp_space_unref(w->sent);
 	w->sent = rp_space_ref(th->space);
 	while (rp_thread_pos_cmp(&at, &q->to) < 0) {
@@ -82,11 +82,14 @@ void rp_land_work(struct replay *r, int in, int out)
 	struct rp_landing q;
 
 	rp_work_begin(r, in, out);
+	/* Where a landing begins is a full one that both sides have. This side is as full as that
+	 * is whose copy it is, so each one more would take its place from another. */
+	r->cs->all = held + r->land_most + AT_ONCE;
 	while (rp_work_hear(in, &q, sizeof(q))) {
 		bool good = land(&w, &q);
 		if (!rp_work_say(out, good ? rp_wire_good : rp_wire_bad, RP_WIRE_HEAD) || !good)
 			break;
-		if (rp_versions_held() > held + MOST)
+		if (rp_versions_held() > held + r->land_most)
 			break;
 	}
 	_exit(0);

@@ -137,14 +137,14 @@ static bool attach(struct replay *r, struct rp_lander *l, uint64_t length,
 	return !rp_thread_pos_cmp(&since, &pos);
 }
 
-/* Ask, and take what it answers: true if the thread is there. */
-static bool ask(struct replay *r, struct rp_lander *l, const struct rp_landing *q)
+/* Ask, and take what it answers: true if the thread is there. `over`: the process had ended. */
+static bool ask(struct replay *r, struct rp_lander *l, const struct rp_landing *q, bool *over)
 {
 	struct rp_thread_pos here;
 	uint64_t length;
 
-	if (!rp_worker_ask(&l->worker, q, sizeof(*q)) ||
-	    rp_checkpoint_go(r->cs, &q->from, &r->th->err))
+	*over = !rp_worker_ask(&l->worker, q, sizeof(*q));
+	if (*over || rp_checkpoint_go(r->cs, &q->from, &r->th->err))
 		return false;
 	for (;;) {
 		switch (rp_worker_wait(&l->worker, r, &length, NULL, NULL)) {
@@ -158,6 +158,7 @@ static bool ask(struct replay *r, struct rp_lander *l, const struct rp_landing *
 			r->cancelled = true;
 			return false;
 		case WORKER_OVER:
+			*over = true;
 			return false;
 		}
 		break;
@@ -173,13 +174,19 @@ static bool by_process(struct replay *r, const struct rp_thread_pos *to, bool de
 {
 	struct rp_landing q = { .to = *to, .dense = dense };
 	const struct rp_checkpoint *c;
+	bool over = true;
 
-	if (!rp_worker_possible(r) || !(c = common(r, to)))
-		return false;
-	q.from = c->pos;
-	if (ask(r, r->threads[r->selected].lander, &q))
-		return true;
-	give_up(r);
+	/* it ends when it has enough; another has what this process got from it */
+	for (unsigned tries = 0; over && !r->cancelled && tries < 2; tries++) {
+		if (!rp_worker_possible(r) || !(c = common(r, to)))
+			return false;
+		q.from = c->pos;
+		if (ask(r, r->threads[r->selected].lander, &q, &over))
+			return true;
+		r->landers_over += over;
+		give_up(r);
+	}
+	r->not_landed += over;
 	return false;
 }
 

@@ -136,7 +136,10 @@ struct replay {
 	uint64_t land_worth;   /* that generated code must save, to be worth asking for */
 	uint64_t fill_worth;   /* between full checkpoints, to have more made */
 	uint64_t land_page;    /* the same for each page that is handed back */
+	uint64_t land_most;    /* bytes of checkpoints that a process makes; then another begins */
 	uint64_t landed;       /* so often it did */
+	unsigned landers_over; /* so often the process that was asked had ended; */
+	unsigned not_landed;   /* and the one that was begun for it did not do it, either */
 	uint64_t spacing;      /* instructions between checkpoints */
 	uint64_t near; /* instructions that are as soon executed as a checkpoint is gone to */
 	size_t budget; /* bytes that they may take */

@@ -297,30 +297,55 @@ static unsigned from_index(struct replay *was, const char *path, const struct st
 
 /* Some of them where no ground is covered and nothing between was kept: then it takes a process to
  * land anywhere, whatever else the machine does. */
-static unsigned landed(const char *path, const struct state *states, unsigned n)
+static struct replay *land_some(const char *path, const struct state *states, unsigned n,
+				uint64_t most, unsigned *bad)
 {
 	struct replay *r = start(path);
 	struct replay_pos end;
-	unsigned bad = 0;
 
 	r->ground_worth = UINT64_MAX / 4;
 	replay_limits(r, UINT64_MAX / 4, 1000, 1 << 20);
 	r->land_worth = 300000;
 	r->land_page = 0;
+	r->land_most = most;
 	replay_end_pos(r, &end);
 	seek(r, &end);
-	for (unsigned i = 0; i < n / 8 && bad < 10; i++) {
-		const struct state *s = &states[rnd() % n];
-		seek(r, &s->pos);
-		bad += compare(r, s, "landed");
+	for (unsigned i = 0; i < n && *bad < 10; i++) {
+		seek(r, &states[i].pos);
+		*bad += compare(r, &states[i], "landed");
 	}
-	printf("%" PRIu64 " landings where no ground is covered\n", r->landed);
-	if (!r->landed && rp_worker_possible(r) && r->nthreads == 1 &&
-	    r->th->end_steps > 10000000) {
-		printf("no process has landed the thread anywhere\n");
-		bad++;
+	printf("%" PRIu64 " landings where no ground is covered, %u processes over\n", r->landed,
+	       r->landers_over);
+	return r;
+}
+
+/* One process as long as it will do, which is always there; or a new one each time. */
+static unsigned landed(const char *path, const struct state *states, unsigned n)
+{
+	struct state *some = malloc((n / 8 + 1) * sizeof(*some));
+	unsigned bad = 0;
+
+	for (unsigned i = 0; some && i < n / 8; i++)
+		some[i] = states[rnd() % n];
+	if (!some)
+		return 1;
+	struct replay *r = land_some(path, some, n / 8, UINT64_MAX / 8, &bad);
+	struct replay *anew = land_some(path, some, n / 8, 0, &bad);
+	if (r->nthreads == 1 && rp_worker_possible(r)) {
+		if (!r->landed && r->th->end_steps > 10000000) {
+			printf("no process has landed the thread anywhere\n");
+			bad++;
+		}
+		if (r->landers_over || anew->not_landed ||
+		    (anew->landed > 8 && !anew->landers_over)) {
+			printf("a process was over, or %u landings were not made by another\n",
+			       anew->not_landed);
+			bad++;
+		}
 	}
 	replay_close(r);
+	replay_close(anew);
+	free(some);
 	return bad;
 }
 
