@@ -13,6 +13,8 @@
 
 #define SLICE 200000u /* instructions between two looks at interrupts: a few milliseconds */
 #define CLOSE 64u     /* instructions from a checkpoint that need no further one between */
+#define WAY   400000u /* that the emulator goes without leaving a checkpoint near the end of it, */
+#define NEAR  20000u  /* so near: whoever looks at a place often steps back there */
 
 /* How far apart checkpoints are at most: so that there is room for all of the thread's history. */
 uint64_t rp_spacing(const struct replay *r)
@@ -115,7 +117,15 @@ int replay_move(struct replay *r, const struct rp_thread_pos *to, struct dj_erro
 		return -1;
 	bool (*stop_at)(void *, struct emu *) = r->th->e->stop_at;
 	r->th->e->stop_at = NULL;
-	enum rp_thread_stop res = replay_run_to(r, to, 0, back);
+	enum rp_thread_stop res = THREAD_LIMIT;
+	if (!back && !r->in_copy && to->steps > r->th->e->steps + WAY) {
+		res = replay_run_to(r, &(struct rp_thread_pos){ .steps = to->steps - NEAR }, 0,
+				    false);
+		if (res == THREAD_LIMIT)
+			rp_checkpoint_take(r->cs);
+	}
+	if (res == THREAD_LIMIT)
+		res = replay_run_to(r, to, 0, back);
 	r->th->e->stop_at = stop_at;
 	return rp_move_failed(r, res, err);
 }
