@@ -115,6 +115,7 @@ void trap_flag(void)
 
 	sigemptyset(&trap);
 	sigaddset(&trap, SIGTRAP);
+	sigaddset(&trap, SIGSYS); /* of a filter (seccomp_trap) */
 	sigprocmask(SIG_UNBLOCK, &trap, NULL);
 	sigaction(SIGTRAP, &sa, NULL);
 	long before = *counter;
@@ -146,6 +147,19 @@ static int trap_state(void)
 	       16 * !!(sa.sa_flags & SA_SIGINFO) + 32 * !!(sa.sa_mask.__val[0] & 1);
 }
 
+/* Whether one more would be the end: by default, or when the one that waits has been handled. (Two
+ * can wait, one for the thread and one for the process.) */
+static bool fatal_trap(void)
+{
+	struct sigaction sa;
+	sigset_t pending;
+
+	sigaction(SIGTRAP, NULL, &sa);
+	sigpending(&pending);
+	return (trap_state() & 7) == 0 ||
+	       (sa.sa_flags & (int)SA_RESETHAND && sigismember(&pending, SIGTRAP));
+}
+
 /* SIGTRAP is the program's, whatever else uses it. */
 void own_traps(void)
 {
@@ -166,6 +180,8 @@ void own_traps(void)
 			sigprocmask(SIG_BLOCK, &trap, NULL);
 			break;
 		case 1:
+			while ((trap_state() & 7) == 4 && sigtimedwait(&trap, NULL, &zero) > 0)
+				; /* one that waits would be the end */
 			sigprocmask(SIG_UNBLOCK, &trap, NULL);
 			break;
 		case 2:
@@ -175,11 +191,11 @@ void own_traps(void)
 			random_handler(SIGTRAP);
 			break;
 		case 4:
-			if ((trap_state() & 7) != 0) /* it would be the end */
+			if (!fatal_trap())
 				raise(SIGTRAP);
 			break;
 		case 5:
-			if ((trap_state() & 7) != 0)
+			if (!fatal_trap())
 				sigqueue(getpid(), SIGTRAP, (union sigval){ .sival_int = (int)i });
 			break;
 		case 6:
@@ -201,6 +217,8 @@ void own_traps(void)
 			break;
 		}
 		case 9: /* gone when it is entered */
+			while (trap_state() & 4 && sigtimedwait(&trap, NULL, &zero) > 0)
+				;
 			sigaction(SIGTRAP, &once, NULL);
 			raise(SIGTRAP);
 			break;
@@ -219,8 +237,11 @@ void own_traps(void)
 void after_calls(void)
 {
 	uint64_t out[6];
-	sigset_t none;
+	sigset_t none, filtered;
 
+	sigemptyset(&filtered);
+	sigaddset(&filtered, SIGSYS); /* of a filter (seccomp_trap) */
+	sigprocmask(SIG_UNBLOCK, &filtered, NULL);
 	call_flags((int)rnd(256), out);
 	for (int i = 0; i < 6; i++)
 		note("r", (long long)(out[i] & 0xdd5));

@@ -73,12 +73,6 @@ void flush_log(void)
 	used = 0;
 }
 
-void flush_if_long(void)
-{
-	if (used > sizeof(logged) / 2)
-		flush_log();
-}
-
 /* ---- handlers ------------------------------------------------------------------------------ */
 
 unsigned long long mask_now(void)

@@ -175,7 +175,7 @@ int main(int argc, char **argv)
 			operations[k]();
 		}
 		put("\n");
-		flush_if_long();
+		flush_log(); /* the next case may be the end */
 		if (!only && rnd(24) == 0)
 			exec_self();
 	}

@@ -21,7 +21,6 @@ void put_hex(unsigned long long v);
 /* note("word", value): " word=value" */
 void note(const char *what, long long v);
 void flush_log(void);
-void flush_if_long(void);
 
 unsigned long long mask_now(void);
 #define USABLE 35
