@@ -49,7 +49,8 @@
  *    so it cannot be lost, and the process stops when it should.
  *  - A signal arrives that the program handles or dies of. It is put aside, and is delivered as
  *    soon as the thread is in hand again (signals.c). That is at once if the operation is a system
- *    call of the program's which the kernel has not begun: it may be the last one.
+ *    call of the program's which the kernel has not begun: it may be the last one. Or a native
+ *    instruction: the one before may be the call that the signal came with.
  *
  * When recording has to end before the program does (rec_cut, rec_fatal) the program is killed and
  * its threads' stops mean nothing any more; children that are on their way out are still seen off.
@@ -340,7 +341,7 @@ static bool none_of_its_business(struct rec_thread *t, const struct rec_stop *st
 		rec_run(t, t->how, stop->sig);
 	} else {
 		rec_put_aside(t, &stop->info);
-		if (rec_call_not_begun(t))
+		if (rec_call_not_begun(t) || rec_native_left(t))
 			*next = REC_IN_HAND;
 		else
 			rec_run(t, t->how, 0);

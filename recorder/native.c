@@ -66,16 +66,6 @@ static unsigned why_native(const struct insn *in)
 	return DJ_WHY_UNEMULATED;
 }
 
-/* An instruction is done without having been executed: the trap flag wants its signal. */
-static enum rec_state trap_after(struct rec_thread *t)
-{
-	siginfo_t info = { .si_signo = SIGTRAP, .si_code = TRAP_TRACE };
-	info.si_addr = (void *)(uintptr_t)t->regs.rip;
-	if (t->trap_flag)
-		rec_put_aside(t, &info);
-	return REC_IN_HAND;
-}
-
 /* CPUID and XGETBV are answered by us. */
 static enum rec_state answer_cpuid(struct rec_thread *t)
 {
@@ -99,7 +89,11 @@ static enum rec_state answer_cpuid(struct rec_thread *t)
 	rec_from_user(&t->regs, &after);
 	after.gs_base = t->native.before.gs_base;
 	effects(t, &after, DJ_WHY_CPUID);
-	return trap_after(t);
+	siginfo_t info = { .si_signo = SIGTRAP, .si_code = TRAP_TRACE };
+	info.si_addr = (void *)(uintptr_t)t->regs.rip;
+	if (t->trap_flag)
+		rec_put_aside(t, &info);
+	return REC_IN_HAND;
 }
 
 /* What the program cannot know of: to it, nothing is mapped there. */
@@ -205,7 +199,7 @@ enum rec_state rec_native_begin(struct rec_thread *t)
 		struct dj_regs after = t->native.before;
 		after.rip = t->regs.rip += in->len;
 		effects(t, &after, DJ_WHY_OTHER);
-		return trap_after(t);
+		return REC_IN_HAND; /* the trap flag's comes behind the next one */
 	}
 
 	if (known)
@@ -249,6 +243,24 @@ static void unmask(struct rec_thread *t)
 		return;
 	t->regs.rax = t->native.rax;
 	t->regs.rdx = t->native.rdx;
+}
+
+bool rec_native_left(struct rec_thread *t)
+{
+	struct rec_tracer *tracer = t->rec->tracer;
+	struct user_regs_struct r;
+	uint64_t at = t->native.nowhere ? t->native.nowhere : t->native.pc;
+	if ((t->state != REC_NATIVE && t->state != REC_NATIVE_RUN) || t->flags_lost ||
+	    rec_get_regs(t, &r) || r.rip != at || r.rcx != t->native.before.gpr[DJ_RCX])
+		return false;
+	if (t->state == REC_NATIVE_RUN)
+		tracer->set_breakpoint(tracer, t->tid, 0);
+	t->regs = r;
+	t->regs.rip = t->native.pc;
+	t->regs.eflags &= ~TRAP_FLAG;
+	unmask(t);
+	rec_order_release(t);
+	return true;
 }
 
 static bool changes_trap_flag(const struct rec_thread *t)

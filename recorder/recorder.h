@@ -555,6 +555,9 @@ enum rec_state rec_idle_begin(struct rec_thread *t);
 /* ---- native.c ---- */
 /* In hand: execute the instruction at t->regs.rip. */
 enum rec_state rec_native_begin(struct rec_thread *t);
+/* Stopped for a signal. True if nothing of the instruction has been executed: then the thread is in
+ * hand before it. */
+bool rec_native_left(struct rec_thread *t);
 
 /* ---- syscalls.c ---- */
 /* The map of system calls that generated code leaves to us. */

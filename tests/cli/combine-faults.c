@@ -48,6 +48,9 @@ __asm__(".globl at_load, at_end, target, fault_load\n.text\n"
 	"lea -64(%rsp),%rdi\n rep stosb\n lock incl -64(%rsp)\n fld1\n fstp %st\n call tf_off\n"
 	"pop %rbx\n ret\n"
 	"tf_own: call tf_on\n nop\n int3\n nop\n .byte 0xf1\n nop\n call tf_off\n ret\n"
+	"tf_kill: call tf_on\n cmp $3,%sil\n mov $10,%edx\n mov $62,%eax\n syscall\n nop\n call "
+	"tf_off\n ret\n"
+	"tf_ss: call tf_on\n mov %ss,%eax\n mov %eax,%ss\n nop\n nop\n call tf_off\n ret\n"
 	"call_flags: push %rbx\n mov %edi,%ebx\n mov %rsi,%r8\n"
 	/* dead flags, live flags; in the cache and not */
 	"add $0x7f,%bl\n mov $110,%eax\n syscall\n mov %r11,(%r8)\n xor %eax,%eax\n"
@@ -55,12 +58,17 @@ __asm__(".globl at_load, at_end, target, fault_load\n.text\n"
 	"lea 1f(%rip),%r10\n stc\n mov $216,%eax\n mov %r8,%rbx\n xor %edi,%edi\n xor %esi,%esi\n"
 	"sub $1,%edi\n syscall\n1: pushf\n pop 24(%rbx)\n mov %r11,32(%rbx)\n sub %r10,%rcx\n"
 	"mov %rcx,40(%rbx)\n pop %rbx\n ret\n"
-	/* a signal to itself */
+	/* a signal to itself; one that is let in; what is behind that is executed natively */
+	"call_mask: push %rbx\n mov $14,%eax\n mov $8,%r10d\n xor %edx,%edx\n cmp $3,%dil\n "
+	"syscall\n"
+	"cpuid\n pop %rbx\n ret\n"
 	"call_kill: sub $128,%rsp\n mov $62,%eax\n cmp $3,%sil\n syscall\n add $128,%rsp\n ret\n"
 	"at_end: ret\n"
 	".data\n target: .quad at_end\n indices: .long 0, 1, 0x40000000, 0\n .text\n");
 extern void call_flags(int n, uint64_t *out), call_kill(pid_t pid, int sig);
-extern void tf_plain(void), tf_calls(void), tf_odd(void), tf_own(void);
+extern void call_mask(int how, const sigset_t *set);
+extern void tf_plain(void), tf_calls(void), tf_odd(void), tf_own(void), tf_ss(void);
+extern void tf_kill(pid_t pid, int sig);
 extern fault_code fault_store, fault_rmw, fault_xadd, fault_div, fault_ud, fault_int3, fault_push,
 	fault_call, fault_rep, fault_edge, fault_words, fault_callpush, fault_callrcx,
 	fault_callreg, fault_pushmem, fault_gather;
@@ -108,10 +116,10 @@ void fault(void)
 /* The trap flag, set by the program itself: by popf, or in the frame of a handler. */
 void trap_flag(void)
 {
-	static void (*const traps[])(void) = { tf_plain, tf_calls, tf_odd, tf_own };
+	static void (*const traps[])(void) = { tf_plain, tf_calls, tf_odd, tf_own, tf_ss };
 	struct sigaction sa = { .sa_sigaction = handler, .sa_flags = SA_SIGINFO };
 	sigset_t trap;
-	unsigned k = rnd(6);
+	unsigned k = rnd(8);
 
 	sigemptyset(&trap);
 	sigaddset(&trap, SIGTRAP);
@@ -120,9 +128,11 @@ void trap_flag(void)
 	sigaction(SIGTRAP, &sa, NULL);
 	long before = *counter;
 	note("tf", k);
-	if (k < 4) {
+	if (k < 5) {
 		traps[k]();
-	} else if (k == 4) { /* up to the next so many */
+	} else if (k == 5) {
+		tf_kill(getpid(), rnd(2) ? SIGUSR1 : SIGHUP);
+	} else if (k == 6) { /* up to the next so many */
 		sigaction(SIGUSR1, &sa, NULL);
 		sigprocmask(SIG_SETMASK, NULL, &trap);
 		sigdelset(&trap, SIGUSR1);
@@ -248,4 +258,14 @@ void after_calls(void)
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	call_kill(getpid(), rnd(2) ? SIGUSR1 : SIGHUP);
+	sigset_t some;
+	sigemptyset(&some);
+	sigaddset(&some, SIGUSR1);
+	if (rnd(2))
+		sigaddset(&some, SIGTRAP); /* then the supervisor makes the call */
+	sigprocmask(SIG_BLOCK, &some, NULL);
+	kill(getpid(), SIGUSR1);
+	sigdelset(&some, SIGTRAP);
+	call_mask(SIG_UNBLOCK, &some);
+	sigprocmask(SIG_SETMASK, &none, NULL);
 }
