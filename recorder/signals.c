@@ -265,6 +265,17 @@ static enum rec_state fault(struct rec_thread *t, const struct rec_stop *stop,
 	return rec_deliver(t, &info, 0);
 }
 
+/* The program's code was to be compared with its translation, and is not there any more (the file
+ * that it is a mapping of was made shorter, say). What comes of executing it the processor knows.
+ */
+static enum rec_state code_gone(struct rec_thread *t, const struct user_regs_struct *r,
+				const struct tr_where *w)
+{
+	rec_take(t, r, w);
+	rec_code_forget(t->proc, t->regs.rip, t->regs.rip + INSN_MAX);
+	return rec_native_begin(t);
+}
+
 /* No instruction of the program's is there. A routine of ours faults where it copies a line that
  * the program has just read, which somebody else has taken away; or it has been led astray. */
 static enum rec_state nowhere(struct rec_thread *t, const struct rec_stop *stop,
@@ -331,6 +342,8 @@ enum rec_state rec_signal_stop(struct rec_thread *t, const struct rec_stop *stop
 		rec_run(t, REC_CONT, 0);
 		return REC_CACHE;
 	}
+	if (stop->sync && !located && tr_locate_comparison(t->proc->tr, r.rip, &w))
+		return code_gone(t, &r, &w);
 	if (stop->sync)
 		return located ? fault(t, stop, &r, &w) : nowhere(t, stop, &r);
 	rec_put_aside(t, &stop->info);

@@ -63,6 +63,10 @@ bool tr_reachable(uint64_t from, uint64_t to);
 
 /* ---- fragments ---- */
 
+/* What is in slots before a fragment's first instruction, while the code is compared: rax, rcx, and
+ * r11. */
+#define CHECKS_SPILL (3 | TR_HOME_BIT)
+
 /* One program instruction in a fragment. Offsets are from the fragment's main entry, and no chunk
  * is longer than they can say. There are many of these. */
 struct tr_finsn {

@@ -150,7 +150,7 @@ static void compare_code(struct tr_build *b, const struct tr_state *st, uint64_t
 static void emit_checks(struct tr_build *b, uint64_t pc, size_t len, uint64_t facts)
 {
 	struct cg *c = b->c;
-	struct tr_state st = { .spilled = 3 | HOME_BIT, .flags = TR_FLAGS_SAVED };
+	struct tr_state st = { .spilled = CHECKS_SPILL, .flags = TR_FLAGS_SAVED };
 	cg_store_gs(c, 0, T_SLOT(0));
 	cg_store_gs(c, 1, T_SLOT(1));
 	tr_emit_save_flags(c, RAX_FREE);

@@ -60,6 +60,21 @@ bool tr_locate(const struct translator *tr, uint64_t va, uint64_t rt_ret, struct
 	return true;
 }
 
+bool tr_locate_comparison(const struct translator *tr, uint64_t va, struct tr_where *w)
+{
+	const struct tr_arena *a = tr_arena_at(tr, va);
+	const struct tr_frag *f = a ? tr_chunk_find(a, va) : NULL;
+	memset(w, 0, sizeof(*w));
+	if (!f || va - f->entry >= f->insn[0].start)
+		return false;
+	w->pc = f->pc;
+	w->lag = f->insn[0].lag;
+	w->flags_lost = f->insn[0].flags_lost;
+	w->spilled = CHECKS_SPILL;
+	w->flags = TR_FLAGS_SAVED;
+	return true;
+}
+
 uint64_t tr_string_singly(const struct translator *tr, uint64_t va)
 {
 	const struct tr_arena *a = tr_arena_at(tr, va);

@@ -191,6 +191,10 @@ struct tr_where {
  * fragment's hot code or a string routine. */
 bool tr_locate(const struct translator *tr, uint64_t va, uint64_t rt_ret, struct tr_where *w);
 
+/* At an access that a fragment makes before its first instruction, to compare the program's code
+ * with what was translated: where the program is. False if `va` is elsewhere. */
+bool tr_locate_comparison(const struct translator *tr, uint64_t va, struct tr_where *w);
+
 /* Inside the part of a string routine that does several elements at a time: where the same is done
  * one by one, from the same registers. 0 if `va` is elsewhere. */
 uint64_t tr_string_singly(const struct translator *tr, uint64_t va);

@@ -1,7 +1,7 @@
 /*
  * Code that changes without a mapping call, for the end-to-end tests: through /proc/self/mem, by
- * process_vm_writev, by madvise, and in the file that it is mapped from. Each function is called
- * before and after.
+ * process_vm_writev, by madvise, and in the file that it is mapped from, which gets shorter, too.
+ * Each function is called before and after.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -164,6 +164,35 @@ static void on_bus(int sig)
 	siglongjmp(back, sig);
 }
 
+static int called(void)
+{
+	int sig = sigsetjmp(back, 1);
+	return sig ? -sig : call();
+}
+
+/* A file that is no module gets shorter, and longer again: behind its end is nothing to execute,
+ * nor to be compared with what was translated. */
+static void shortened(int flags)
+{
+	int file = memfd_create("file", 0);
+	signal(SIGBUS, on_bus);
+	signal(SIGSEGV, on_bus);
+	page = mmap(NULL, 4096, PROT_READ | PROT_EXEC, flags, file, 0);
+	printf("shortened: %d", called());
+	for (int i = 0; i < 3; i++) {
+		if (pwrite(file, code(90 + i), 7, 0) != 7)
+			perror("pwrite");
+		printf(" %d", called());
+		if (i < 2 ? ftruncate(file, 0)
+			  : fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096))
+			perror("shortened");
+		printf(" %d", called());
+	}
+	printf("\n");
+	munmap(page, 4096);
+	close(file);
+}
+
 /* A library is written to where it lies. That is noticed at the next stop of the program. */
 static void library(const char *name)
 {
@@ -184,15 +213,10 @@ static void library(const char *name)
 		printf(" %d", call());
 	}
 	printf("\n");
-	signal(SIGBUS, on_bus);
 	if (ftruncate(file, 0))
 		perror("ftruncate");
 	mprotect(page - (uintptr_t)page % 4096, 4096, PROT_READ | PROT_EXEC);
-	int sig = sigsetjmp(back, 1);
-	if (!sig)
-		printf("cut: %d\n", call());
-	else
-		printf("cut: signal %d\n", sig);
+	printf("cut: %d\n", called());
 }
 
 /* What has nothing to do with code. */
@@ -222,6 +246,8 @@ int main(void)
 	try_way("process_vm_writev", by_vm_write);
 	close(fd);
 	by_madvise();
+	shortened(MAP_SHARED);
+	shortened(MAP_PRIVATE);
 	others();
 	library("./f.so");
 	printf("%ld\n", sum);
