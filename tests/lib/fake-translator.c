@@ -156,6 +156,14 @@ uint64_t tr_call_data_out(const struct translator *tr, uint64_t va)
 	return 0;
 }
 
+bool tr_locate_comparison(const struct translator *tr, uint64_t va, struct tr_where *w)
+{
+	(void)tr;
+	(void)va;
+	(void)w;
+	return false;
+}
+
 uint64_t tr_string_singly(const struct translator *tr, uint64_t va)
 {
 	(void)tr;
