@@ -188,6 +188,20 @@ static enum rec_state interrupted(struct rec_thread *t)
 	return REC_CACHE;
 }
 
+/* Whether that is what it says. (A program can send itself a signal that looks like a trap:
+ * rt_sigqueueinfo(2).) */
+static bool trapped(struct rec_thread *t, const struct rec_stop *stop,
+		    const struct user_regs_struct *r)
+{
+	uint64_t at = r->rip - 1;
+	uint32_t runtime = 0;
+	uint8_t byte = 0;
+	if (stop->info.si_code != SI_KERNEL || !tr_in_cache(t->proc->tr, at))
+		return false;
+	return tr_stop_at(t->proc->tr, at, &runtime) || runtime ||
+	       (rec_read(t->proc, at, &byte, 1) == 1 && byte == 0xcc);
+}
+
 enum rec_state rec_on_cache(struct rec_thread *t, const struct rec_stop *stop)
 {
 	struct user_regs_struct r;
@@ -199,10 +213,13 @@ enum rec_state rec_on_cache(struct rec_thread *t, const struct rec_stop *stop)
 	}
 	if (rec_get_regs(t, &r))
 		return REC_KILLED;
-	if (stop->sig == SIGTRAP && stop->info.si_code == SI_KERNEL &&
-	    tr_in_cache(t->proc->tr, r.rip - 1))
+	if (stop->sig != SIGTRAP || !stop->sync)
+		return rec_signal_stop(t, stop);
+	if (trapped(t, stop, &r))
 		return our_trap(t, &r);
-	return rec_signal_stop(t, stop);
+	struct rec_stop sent = *stop;
+	sent.sync = false;
+	return rec_signal_stop(t, &sent);
 }
 
 /* A handler's frame shows the arithmetic flags. Where they are dead what is in the processor may be

@@ -70,8 +70,10 @@ enum rec_state rec_deliver(struct rec_thread *t, const siginfo_t *info, uint64_t
 		r.eflags |= TRAP_FLAG;
 	if (!after)
 		r.orig_rax = (unsigned long long)-1;
-	if ((d == REC_IGNORED && !rec_synchronous(info->si_signo, info)) || d == REC_JOB_CONTROL)
+	if ((d == REC_IGNORED && !rec_synchronous(info->si_signo, info)) || d == REC_JOB_CONTROL) {
+		t->signal.sent = false;
 		return REC_IN_HAND;
+	}
 	if (info->si_signo == SIGTRAP && d == REC_CAUGHT && !rec_trap_mine(t)) {
 		t->signal.info = *info;
 		t->signal.after = after;
@@ -115,15 +117,32 @@ static void record_interrupted_call(struct rec_thread *t, uint64_t frame)
 	rec_digest_after_call(t, rax);
 }
 
-/* What the kernel has put into the frame and the program did not make. Before popf or iret it takes
- * the trap flag of the step for the program's own (arch/x86/kernel/step.c), and it would come back
- * from there. And it remembers the address of the last fault that a signal told of, which was ours
- * for a jump into deja's memory (native.c). */
+#define DEBUG	   1 /* numbers of exceptions (SDM vol. 3, 6.3.1) */
+#define BREAKPOINT 3
+
+/* What the kernel has put into the frame and the program did not make: of the last exception it was
+ * told, in all frames, and the last may have been a trap of ours. Before popf or iret it takes the
+ * trap flag of the step for the program's own (arch/x86/kernel/step.c), and it would come back from
+ * there. And it remembers the address of the last fault that a signal told of, which was ours for a
+ * jump into deja's memory (native.c). */
 static void put_right(struct rec_thread *t, uint64_t frame)
 {
 	/* struct rt_sigframe: return address, then ucontext, whose gregs start at 40 */
 	const uint64_t regs = frame + 8 + 40, flags_at = regs + 17 * 8, cr2_at = regs + 22 * 8;
-	uint64_t flags = 0, cr2 = 0;
+	const uint64_t exception_at = regs + 19 * 8; /* the error code, and the number */
+	uint64_t flags = 0, cr2 = 0, shown[2] = { 0, 0 };
+	const siginfo_t *info = &t->signal.info;
+	bool read = rec_read(t->proc, exception_at, shown, sizeof(shown)) == sizeof(shown);
+	bool own = rec_synchronous(info->si_signo, info) && !t->signal.sent;
+	if (own && info->si_signo == SIGTRAP) {
+		t->exception.error = 0;
+		t->exception.number = info->si_code == SI_KERNEL ? BREAKPOINT : DEBUG;
+	} else if (own && info->si_signo != SIGSYS && shown[1] != BREAKPOINT && shown[1] != DEBUG) {
+		t->exception.error = shown[0];
+		t->exception.number = shown[1];
+	}
+	if (read && (shown[0] != t->exception.error || shown[1] != t->exception.number))
+		rec_write(t->proc, exception_at, &t->exception, sizeof(t->exception));
 	if (!t->trap_flag && rec_read(t->proc, flags_at, &flags, 8) == 8 && flags & TRAP_FLAG) {
 		flags &= ~TRAP_FLAG;
 		rec_write(t->proc, flags_at, &flags, 8);
@@ -147,6 +166,7 @@ enum rec_state rec_on_handler(struct rec_thread *t, const struct rec_stop *stop)
 		return REC_KILLED;
 	h.eflags &= ~TRAP_FLAG;
 	put_right(t, h.rsp);
+	t->signal.sent = false;
 	t->trap_flag = false; /* the kernel has cleared it, too */
 	t->flags_lost = false;
 	t->flags_made = true;

@@ -370,7 +370,11 @@ struct rec_thread {
 		siginfo_t info;
 		uint64_t after;
 		struct dj_regs full; /* if it interrupted a system call: at its return */
+		bool sent;	     /* by itself, though it may look like an exception */
 	} signal;
+	struct {
+		uint64_t error, number;
+	} exception; /* the last one of the program's: frames of all signals show it */
 	struct {
 		bool exec;
 		bool forked; /* the image is the parent's */

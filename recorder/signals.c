@@ -304,6 +304,7 @@ static enum rec_state behind_call(struct rec_thread *t, const struct rec_stop *s
 	w->spilled = 0;
 	rec_take(t, r, w);
 	*rec_tcb(t, T_IN_SYSCALL) = 0;
+	t->signal.sent = stop->sig != SIGSYS || !stop->sync;
 	if (stop->sig == SIGSYS && stop->sync) /* a seccomp filter's */
 		info.si_call_addr = (void *)(uintptr_t)after;
 	if (!restarts((int64_t)r->rax) || (int64_t)r->orig_rax < 0) {

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -170,6 +171,15 @@ static bool fatal_trap(void)
 	       (sa.sa_flags & (int)SA_RESETHAND && sigismember(&pending, SIGTRAP));
 }
 
+/* A signal to itself with a code of the kernel's. */
+static void send_as(int sig, int code)
+{
+	siginfo_t info = { .si_signo = sig, .si_code = code };
+
+	info.si_addr = (void *)0x123;
+	note("sent", syscall(SYS_rt_sigqueueinfo, getpid(), sig, &info));
+}
+
 /* SIGTRAP is the program's, whatever else uses it. */
 void own_traps(void)
 {
@@ -182,7 +192,7 @@ void own_traps(void)
 	sigemptyset(&trap);
 	sigaddset(&trap, SIGTRAP);
 	for (unsigned i = 0; i < n; i++) {
-		unsigned k = rnd(11);
+		unsigned k = rnd(12);
 		put(" ");
 		put_number(k);
 		switch (k) {
@@ -235,6 +245,15 @@ void own_traps(void)
 		case 10: /* forced, while it is neither blocked nor ignored */
 			if ((trap_state() & 7) == 2)
 				__asm__ volatile("int3");
+			break;
+		case 11: /* one that looks like a trap, or like a fault */
+			if ((trap_state() & 7) == 2)
+				send_as(SIGTRAP, rnd(2) ? TRAP_TRACE : SI_KERNEL);
+			random_handler(SIGSEGV);
+			sigemptyset(&pending);
+			sigaddset(&pending, SIGSEGV);
+			sigprocmask(SIG_UNBLOCK, &pending, NULL);
+			send_as(SIGSEGV, rnd(2) ? SEGV_MAPERR : SI_KERNEL);
 			break;
 		}
 		note("is", trap_state());

@@ -112,8 +112,10 @@ void handler(int sig, siginfo_t *info, void *context)
 	if (sig == SIGSEGV && info->si_code > 0) {
 		put(" addr=");
 		put_hex((uintptr_t)info->si_addr < 4096 ? (uintptr_t)info->si_addr : 0xfff);
-		note("err", u->uc_mcontext.gregs[REG_ERR]);
 	}
+	note("err",
+	     u->uc_mcontext.gregs[REG_ERR]); /* of the last exception, whatever signal it is */
+	note("trap", u->uc_mcontext.gregs[REG_TRAPNO]);
 	if (sig == SIGSYS) {
 		note("call", info->si_syscall);
 		if (info->si_code > 0)
