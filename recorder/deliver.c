@@ -56,6 +56,15 @@ enum rec_state rec_on_fatal_signal(struct rec_thread *t, const struct rec_stop *
 	return REC_FATAL_SIGNAL;
 }
 
+/* An SSE instruction that raises an exception which is not masked does nothing but set its flags
+ * (SDM vol. 1, 11.5.3.3). The replay has not executed it. */
+static void record_exception_flags(struct rec_thread *t)
+{
+	struct dj_record r = { .kind = DJ_REC_REGS, .steps = t->steps, .mask = DJ_REG_MXCSR };
+	rec_full_regs(t, &r.regs);
+	rec_ring_record(t, &r);
+}
+
 enum rec_state rec_deliver(struct rec_thread *t, const siginfo_t *info, uint64_t after)
 {
 	struct rec_tracer *tracer = t->rec->tracer;
@@ -79,6 +88,8 @@ enum rec_state rec_deliver(struct rec_thread *t, const siginfo_t *info, uint64_t
 		t->signal.after = after;
 		return rec_trap_wait(t);
 	}
+	if (info->si_signo == SIGFPE && rec_synchronous(SIGFPE, info))
+		record_exception_flags(t);
 	if (after) /* rax is not the program's, nor are rcx and r11 */
 		rec_digest_in_call(t);
 	else if (t->state != REC_HANDLER || !t->signal.after) /* nor if that had no frame */

@@ -372,9 +372,9 @@ struct rec_thread {
 		struct dj_regs full; /* if it interrupted a system call: at its return */
 		bool sent;	     /* by itself, though it may look like an exception */
 	} signal;
-	struct {
-		uint64_t error, number;
-	} exception; /* the last one of the program's: frames of all signals show it */
+	struct rec_exception {
+		uint64_t error, number; /* the program's last: frames of all signals show it */
+	} exception;
 	struct {
 		bool exec;
 		bool forked; /* the image is the parent's */

@@ -1,12 +1,15 @@
-/* x87 exceptions that are not masked: the store that raises one neither stores nor pops, and the
- * trap comes with the next x87 instruction that looks. */
+/* Floating-point exceptions that are not masked. x87: the store that raises one neither stores nor
+ * pops, and the trap comes with the next x87 instruction that looks. SSE: the instruction does
+ * nothing, but that its flags are set. */
 #define _GNU_SOURCE
 #include <fenv.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/wait.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 static sigjmp_buf jump;
 
@@ -56,6 +59,48 @@ static void pointers(void)
 	signal(SIGFPE, on_fpe);
 }
 
+static volatile unsigned loops; /* a replay with other flags takes another way */
+
+static void on_fpe_flags(int sig, siginfo_t *info, void *context)
+{
+	unsigned mxcsr = ((ucontext_t *)context)->uc_mcontext.fpregs->mxcsr;
+	printf("code %d, mxcsr %x\n", info->si_code, mxcsr);
+	siglongjmp(jump, sig);
+}
+
+static void sse(void)
+{
+	struct sigaction sa = { .sa_sigaction = on_fpe_flags, .sa_flags = SA_SIGINFO };
+	volatile double zero = 0, one = 1;
+	volatile unsigned mxcsr = 0x1f80;
+	int status;
+
+	sigaction(SIGFPE, &sa, NULL);
+#define RAISE(text, ...)                                                                           \
+	__asm__ volatile("ldmxcsr %0" : : "m"((unsigned){ 0x1800 }));                              \
+	if (!sigsetjmp(jump, 1))                                                                   \
+		__asm__ volatile(text : : __VA_ARGS__ : "xmm0", "xmm1", "rax");                    \
+	__asm__ volatile("stmxcsr %0" : "=m"(mxcsr));                                              \
+	for (unsigned i = mxcsr & 63; i; i--)                                                      \
+	loops++
+	for (int k = 0; k < 3; k++) {
+		RAISE("movsd %0, %%xmm0; divsd %1, %%xmm0", "m"(one), "m"(zero));
+		RAISE("movsd %1, %%xmm0; divsd %1, %%xmm0", "m"(one), "m"(zero));
+		RAISE("xorps %%xmm0, %%xmm0; sqrtps %%xmm0, %%xmm1;"
+		      "divps %%xmm0, %%xmm1",
+		      "m"(one));
+		RAISE("pcmpeqd %%xmm0, %%xmm0; cvttsd2si %%xmm0, %%eax", "m"(one));
+	}
+	__asm__ volatile("ldmxcsr %0" : : "m"((unsigned){ 0x1800 }));
+	signal(SIGFPE, SIG_DFL);
+	fflush(stdout);
+	if (!fork()) /* with nobody to handle it */
+		__asm__ volatile("movsd %0, %%xmm0; divsd %1, %%xmm0" : : "m"(one), "m"(zero));
+	wait(&status);
+	printf("a child: %x\n", status & 0x7f);
+	__asm__ volatile("ldmxcsr %0" : : "m"((unsigned){ 0x1f80 }));
+}
+
 int main(void)
 {
 	volatile long long n[3] = { 1, 2, 3 };
@@ -64,6 +109,7 @@ int main(void)
 	volatile float f = 5;
 
 	pointers();
+	sse();
 	signal(SIGFPE, on_fpe);
 	for (int k = 0; k < 3; k++) {
 		unmask(FE_INVALID | FE_OVERFLOW);
