@@ -116,7 +116,7 @@ static void new_child(struct rec_thread *t, pid_t pid, uint64_t flags)
 	c->s = t->s;
 	c->helper.shares = (flags & CLONE_VM) && !(flags & CLONE_VFORK);
 	rec_child_regs(t, c);
-	c->exception = t->exception;
+	memcpy(c->signal.exception, t->signal.exception, sizeof(c->signal.exception));
 	/* a forced signal would reset what it inherits (sigtrap.c) */
 	c->quiet = t->proc->trap.action.handler;
 	c->child.trap = proc->vdso_syscall && rec_trap_inherited(t);

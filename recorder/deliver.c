@@ -141,19 +141,19 @@ static void put_right(struct rec_thread *t, uint64_t frame)
 	/* struct rt_sigframe: return address, then ucontext, whose gregs start at 40 */
 	const uint64_t regs = frame + 8 + 40, flags_at = regs + 17 * 8, cr2_at = regs + 22 * 8;
 	const uint64_t exception_at = regs + 19 * 8; /* the error code, and the number */
-	uint64_t flags = 0, cr2 = 0, shown[2] = { 0, 0 };
+	uint64_t flags = 0, cr2 = 0, shown[2] = { 0, 0 }, *exception = t->signal.exception;
 	const siginfo_t *info = &t->signal.info;
 	bool read = rec_read(t->proc, exception_at, shown, sizeof(shown)) == sizeof(shown);
 	bool own = rec_synchronous(info->si_signo, info) && !t->signal.sent;
 	if (own && info->si_signo == SIGTRAP) {
-		t->exception.error = 0;
-		t->exception.number = info->si_code == SI_KERNEL ? BREAKPOINT : DEBUG;
+		exception[0] = 0;
+		exception[1] = info->si_code == SI_KERNEL ? BREAKPOINT : DEBUG;
 	} else if (own && info->si_signo != SIGSYS && shown[1] != BREAKPOINT && shown[1] != DEBUG) {
-		t->exception.error = shown[0];
-		t->exception.number = shown[1];
+		exception[0] = shown[0];
+		exception[1] = shown[1];
 	}
-	if (read && (shown[0] != t->exception.error || shown[1] != t->exception.number))
-		rec_write(t->proc, exception_at, &t->exception, sizeof(t->exception));
+	if (read && memcmp(shown, exception, sizeof(shown)) != 0)
+		rec_write(t->proc, exception_at, exception, sizeof(shown));
 	if (!t->trap_flag && rec_read(t->proc, flags_at, &flags, 8) == 8 && flags & TRAP_FLAG) {
 		flags &= ~TRAP_FLAG;
 		rec_write(t->proc, flags_at, &flags, 8);

@@ -369,12 +369,10 @@ struct rec_thread {
 	struct {
 		siginfo_t info;
 		uint64_t after;
-		struct dj_regs full; /* if it interrupted a system call: at its return */
-		bool sent;	     /* by itself, though it may look like an exception */
+		struct dj_regs full;   /* if it interrupted a system call: at its return */
+		bool sent;	       /* by itself, though it may look like an exception */
+		uint64_t exception[2]; /* error code and number of the program's last one */
 	} signal;
-	struct rec_exception {
-		uint64_t error, number; /* the program's last: frames of all signals show it */
-	} exception;
 	struct {
 		bool exec;
 		bool forked; /* the image is the parent's */
@@ -559,8 +557,7 @@ enum rec_state rec_idle_begin(struct rec_thread *t);
 /* ---- native.c ---- */
 /* In hand: execute the instruction at t->regs.rip. */
 enum rec_state rec_native_begin(struct rec_thread *t);
-/* Stopped for a signal. True if nothing of the instruction has been executed: then the thread is in
- * hand before it. */
+/* Stopped for a signal: in hand before the instruction, if nothing of it has been executed. */
 bool rec_native_left(struct rec_thread *t);
 
 /* ---- syscalls.c ---- */

@@ -78,7 +78,7 @@ enum rec_state rec_thread_event(struct rec_thread *t, pid_t tid)
 	c->regs.eflags &= ~TRAP_FLAG;
 	c->trap_flag = t->trap_flag;
 	c->trap.blocked = t->trap.blocked;
-	c->exception = t->exception;
+	memcpy(c->signal.exception, t->signal.exception, sizeof(c->signal.exception));
 	c->seq = rec_order_now(t);
 	c->own_part = -1;
 	rec_filters_copy(c, t);
