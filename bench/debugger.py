@@ -72,7 +72,7 @@ def measure(deja, directory):
     program, trace = os.path.join(directory, "long"), os.path.join(directory, "long.deja")
     seek = os.path.join(os.path.dirname(deja), "bench", "src", "seek")
     subprocess.run(["gcc", "-g", "-O0", "-no-pie", "-o", program, source("long.c")], check=True)
-    output([deja, "record", "-o", trace, "--", program, "100"], directory)
+    output([deja, "record", "-o", trace, "--", program, "250"], directory)  # 11.7 G instructions
     form, good = "%-40s %14s  %s", True
     for title in "moves in a long recording", "the same with an index":
         text = output([seek, trace] + [address(program, n) for n in ("first", "mark", "step")], directory, 3600)

@@ -366,20 +366,28 @@ void rp_checkpoint_take(struct rp_checkpoints *cs)
 	thin(cs, 0);
 }
 
-void rp_checkpoint_note(struct rp_checkpoints *cs)
+struct rp_checkpoint *rp_checkpoint_light(struct rp_checkpoints *cs)
 {
-	struct rp_checkpoint *c = room(cs) ? calloc(1, sizeof(*c)) : NULL;
+	struct rp_checkpoint *c = calloc(1, sizeof(*c));
 
-	DJ_ASSERT(count_here(cs) == cs->n, "nothing is known of what lies behind it");
 	if (!c)
-		return;
+		return NULL;
 	if (cs->th->div.found || cs->th->damaged || cs->th->unsettled ||
 	    !rp_memview_lines(cs->mem, &c->lines)) {
 		free(c);
-		return;
+		return NULL;
 	}
 	c->light = true;
 	keep(c, cs->th);
+	return c;
+}
+
+void rp_checkpoint_note(struct rp_checkpoints *cs)
+{
+	DJ_ASSERT(count_here(cs) == cs->n, "nothing is known of what lies behind it");
+	struct rp_checkpoint *c = room(cs) ? rp_checkpoint_light(cs) : NULL;
+	if (!c)
+		return;
 	insert(cs, cs->n, c);
 	thin(cs, 0);
 }
@@ -423,6 +431,26 @@ bool rp_checkpoint_add(struct rp_checkpoints *cs, struct rp_checkpoint *c,
 		cs->base += cs->base > n;
 	}
 	thin(cs, 0);
+	return true;
+}
+
+bool rp_checkpoint_part(struct rp_checkpoints *cs, struct rp_checkpoint *c,
+			const struct rp_thread_pos *since)
+{
+	size_t n = rp_checkpoint_count(cs, &c->pos);
+	bool there = n && at(cs->list[n - 1], &c->pos);
+
+	/* its lines are those since then, and must not be taken for more */
+	if (n < 1u + there || rp_thread_pos_cmp(&cs->list[n - 1 - there]->pos, since) < 0) {
+		rp_checkpoint_free(c);
+		return false;
+	}
+	if (!there)
+		return rp_checkpoint_add(cs, c, since);
+	struct rp_lines before = cs->list[n - 1]->lines;
+	cs->list[n - 1]->lines = c->lines;
+	c->lines = before;
+	rp_checkpoint_free(c);
 	return true;
 }
 

@@ -67,12 +67,19 @@ void rp_checkpoints_free(struct rp_checkpoints *cs);
 void rp_checkpoint_take(struct rp_checkpoints *cs);
 /* A light one here, behind all others. */
 void rp_checkpoint_note(struct rp_checkpoints *cs);
+/* A light one here that is not one of them, with the lines met since lines were last taken; NULL:
+ * there is none. */
+struct rp_checkpoint *rp_checkpoint_light(struct rp_checkpoints *cs);
 /* One that comes from elsewhere: its changes are those since the full checkpoint at `since`, which
  * is there. It is given up if there is one already, unless that is light and it is not. False
  * without memory. */
 bool rp_checkpoint_add(struct rp_checkpoints *cs, struct rp_checkpoint *c,
 		       const struct rp_thread_pos *since);
 void rp_checkpoint_free(struct rp_checkpoint *c);
+/* Put a light one with the lines met since `since` among them; where there is one it gets these
+ * lines. False: there is none at or behind `since` that they could be counted from; c is freed. */
+bool rp_checkpoint_part(struct rp_checkpoints *cs, struct rp_checkpoint *c,
+			const struct rp_thread_pos *since);
 /* As many become light or go as there are too many: after `max` was SIZE_MAX for a while. */
 void rp_checkpoints_thin(struct rp_checkpoints *cs);
 /* Nobody will go back before list[n], so that the checkpoints up to there are not needed. */

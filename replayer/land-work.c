@@ -36,8 +36,8 @@ static bool say_from(struct work *w, const struct rp_thread_pos *from)
 	return true;
 }
 
-/* On to there, with a full checkpoint. */
-static bool go_on(struct work *w, const struct rp_thread_pos *to)
+/* On to there. */
+static bool run_to(struct work *w, const struct rp_thread_pos *to)
 {
 	struct rp_thread *th = w->r->th;
 	struct rp_thread_pos now;
@@ -45,10 +45,48 @@ static bool go_on(struct work *w, const struct rp_thread_pos *to)
 	if (rp_thread_run(th, to, 0) != THREAD_LIMIT)
 		return false;
 	rp_thread_pos(th, &now);
-	if (rp_thread_pos_cmp(&now, to) != 0)
+	return !rp_thread_pos_cmp(&now, to);
+}
+
+/* The same, with a full checkpoint. */
+static bool go_on(struct work *w, const struct rp_thread_pos *to)
+{
+	if (!run_to(w, to))
 		return false;
 	rp_checkpoint_take(w->r->cs);
-	return !rp_trail_strays(th->mem) && rp_checkpoint_here(w->r->cs);
+	return !rp_trail_strays(w->r->th->mem) && rp_checkpoint_here(w->r->cs);
+}
+
+/* A light one where the thread is; with `say` the other side is told of it. */
+static bool note(struct work *w, bool say)
+{
+	struct rp_checkpoint *c = rp_checkpoint_light(w->r->cs);
+	bool good = c && !rp_trail_strays(w->r->th->mem);
+
+	if (good && say) {
+		rp_wire_put(&w->wire, c, w->r->th->e, w->sent);
+		good = !w->wire.failed && rp_work_say(w->out, w->wire.bytes, w->wire.n);
+		rp_space_unref(w->sent);
+		w->sent = rp_space_ref(c->space);
+	}
+	if (c)
+		rp_checkpoint_free(c);
+	return good;
+}
+
+/* From where the thread is. */
+static bool survey(struct work *w, const struct rp_landing *q)
+{
+	const uint64_t part = (q->to.steps - q->since.steps) / RP_SURVEY_PARTS;
+
+	if (!run_to(w, &q->since) || !note(w, false))
+		return false;
+	for (unsigned i = 1; i < RP_SURVEY_PARTS; i++) {
+		const struct rp_thread_pos next = { .steps = q->since.steps + i * part };
+		if (!run_to(w, &next) || !note(w, true))
+			return false;
+	}
+	return run_to(w, &q->to) && note(w, true);
 }
 
 static bool land(struct work *w, const struct rp_landing *q)
@@ -63,6 +101,8 @@ static bool land(struct work *w, const struct rp_landing *q)
 		_exit(1); /* it is not known here: whoever asks begins another process */
 	rp_space_unref(w->sent);
 	w->sent = rp_space_ref(th->space);
+	if (q->survey)
+		return survey(w, q);
 	while (rp_thread_pos_cmp(&at, &q->to) < 0) {
 		struct rp_thread_pos next = q->to, before = at;
 		uint64_t left = q->to.steps - at.steps;

@@ -190,6 +190,86 @@ static bool by_process(struct replay *r, const struct rp_thread_pos *to, bool de
 	return false;
 }
 
+/* Put one that a survey found among the others. */
+static bool attach_part(struct replay *r, struct rp_checkpoint *c,
+			const struct rp_thread_pos *since, const struct rp_landing *q)
+{
+	const bool anchored = r->cs->anchored;
+	const struct rp_thread_pos anchor = r->cs->anchor;
+
+	if (!c->light || rp_thread_pos_cmp(&c->pos, since) <= 0 ||
+	    rp_thread_pos_cmp(&c->pos, &q->to) > 0) {
+		rp_checkpoint_free(c);
+		return false;
+	}
+	r->cs->anchored = true; /* they are what is looked at next */
+	r->cs->anchor = c->pos;
+	bool added = rp_checkpoint_part(r->cs, c, since);
+	r->cs->anchored = anchored;
+	r->cs->anchor = anchor;
+	return added;
+}
+
+/* Ask for a survey, and take what it answers. */
+static bool ask_parts(struct replay *r, struct rp_lander *l, const struct rp_landing *q,
+		      struct rp_space **space, bool *over)
+{
+	struct rp_thread_pos since = q->since;
+	uint64_t length;
+
+	*over = !rp_worker_ask(&l->worker, q, sizeof(*q));
+	while (!*over) {
+		switch (rp_worker_wait(&l->worker, r, &length, NULL, NULL)) {
+		case WORKER_SAID:
+			if (length == RP_WIRE_HEAD) {
+				bool good = !memcmp(l->worker.in, rp_wire_good, RP_WIRE_HEAD);
+				rp_worker_next(&l->worker, length);
+				return good && !rp_thread_pos_cmp(&since, &q->to);
+			}
+			struct rp_checkpoint *c = rp_wire_get(l->worker.in, length, r->th, *space,
+							      base_version, r->mv);
+			if (!c)
+				return false;
+			rp_worker_next(&l->worker, length);
+			rp_space_unref(*space);
+			*space = rp_space_ref(c->space);
+			struct rp_thread_pos pos = c->pos;
+			if (!attach_part(r, c, &since, q))
+				return false;
+			since = pos;
+			continue;
+		case WORKER_BUSY:
+			r->cancelled = true;
+			return false;
+		case WORKER_OVER:
+			*over = true;
+		}
+	}
+	return false;
+}
+
+bool rp_land_survey(struct replay *r, const struct rp_thread_pos *from,
+		    const struct rp_thread_pos *to)
+{
+	struct rp_landing q = { .since = *from, .to = *to, .survey = true };
+	const struct rp_checkpoint *c;
+	bool over = true, good = false;
+
+	for (unsigned tries = 0; over && !good && !r->cancelled && tries < 2; tries++) {
+		if (!rp_worker_possible(r) || !(c = common(r, from)))
+			return false;
+		q.from = c->pos;
+		struct rp_space *space = rp_space_ref(c->space);
+		good = ask_parts(r, r->threads[r->selected].lander, &q, &space, &over);
+		rp_space_unref(space);
+		if (!good)
+			give_up(r);
+		r->landers_over += over;
+	}
+	r->surveys += good;
+	return good;
+}
+
 /* How many instructions generated code must save to be worth it, behind the full checkpoint
  * list[n - 1]: as many pages have to be handed back as change up to the next one, at most. */
 static uint64_t worth(const struct replay *r, size_t n)

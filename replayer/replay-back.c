@@ -146,6 +146,16 @@ void rp_hunt_begin(struct replay *r, struct rp_hunt *h, bool inclusive)
 	rp_thread_seq(r->th, &h->seq, &within);
 }
 
+/* How many checkpoints lie before the hunt's end. */
+static size_t before(const struct replay *r, const struct rp_hunt *h)
+{
+	size_t i = rp_checkpoint_count(r->cs, &h->hi.pos);
+
+	while (i > 0 && rp_thread_pos_cmp(&r->cs->list[i - 1]->pos, &h->hi.pos) >= 0)
+		i--;
+	return i;
+}
+
 enum rp_thread_stop rp_hunt_on(struct replay *r, struct rp_hunt *h, struct dj_error *err)
 {
 	const struct rp_thread_pos begin = { .steps = r->th->info->first_steps };
@@ -153,9 +163,16 @@ enum rp_thread_stop rp_hunt_on(struct replay *r, struct rp_hunt *h, struct dj_er
 
 	if (rp_thread_pos_cmp(&h->hi.pos, &begin) <= 0 && !h->inclusive)
 		return THREAD_END;
-	size_t i = rp_checkpoint_count(r->cs, &h->hi.pos);
-	while (i > 0 && rp_thread_pos_cmp(&r->cs->list[i - 1]->pos, &h->hi.pos) >= 0)
-		i--;
+	size_t i = before(r, h);
+	bool skip = i && quiet(r, i - 1, h);
+	if (!skip) {
+		const struct rp_thread_pos from = i ? r->cs->list[i - 1]->pos : begin;
+		bool parts = !h->inclusive && rp_survey(r, &h->survey, &from, &h->hi.pos);
+		if (r->cancelled)
+			return THREAD_INTERRUPTED;
+		i = parts ? before(r, h) : rp_checkpoint_count(r->cs, &from);
+		skip = parts && i && quiet(r, i - 1, h);
+	}
 	struct rp_checkpoint *c = i ? r->cs->list[i - 1] : NULL;
 	struct rp_upto lo = { .pos = begin };
 	uint64_t seq = rp_thread_first_seq(r->th->info);
@@ -167,7 +184,7 @@ enum rp_thread_stop rp_hunt_on(struct replay *r, struct rp_hunt *h, struct dj_er
 				       .image = c->space->image_steps };
 		seq = c->seq;
 	}
-	if (!c || !quiet(r, i - 1, h)) {
+	if (!skip) {
 		if (rp_land(r, &lo.pos, true, err))
 			return r->cancelled ? THREAD_INTERRUPTED : THREAD_FAILED;
 		if (r->watch_how == WATCH_BACK)

@@ -138,6 +138,8 @@ struct replay {
 	uint64_t land_page;    /* the same for each page that is handed back */
 	uint64_t land_most;    /* bytes of checkpoints that a process makes; then another begins */
 	uint64_t landed;       /* so often it did */
+	uint64_t survey_worth; /* instructions of an interval that is looked at in parts */
+	uint64_t surveys;      /* so often that was done */
 	unsigned landers_over; /* so often the process that was asked had ended; */
 	unsigned not_landed;   /* and the one that was begun for it did not do it, either */
 	uint64_t spacing;      /* instructions between checkpoints */
@@ -210,6 +212,17 @@ void rp_conditions(struct replay *r, bool on);
 /* Whether no condition on code or memory can have held where these lines were met; NULL: since the
  * last checkpoint of the thread in hand. */
 bool rp_lines_quiet(const struct replay *r, const struct rp_lines *lines);
+
+/* What a search has from looking at long intervals in parts. */
+struct rp_survey {
+	unsigned of_no_use; /* so often it was of no use, */
+	unsigned pause;	    /* so that it is not done in so many of the next intervals */
+};
+/* Between two checkpoints, `from` and `to`, something may be that is looked for. If that is a long
+ * way: find out in which parts of it. True: in few; there are checkpoints between them now. The
+ * thread may be elsewhere then. r->cancelled: it was interrupted. */
+bool rp_survey(struct replay *r, struct rp_survey *s, const struct rp_thread_pos *from,
+	       const struct rp_thread_pos *to);
 /* What rp_thread_run() is to stop for. */
 unsigned rp_events_wanted(const struct replay *r);
 /* A stop here for that reason. */
@@ -244,6 +257,7 @@ struct rp_hunt {
 	uint64_t seq;	/* the event number there */
 	bool newest;	/* it is where the search began */
 	bool inclusive; /* conditions at that very position count */
+	struct rp_survey survey;
 	struct rp_last last;
 };
 /* From where the thread in hand stands. */

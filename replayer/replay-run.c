@@ -250,9 +250,40 @@ static bool quiet_to(const struct replay *r, const struct rp_checkpoint *c)
 	       c->forks == th->forks && c->space->image_steps == th->space->image_steps;
 }
 
+bool rp_survey(struct replay *r, struct rp_survey *s, const struct rp_thread_pos *from,
+	       const struct rp_thread_pos *to)
+{
+	size_t met = 0;
+
+	if (r->in_copy || from->rep || to->rep || to->steps - from->steps < r->survey_worth)
+		return false;
+	if (s->pause) {
+		s->pause--;
+		return false;
+	}
+	if (rp_land_survey(r, from, to)) {
+		for (size_t i = rp_checkpoint_count(r->cs, from);
+		     i < r->cs->n && rp_thread_pos_cmp(&r->cs->list[i]->pos, to) <= 0; i++)
+			met += !rp_lines_quiet(r, &r->cs->list[i]->lines);
+		if (met * 4 < RP_SURVEY_PARTS)
+			return true;
+	}
+	s->pause = ++s->of_no_use;
+	return false;
+}
+
+/* The same before checkpoint list[i], which is known to lie behind something. */
+static bool survey_before(struct replay *r, struct rp_survey *s, size_t i)
+{
+	if (!rp_checkpoint_full(r->cs, i)) /* the thread would have to go to the beginning */
+		return false;
+	const struct rp_thread_pos from = r->cs->list[i - 1]->pos, to = r->cs->list[i]->pos;
+	return rp_survey(r, s, &from, &to) && !r->cancelled;
+}
+
 /* The last checkpoint up to which nothing that is looked for can have happened; from `at`, which
  * becomes its position. With `cover`, ground that was not covered is. */
-static void quiet_upto(struct replay *r, struct rp_thread_pos *at, bool cover)
+static void quiet_upto(struct replay *r, struct rp_survey *s, struct rp_thread_pos *at, bool cover)
 {
 	for (;;) {
 		size_t i = rp_checkpoint_count(r->cs, at);
@@ -262,15 +293,19 @@ static void quiet_upto(struct replay *r, struct rp_thread_pos *at, bool cover)
 		if (i == r->cs->n)
 			continue; /* it was one in the middle */
 		const struct rp_checkpoint *c = r->cs->list[i];
-		if (!quiet_to(r, c) || !rp_lines_quiet(r, &c->lines))
+		if (!quiet_to(r, c))
 			return;
-		*at = c->pos;
+		if (rp_lines_quiet(r, &c->lines))
+			*at = c->pos;
+		else if (!survey_before(r, s, i))
+			return;
 	}
 }
 
 /* Go forward to the last checkpoint up to which nothing that is looked for can have happened. -1:
  * there is something to tell, and *res says what of. */
-static int skip(struct replay *r, struct replay_stop *stop, int *res, bool cover)
+static int skip(struct replay *r, struct rp_survey *s, struct replay_stop *stop, int *res,
+		bool cover)
 {
 	struct rp_thread_pos now, to;
 
@@ -278,7 +313,7 @@ static int skip(struct replay *r, struct replay_stop *stop, int *res, bool cover
 		return 0;
 	rp_thread_pos(r->th, &now);
 	to = now;
-	quiet_upto(r, &to, cover);
+	quiet_upto(r, s, &to, cover);
 	bool near = to.steps < now.steps + r->near;
 	if (near && !r->cancelled)
 		return 0;
@@ -305,6 +340,7 @@ static bool run_forward(struct replay *r, uint64_t seq_stop, struct replay_stop 
 {
 	const struct rp_thread_pos far = { .steps = UINT64_MAX };
 	const uint64_t began = r->th->e->steps;
+	struct rp_survey survey = { 0 };
 	struct rp_thread_pos from;
 
 	r->signal_told = false;
@@ -312,7 +348,7 @@ static bool run_forward(struct replay *r, uint64_t seq_stop, struct replay_stop 
 	r->th->e->unseen = r->in_copy;
 	int skipped;
 	do {
-		skipped = skip(r, stop, res, r->th->e->steps - began >= r->ground_first);
+		skipped = skip(r, &survey, stop, res, r->th->e->steps - began >= r->ground_first);
 		rp_thread_pos(r->th, &from);
 		/* behind the next checkpoint there may be something to skip again */
 		const struct rp_checkpoint *next = r->in_copy ? NULL : rp_checkpoint_next(r->cs);

@@ -17,6 +17,7 @@
 #define FIRST	  5000000u	    /* that are as soon emulated */
 #define LAND	  1000000u	    /* that are as soon emulated as generated code gets ready */
 #define FILL	  100000000u	    /* between full checkpoints: more are made */
+#define SURVEY	  3000000u	    /* as many are as soon searched as looked at in parts */
 #define LAND_MOST (256u << 20)	    /* bytes of checkpoints that are made before another begins */
 #define LAND_PAGE 1500u		    /* that are emulated while a changed page is handed back */
 #define SHORT	  10000000u	    /* instructions that are soon executed again */
@@ -135,6 +136,7 @@ struct replay *replay_open(const char *path, struct dj_error *err)
 	r->fill_worth = FILL;
 	r->land_page = LAND_PAGE;
 	r->land_most = LAND_MOST;
+	r->survey_worth = SURVEY;
 	r->scope = REPLAY_PROCESS;
 	r->open_max = OPEN_MAX;
 	r->break_generation = 1;

@@ -31,6 +31,7 @@
 #include "replayer/wire.h"
 #include "replayer/worker.h"
 #include "tests/lib/random.h"
+#include "tests/lib/share-places.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -321,6 +322,32 @@ static unsigned go_through(struct replay *quick, struct replay *slow, bool watch
 	return n;
 }
 
+/* From an end of history to the other, over ground that is covered: long intervals are looked at in
+ * parts (rp_survey()). */
+static unsigned from_an_end(struct replay *quick, struct replay *slow, enum replay_dir dir)
+{
+	const bool back = dir == REPLAY_BACKWARD;
+	const struct replay_pos from = { .steps = back ? UINT64_MAX : 0 };
+	struct replay_stop a, b;
+	unsigned n = 0;
+
+	bad += replay_seek(quick, &from, NULL) || replay_seek(slow, &from, NULL);
+	do {
+		replay_continue(quick, dir, &a);
+		replay_continue(slow, dir, &b);
+		if (a.reason != b.reason || replay_pos_cmp(&a.pos, &b.pos) != 0) {
+			printf("%s from an end: reason %d at step %" PRIu64 ", not %d at %" PRIu64
+			       "\n",
+			       back ? "back" : "forward", (int)a.reason, a.pos.steps, (int)b.reason,
+			       b.pos.steps);
+			bad++;
+			return n;
+		}
+		n++;
+	} while (a.reason != (back ? REPLAY_BEGIN : REPLAY_END) && n < STOPS);
+	return n;
+}
+
 /* A word of 8 bytes that the thread knows some of. */
 static uint64_t word_of(struct replay *r)
 {
@@ -362,6 +389,7 @@ static uint64_t watched; /* 0: any word */
 static unsigned stops(const char *path, uint64_t spacing)
 {
 	struct replay *look = start(path, UINT64_MAX / 4, UINT64_MAX);
+	uint64_t surveys = 0;
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < 12 && !bad; i++) {
@@ -381,14 +409,25 @@ static unsigned stops(const char *path, uint64_t spacing)
 		if (how && watched)
 			at = watched;
 		quick->ground_first = 1000;
+		quick->survey_worth = 500;
 		condition(quick, how, at);
 		condition(slow, how, at);
 		n += go_through(quick, slow, how);
+		if (!bad)
+			n += from_an_end(quick, slow, REPLAY_BACKWARD);
+		if (!bad)
+			n += from_an_end(quick, slow, REPLAY_FORWARD);
+		surveys += quick->surveys;
 		replay_close(quick);
 		replay_close(slow);
 	}
+	if (!surveys && !bad && fast_possible(look->th->e->kind) && look->nthreads == 1 &&
+	    look->th->end_steps > 20 * spacing && !share_places(look)) {
+		printf("no interval was looked at in parts\n");
+		bad++;
+	}
 	replay_close(look);
-	printf("%u stops, %u differences\n", n, bad);
+	printf("%u stops, %" PRIu64 " surveys, %u differences\n", n, surveys, bad);
 	return n;
 }
 

@@ -11,6 +11,7 @@
 #include "replayer/memview-page.h"
 #include "replayer/worker.h"
 #include "tests/lib/random.h"
+#include "tests/lib/share-places.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -30,8 +31,6 @@ struct state {
 	uint64_t samples; /* of all mappings */
 	uint64_t met;	  /* the whole of it */
 };
-
-#define STACK_GROWS (8u << 20) /* as replayer/trail.c has it */
 
 static uint64_t random_state = 88172645463325252ULL;
 static bool shared; /* some places modulo 4 GiB */
@@ -296,32 +295,6 @@ static unsigned from_index(struct replay *was, const char *path, const struct st
 	}
 	replay_close(r);
 	return bad;
-}
-
-/* Whether two mappings, or one and where the stack may grow to, share their place modulo 4 GiB, as
- * address space randomization has it once in a hundred recordings. Generated code cannot say then
- * which is meant (replayer/trail.c), and lands nowhere. */
-static bool share_places(const struct replay *r)
-{
-	struct {
-		uint64_t start, end;
-	} m[1000];
-	unsigned n = 0;
-	const struct dj_mapping *at = dj_mappings_after(&r->th->space->maps, 0, 0);
-
-	for (; at && n < 1000; at = dj_mappings_after(&r->th->space->maps, at->end, 0)) {
-		bool grows = !strcmp(at->name, "[stack]") || (at->flags & DJ_MAP_GROWSDOWN);
-		if (!at->prot)
-			continue;
-		m[n].start = at->start - (grows && at->start > STACK_GROWS ? STACK_GROWS : 0);
-		m[n++].end = at->end;
-	}
-	for (unsigned i = 0; i < n; i++)
-		for (unsigned k = 0; k < i; k++)
-			if ((uint32_t)(m[i].start - m[k].start) < m[k].end - m[k].start ||
-			    (uint32_t)(m[k].start - m[i].start) < m[i].end - m[i].start)
-				return true;
-	return false;
 }
 
 /* Some of them where no ground is covered and nothing between was kept: then it takes a process to
