@@ -41,9 +41,16 @@ static const char help_text[] =
 	"      --digest-interval N   instructions between register digests (default 10000000)\n"
 	"      --keyframes N         instructions between places from which a thread's history can "
 	"be\n"
-	"                            replayed without what lies before (default: 500000000 and "
-	"more,\n"
-	"                            where that costs little; 0: none)\n"
+	"                            replayed without what lies before (default: 500M and more, "
+	"where\n"
+	"                            that costs little; 0: none); N may have K, M or G behind it, "
+	"and\n"
+	"                            counts others with e (ordered events), s or ms (time), or B\n"
+	"                            (bytes of the trace): 20K, 5000e, 10s, 64MB\n"
+	"      --full-keyframes N    the same of those that have stacks, variables and other "
+	"memory for\n"
+	"                            a debugger, which all threads make at about the same time\n"
+	"                            (default: as often as others, where that costs little)\n"
 	"      --shadow-memory SIZE  what deja's copies of memory may take in all threads together "
 	"before\n"
 	"                            those of threads that sleep are given up (K, M, G; default: "
@@ -271,6 +278,7 @@ static const struct option options[] = { { "output", required_argument, NULL, 'o
 					 { "order", required_argument, NULL, 'm' },
 					 { "digest-interval", required_argument, NULL, 'd' },
 					 { "keyframes", required_argument, NULL, 'k' },
+					 { "full-keyframes", required_argument, NULL, 'F' },
 					 { "shadow-memory", required_argument, NULL, 's' },
 					 { "exact-flags", no_argument, NULL, 'x' },
 					 { "call-data", required_argument, NULL, 'c' },
@@ -283,10 +291,56 @@ static const struct option options[] = { { "output", required_argument, NULL, 'o
 					 { "help", no_argument, NULL, 'h' },
 					 { NULL, 0, NULL, 0 } };
 
+/*
+ * The interval that a text names: a number, perhaps with K, M or G (a thousand, a million, a
+ * thousand million) behind it, of instructions, or with an e of ordered events; a number of seconds
+ * (s) or milliseconds (ms); bytes of the trace as for cli_size() with a B behind. False if it is
+ * not one.
+ */
+static bool take_interval(const char *text, struct rec_interval *out)
+{
+	static const struct {
+		const char *end;
+		uint64_t each;
+		int unit;
+	} ends[] = { { "B", 0, REC_TRACE_BYTES },
+		     { "ms", 1000000, REC_NANOSECONDS },
+		     { "s", 1000000000, REC_NANOSECONDS },
+		     { "Ke", 1000, REC_EVENTS },
+		     { "Me", 1000000, REC_EVENTS },
+		     { "Ge", 1000000000, REC_EVENTS },
+		     { "e", 1, REC_EVENTS },
+		     { "K", 1000, REC_INSTRUCTIONS },
+		     { "M", 1000000, REC_INSTRUCTIONS },
+		     { "G", 1000000000, REC_INSTRUCTIONS } };
+	char number[32];
+	size_t n = strlen(text), digits = strspn(text, "0123456789");
+	out->unit = REC_INSTRUCTIONS;
+	if (!digits || n >= sizeof(number))
+		return false;
+	for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++) {
+		size_t k = strlen(ends[i].end);
+		if (n <= k || strcmp(text + n - k, ends[i].end) != 0)
+			continue;
+		if (digits + !ends[i].each < n - k) /* it is hexadecimal, perhaps */
+			break;
+		memcpy(number, text, n - k);
+		number[n - k] = 0;
+		out->unit = ends[i].unit;
+		if (!ends[i].each)
+			return cli_size(number, &out->n);
+		if (!cli_number(number, &out->n) || out->n > UINT64_MAX / ends[i].each)
+			return false;
+		out->n *= ends[i].each;
+		return true;
+	}
+	return cli_number(text, &out->n);
+}
+
 /* An option with a number: NULL, or what is wrong with `optarg`. */
 static const char *take_number(int c, struct rec_options *opt)
 {
-	static char what[80];
+	static char what[100];
 	switch (c) {
 	case 'd':
 		if (cli_number(optarg, &opt->digest_interval) && opt->digest_interval)
@@ -294,9 +348,17 @@ static const char *take_number(int c, struct rec_options *opt)
 		return "--digest-interval takes a number of instructions";
 	case 'k':
 		opt->keyframes_cheap = false;
-		if (cli_number(optarg, &opt->keyframes))
+		if (take_interval(optarg, &opt->keyframes))
 			return NULL;
-		return "--keyframes takes a number of instructions";
+		return "--keyframes takes a number of instructions, such as 20M, or 5000e, 10s or "
+		       "64MB";
+	case 'F':
+		opt->full_keyframes_cheap = false;
+		if (take_interval(optarg, &opt->full_keyframes))
+			return NULL;
+		return "--full-keyframes takes a number of instructions, such as 20M, or 5000e, "
+		       "10s or "
+		       "64MB";
 	case 's':
 		if (cli_size(optarg, &opt->shadow_memory))
 			return NULL;
@@ -315,8 +377,10 @@ int cmd_record(int argc, char **argv)
 	struct rec_options opt = { .predict = DJ_PREDICT_SHADOW,
 				   .follow = true,
 				   .memory_model = DJ_ORDER_FENCE,
-				   .keyframes = REC_KEYFRAMES,
+				   .keyframes = { .n = REC_KEYFRAMES },
 				   .keyframes_cheap = true,
+				   .full_keyframes = { .n = REC_KEYFRAMES },
+				   .full_keyframes_cheap = true,
 				   .shadow_memory = rec_shadow_memory(),
 				   .call_data = REC_CALL_DATA };
 	int c;
@@ -340,6 +404,7 @@ int cmd_record(int argc, char **argv)
 			break;
 		case 'd':
 		case 'k':
+		case 'F':
 		case 'c':
 		case 's': {
 			const char *what = take_number(c, &opt);

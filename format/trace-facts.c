@@ -375,6 +375,9 @@ int dj_reader_finish(struct dj_trace *t, struct dj_error *err)
 		th->info.name = th->name;
 		if (dj_reader_finish_thread(&t->streams[th->stream], &th->info))
 			return dj_fail(err, 1, "%s: out of memory", t->path);
+		struct dj_process_info *process = &t->processes[th->info.process].info;
+		if (th->info.late && th->info.first_seq > process->late_seq)
+			process->late_seq = th->info.first_seq;
 	}
 	for (size_t i = 0; i < t->nmodules; i++) {
 		t->modules[i].info.path = t->modules[i].path ? t->modules[i].path : "";

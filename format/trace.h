@@ -179,6 +179,9 @@ struct dj_process_info {
 	int32_t pid;
 	int32_t parent; /* index of the process that made it, or -1: it is not in the trace */
 	uint64_t facts; /* records in its stream */
+	/* Ordered events that had been passed when the last of those of its threads began whose
+	 * histories have lost their beginnings; 0: none has. */
+	uint64_t late_seq;
 };
 
 struct dj_thread_info {

@@ -1,13 +1,22 @@
 /*
- * What a forked child has in its memory from its parent. For the replay that does not matter, since
- * everything that the child reads is recorded when it reads it; but a debugger looks at what the
- * child never does: who called, what a global variable is, which libraries there are.
+ * Memory for people to look at, where a history begins: what a forked child has from its parent,
+ * and what comes with a full keyframe. For the replay that does not matter, since everything that a
+ * thread reads is recorded when it reads it; but a debugger looks at what the thread never does:
+ * who called, what a global variable is, which libraries there are.
+ *
+ * Of a forked child:
  *
  * What the parent changed in private mappings of modules must be in the trace, or a debugger would
  * be shown what the file has there. The kernel says which pages these are (proc(5), pagemap: no
  * page of a file). Then the stack from the stack pointer on, and other private memory, small
  * mappings before large ones: as much as there is room for, so that a large process can fork often.
  * Where not even the first is to be had the trace says that the mapping is of no module.
+ *
+ * With a full keyframe first the stack comes from the red zone on, then what lies around the
+ * thread's control block, where its own variables are; then the same as above, each as far as there
+ * is room. Which of a thread's writable memory holds what is unknown where its history begins with
+ * a keyframe, so what is left out misleads nobody. Other threads may write to it while it is read,
+ * which is why the thread's own comes first.
  */
 #include "recorder/recorder.h"
 
@@ -22,21 +31,36 @@
 #define OF_A_FILE (1ULL << 61)
 #define SMALL	  (256ULL << 10)
 #define AT_A_TIME 256
+#define STACK	  (256ULL << 10) /* of a keyframe: so much of the stack at most */
+#define RED_ZONE  128
+#define BELOW	  (64ULL << 10) /* of the control block: variables of the modules that came first */
+#define LOOK	  (1ULL << 16)	/* pages that are looked at, of programs that reserve terabytes */
+#define ABOVE	  (8ULL << 10)	/* and its own bytes (struct pthread has 2,304 with glibc) */
 
 struct copy {
 	struct rec_thread *t;
 	FILE *map;
 	uint64_t room;
+	const char *keyframe; /* it goes into one, and is that; NULL: into the child's snapshot */
+	uint64_t pages;	      /* so many more may be looked at */
+	struct copy_range {
+		uint64_t at, end;
+	} done[2];
+	unsigned n_done;
 	uint8_t buf[AT_A_TIME * PAGE];
 };
 
-/* Which of the next pages, up to AT_A_TIME, are the process's own; 0 if that is not known. */
+/* Which of the next pages, up to AT_A_TIME, are the process's own; returns how many that is known
+ * of. */
 static unsigned look(struct copy *c, uint64_t at, uint64_t end, bool own[AT_A_TIME])
 {
 	uint64_t entry[AT_A_TIME];
 	uint64_t n = (end - at) / PAGE;
 	if (n > AT_A_TIME)
 		n = AT_A_TIME;
+	if (n > c->pages)
+		n = c->pages;
+	c->pages -= n;
 	if (!c->map || fseeko(c->map, (off_t)(at / PAGE * sizeof(*entry)), SEEK_SET))
 		return 0;
 	size_t got = fread(entry, sizeof(*entry), n, c->map);
@@ -61,14 +85,38 @@ static uint64_t how_much(struct copy *c, uint64_t at, uint64_t end)
 	return sum;
 }
 
+static void record(struct copy *c, uint64_t addr, uint64_t length)
+{
+	struct dj_record r = { .kind = DJ_REC_KEYFRAME,
+			       .what = DJ_KEYFRAME_PART,
+			       .steps = c->t->steps,
+			       .name = c->keyframe };
+	for (uint64_t at = 0; at < length; at += r.length) {
+		r.addr = addr + at;
+		r.length = length - at < DJ_CODE_MAX ? length - at : DJ_CODE_MAX;
+		r.bytes = c->buf + at;
+		rec_ring_record(c->t, &r);
+	}
+}
+
 static void put(struct copy *c, uint64_t at, uint64_t len)
 {
 	struct rec_process *proc = c->t->proc;
 	struct dj_error err = { 0 };
 	size_t got = rec_read(proc, at, c->buf, len);
-	if (got && dj_stream_snapshot(proc->facts, proc->image, at, c->buf, got, &err))
+	if (c->keyframe)
+		record(c, at, got);
+	else if (got && dj_stream_snapshot(proc->facts, proc->image, at, c->buf, got, &err))
 		rec_cut(proc->rec, "%s", err.text);
 	c->room -= len;
+}
+
+static bool done(const struct copy *c, uint64_t at)
+{
+	for (unsigned i = 0; i < c->n_done; i++)
+		if (at >= c->done[i].at && at < c->done[i].end)
+			return true;
+	return false;
 }
 
 /* Into the trace, as far as there is room. */
@@ -76,7 +124,9 @@ static void save(struct copy *c, uint64_t at, uint64_t end)
 {
 	bool own[AT_A_TIME];
 	unsigned n;
-	while (at < end && (n = look(c, at, end, own)) > 0) {
+	while (at < end && c->room && (n = look(c, at, end, own)) > 0) {
+		for (unsigned i = 0; i < n; i++)
+			own[i] = own[i] && !done(c, at + i * PAGE);
 		for (unsigned i = 0, k; i < n; i = k + 1) {
 			for (k = i; k < n && own[k] && (k + 1 - i) * PAGE <= c->room; k++)
 				;
@@ -100,7 +150,7 @@ static void of_modules(struct copy *c)
 		if (m->module < 0 || (m->prot & PROT_EXEC) || (m->flags & MAP_SHARED))
 			continue;
 		struct dj_mapping as = *m;
-		uint64_t size = how_much(c, m->start, m->end);
+		uint64_t size = c->keyframe ? 0 : how_much(c, m->start, m->end);
 		if (size <= c->room) {
 			save(c, m->start, m->end);
 			continue;
@@ -120,21 +170,88 @@ static void of_others(struct copy *c, const struct dj_mapping *but, bool small)
 			save(c, m->start, m->end);
 }
 
-void rec_copy(struct rec_thread *t)
+static struct copy *begin(struct rec_thread *t, uint64_t room)
 {
-	struct rec_tracer *tracer = t->rec->tracer;
-	const struct dj_mapping *stack = rec_maps_find(t->proc, t->regs.rsp);
 	struct copy *c = malloc(sizeof(*c));
 	DJ_ASSERT(c, "out of memory for a copy");
 	c->t = t;
-	c->room = ROOM;
-	c->map = tracer->open_proc(tracer, t->proc->pid, "pagemap");
+	c->room = room & -PAGE;
+	c->pages = UINT64_MAX;
+	c->keyframe = NULL;
+	c->n_done = 0;
+	c->map = t->rec->tracer->open_proc(t->rec->tracer, t->proc->pid, "pagemap");
+	return c;
+}
+
+static void end(struct copy *c)
+{
+	if (c->map)
+		fclose(c->map);
+	free(c);
+}
+
+void rec_copy(struct rec_thread *t)
+{
+	const struct dj_mapping *stack = rec_maps_find(t->proc, t->regs.rsp);
+	struct copy *c = begin(t, ROOM);
 	of_modules(c);
 	if (stack && private(stack) && stack->module < 0)
 		save(c, t->regs.rsp & -PAGE, stack->end);
 	of_others(c, stack, true);
 	of_others(c, stack, false);
-	if (c->map)
-		fclose(c->map);
-	free(c);
+	end(c);
+}
+
+/* ---- of a full keyframe -----------------------------------------------------------------------
+ */
+
+/* What there is of [at, end), which the later ones leave alone. */
+static void save_first(struct copy *c, uint64_t at, uint64_t end)
+{
+	if (at >= end)
+		return;
+	save(c, at, end);
+	c->done[c->n_done++] = (struct copy_range){ at, end };
+}
+
+/* Of the stack that the thread is on; returns the mapping that has it. */
+static const struct dj_mapping *of_stack(struct copy *c)
+{
+	uint64_t at = (c->t->regs.rsp - RED_ZONE) & -PAGE;
+	const struct dj_mapping *m = dj_mappings_after(&c->t->proc->maps, c->t->regs.rsp, 0);
+	/* a stack that has grown is known by where it began */
+	if (!m || (m->start > c->t->regs.rsp && strcmp(m->name, "[stack]") != 0) || !private(m))
+		return NULL;
+	if (at < m->start && strcmp(m->name, "[stack]") != 0)
+		at = m->start;
+	save_first(c, at, m->end - at > STACK ? at + STACK : m->end);
+	return m;
+}
+
+static void of_thread(struct copy *c)
+{
+	uint64_t base = c->t->regs.fs_base & -PAGE;
+	const struct dj_mapping *m = rec_maps_find(c->t->proc, c->t->regs.fs_base);
+	if (!m || !private(m))
+		return;
+	save_first(c, base - m->start > BELOW ? base - BELOW : m->start,
+		   m->end - base > ABOVE + PAGE ? base + ABOVE + PAGE : m->end);
+}
+
+uint64_t rec_copy_parts(struct rec_thread *t, uint64_t room)
+{
+	struct copy *c = begin(t, room);
+	c->pages = LOOK;
+	c->keyframe = "stack";
+	const struct dj_mapping *stack = of_stack(c);
+	c->keyframe = "thread";
+	of_thread(c);
+	c->keyframe = "module";
+	of_modules(c);
+	c->keyframe = "memory";
+	of_others(c, stack, true);
+	of_others(c, stack, false);
+	uint64_t copied = (room & -PAGE) - c->room;
+	end(c);
+	return copied;
 }

@@ -29,6 +29,7 @@ static const char *const names[REC_COUNTS] = {
 	[REC_COUNT_FLUSHES] = "times everything was given up",
 	[REC_COUNT_CLEARS] = "crowded places of indirect targets",
 	[REC_COUNT_KEYFRAMES] = "keyframes",
+	[REC_COUNT_FULL_KEYFRAMES] = "of these full",
 };
 
 void rec_count(struct rec_thread *t, enum rec_count what)

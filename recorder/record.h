@@ -8,19 +8,26 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* How far it is from one keyframe to the next. */
+struct rec_interval {
+	enum { REC_INSTRUCTIONS, REC_EVENTS, REC_NANOSECONDS, REC_TRACE_BYTES } unit;
+	uint64_t n; /* 0: there are none */
+};
+
 struct rec_options {
 	const char *output; /* path of the trace file */
 	enum dj_predict predict;
 	uint32_t memory_model;	  /* enum dj_order */
 	bool exact_flags;	  /* arithmetic flags are the program's even where they are dead */
 	uint64_t digest_interval; /* instructions; 0 takes the default */
-	uint64_t keyframes;	  /* instructions between keyframes; 0: none */
-	bool keyframes_cheap;	  /* that is the least, and they are not to cost much */
-	uint64_t shadow_memory;	  /* bytes that shadows take before those of threads that
-				     sleep are emptied; 0: no limit */
-	bool share;		  /* modules, with other recordings in the directory of `output` */
-	uint64_t call_data;	  /* bytes kept of what a system call wrote, for a debugger */
-	bool follow;		  /* processes that the program starts are recorded, too */
+	struct rec_interval keyframes, full_keyframes;
+	/* That is the least, and they are not to cost much. In instructions. */
+	bool keyframes_cheap, full_keyframes_cheap;
+	uint64_t shadow_memory; /* bytes that shadows take before those of threads that
+				   sleep are emptied; 0: no limit */
+	bool share;		/* modules, with other recordings in the directory of `output` */
+	uint64_t call_data;	/* bytes kept of what a system call wrote, for a debugger */
+	bool follow;		/* processes that the program starts are recorded, too */
 	/* Told, if it is not NULL, when the first process has ended and others go on. */
 	void (*first_ended)(int status);
 	const char *cache; /* directory for what later recordings need not do again, or NULL */

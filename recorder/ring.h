@@ -90,6 +90,8 @@ enum rec_state rec_order_on(struct rec_thread *t);
 bool rec_others_wait(struct rec_recording *rec);
 
 /* ---- keyframe.c ---- */
+/* In the cache: it is to be brought in hand, where one is due, as far as it shows. */
+bool rec_keyframe_wants(struct rec_thread *t);
 bool rec_keyframe_is_due(struct rec_thread *t);
 /* In hand where one is due: make it. */
 enum rec_state rec_keyframe_begin(struct rec_thread *t);

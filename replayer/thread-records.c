@@ -114,6 +114,13 @@ static bool with_image(struct rp_thread *th, const struct dj_record *r)
 							    : r->seq == s->image_seq;
 }
 
+/* Whether somebody may have written there of whom that is not known. */
+static bool early(const struct rp_thread *th, const struct dj_record *r)
+{
+	return (th->late && th->e->steps == th->begin_steps) ||
+	       r->seq < dj_trace_process(th->trace, th->info->process)->late_seq;
+}
+
 /* The mappings change: what generated code has done there was done to what was there before. */
 static void before_mapping(struct rp_thread *th, const struct dj_record *r)
 {
@@ -151,7 +158,7 @@ static enum rp_thread_stop rec_map(struct rp_thread *th, const struct dj_record 
 
 	m.name = rp_space_intern(th->names, r->name);
 	m.initial = with_image(th, r);
-	m.early = th->late && th->e->steps == th->begin_steps;
+	m.early = early(th, r);
 	m.lost = m.early && (r->prot & DJ_PROT_WRITE);
 	/* mremap: growth in place begins elsewhere, and is fresh memory. The call's arguments are
 	 * still in the registers. */
@@ -271,6 +278,17 @@ static enum rp_thread_stop compare_place(struct rp_thread *th, const struct dj_r
 		within, r->addr);
 }
 
+/* What a full keyframe has of memory. A thread that was there before knows better: others may have
+ * been writing while that was read. Where history begins nothing has changed yet. */
+static void remember(struct rp_thread *th, const struct dj_record *r)
+{
+	bool watching = th->mem->watching;
+
+	th->mem->watching = false;
+	rp_memview_tell(th->mem, r->addr, r->bytes, r->length);
+	th->mem->watching = watching;
+}
+
 /*
  * The recorder emptied the thread's shadow here, so it is emptied, whether anything has gone before
  * or not. The registers become the record's also where they are compared: of flags that the program
@@ -282,13 +300,15 @@ static enum rp_thread_stop rec_keyframe(struct rp_thread *th, const struct dj_re
 	enum rp_thread_stop res = THREAD_LIMIT;
 
 	if (!dj_record_is_keyframe(r)) {
-		if (th->mem && r->what == DJ_KEYFRAME_PART)
-			rp_memview_tell(th->mem, r->addr, r->bytes, r->length);
+		if (th->mem && r->what == DJ_KEYFRAME_PART && th->begun &&
+		    r->steps == th->begin_steps)
+			remember(th, r);
 		return THREAD_LIMIT;
 	}
 	if (r->mask != DJ_REG_ALL || r->addr > r->steps)
 		return rp_thread_damaged(th, "malformed keyframe at %" PRIu64, r->steps);
 	th->here += KEYFRAME_COUNTS;
+	th->begun = th->blank;
 	if (th->blank)
 		begin_with(th, r);
 	else if ((res = compare(th, r, dj_regs_digest(&r->regs))) == THREAD_LIMIT)

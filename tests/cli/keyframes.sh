@@ -1,7 +1,8 @@
 #!/bin/bash
 # Keyframes: a recording that has them is verified in parts, with the same result; from any of them a
 # replay comes to the same as from the beginning; one that lies is found; what has lost its beginning
-# goes on from the next.
+# goes on from the next, and if that is a full one a debugger finds there what it needs. All threads make
+# full ones; and how far they are apart can be said in several ways.
 #
 # usage: tests/cli/keyframes.sh     (DEJA names the program under test; in the build directory)
 . "$(dirname "$0")/../lib/shell.sh"
@@ -11,12 +12,17 @@ work_in keyframes
 can_record
 export DEJA_CLOCK=1000 # many stops, at any place
 
+# kinds TRACE KIND: how many keyframes are of that kind
+kinds() {
+	"$deja" dump "$1" | grep -c " keyframe what=$2 "
+}
+
 # recorded NAME POSITIONS PROGRAM ARG...: has keyframes, and says the same however it is divided
 recorded() {
 	local name=$1 positions=$2 found
 	shift 2
-	"$deja" record --keyframes 20000 -o "$name.deja" -- "$@" >out 2>err || fail "recording $name: $(cat err)"
-	found=$("$deja" dump "$name.deja" | grep -c ' keyframe what=light ')
+	"$deja" record --keyframes 20K --full-keyframes 500K -o "$name.deja" -- "$@" >out 2>err || fail "recording $name: $(cat err)"
+	found=$(kinds "$name.deja" light)
 	[ "$found" -ge 10 ] || fail "$name has $found keyframes"
 	"$deja" verify "$name.deja" >all 2>err || fail "verify $name: $(cat err)"
 	taskset -c 0 "$deja" verify "$name.deja" >one 2>err || fail "verify $name on one processor: $(cat err)"
@@ -33,6 +39,10 @@ recorded sh 10 bash -c 'trap "n=\$((n + 1))" USR1
 	for i in 1 2 3; do kill -USR1 $$; x=$(echo $i | sort); done; echo $n $x; ls -l / | wc -l; exec true'
 seq 20000 | sort -R >numbers
 recorded sort 10 sort --parallel=2 -n -S 100K numbers
+found="$(kinds sort.deja light) $(kinds sort.deja full)"
+case $found in *' 0') fail "sort has no full keyframe" ;; esac
+"$deja" info sort.deja | awk '/ keyframes$/ { all = $1 } / of these full$/ { print all - $1, $1 }' >out
+[ "$(cat out)" = "$found" ] || fail "deja info has $(cat out) light and full keyframes, not $found"
 # both ways, for a debugger
 "$walk" awk.deja 60 1 >out || fail "walking over keyframes: $(head -3 out)"
 
@@ -105,4 +115,166 @@ at() {
 damage data.deja 1
 [ "$(at data.deja)" = 'unknown 78 77' ] ||
 	fail "without the beginning: $(at data.deja) ($("$deja" info data.deja 2>&1 | grep ^damage))"
+
+# cut_half IN OUT: of each thread's history the first half of the parts between keyframes is left out
+cut_half() {
+	/usr/bin/python3 - "$1" "$2" <<'EOF'
+import struct, sys
+data = open(sys.argv[1], "rb").read()
+chunks, at = [], 32
+while data[at:at + 4] == b"DJCK":
+    end = at + 88 + struct.unpack_from("<I", data, at + 68)[0]
+    chunks.append((data[at + 4], *struct.unpack_from("<HI", data, at + 6), data[at:end]))
+    at = end
+keyframes = {}
+for i, (kind, flags, stream, _) in enumerate(chunks):
+    if kind == 6 and flags & 1:
+        keyframes.setdefault(stream, []).append(i)
+begins = {stream: at[len(at) // 2] for stream, at in keyframes.items()}
+with open(sys.argv[2], "wb") as out:
+    out.write(data[:32] + b"".join(chunk for i, (kind, _, stream, chunk) in enumerate(chunks)
+                                   if kind != 6 or i >= begins.get(stream, 0)))
+EOF
+}
+# What was written before that, and is not looked at again: a variable, one of the thread's own, one on
+# the heap, those of functions that have yet to return. A second thread, which executes little, makes
+# such keyframes because the first does.
+cat >memory.c <<'EOF'
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+static struct place { unsigned number; struct place *next; } *list;
+static volatile unsigned long changed = 1;
+static __thread volatile int own = 3;
+static pthread_barrier_t barrier;
+static void compute(void)
+{
+	volatile unsigned long sum = 0;
+	for (unsigned i = 0; i < 40; i++) {
+		for (unsigned k = 0; k < 20000; k++)
+			sum += k;
+		pthread_barrier_wait(&barrier);
+		prctl(PR_GET_DUMPABLE);
+		pthread_barrier_wait(&barrier);
+	}
+}
+static unsigned deep(unsigned n)
+{
+	volatile unsigned local = n * 11;
+	if (n)
+		deep(n - 1);
+	else
+		compute();
+	return local;
+}
+static void *other(void *unused)
+{
+	volatile int mine = own = 5;
+	for (unsigned i = 0; i < 80; i++)
+		pthread_barrier_wait(&barrier);
+	return unused ? (void *)&own : (void *)(long)mine;
+}
+int main(void)
+{
+	struct place here = { 12, NULL };
+	pthread_t thread;
+	list = malloc(sizeof(*list));
+	*list = (struct place){ 13, &here };
+	changed = 2;
+	own = 4;
+	pthread_barrier_init(&barrier, NULL, 2);
+	pthread_create(&thread, NULL, other, NULL);
+	deep(3);
+	return pthread_join(thread, NULL);
+}
+EOF
+${CC:-gcc} -g -O0 -pthread memory.c -o memory || exit 99
+unset DEJA_CLOCK
+# half KIND OPTIONS: record it, with keyframes of that kind, and cut half away; where each thread begins
+# then, by its number and that of events, in first.KIND
+half() {
+	local kind=$1
+	shift
+	"$deja" record "$@" -o memory.deja ./memory || fail "recording memory, $kind keyframes"
+	cut_half memory.deja "$kind.deja"
+	"$deja" verify "$kind.deja" >out 2>err || fail "half of it, from $kind keyframes: $(cat out err)"
+	"$deja" dump "$kind.deja" 2>err | grep " keyframe what=$kind " | awk '!seen[$1]++' |
+		sed 's/^\([0-9]*\) .* seq=\([0-9]*\) .*/\1 \2/' >"first.$kind"
+}
+half light --keyframes 100K --full-keyframes 0
+[ "$(wc -l <first.light)" = 1 ] && [ "$(kinds memory.deja full)" = 0 ] ||
+	fail "light keyframes of two threads, one of which executes little: $(cat first.light)"
+half full --keyframes 0 --full-keyframes 100K
+# 40 of the one, and the other takes part in them
+[ "$(wc -l <first.full)" = 2 ] && [ "$(kinds memory.deja full)" -ge 60 ] && [ "$(kinds memory.deja light)" = 0 ] ||
+	fail "$(kinds memory.deja full) full keyframes of two threads: $(cat first.full)"
+# frames KIND: who called, where the first thread begins
+frames() {
+	read -r tid seq <"first.$1"
+	"$deja" backtrace -t "$tid" "$1.deja" "$seq:0" 2>err | awk '{ print $4 }' | sed 's/+.*//' |
+		grep -E '^(deep|main)$' | paste -s -d ' '
+}
+if ! "$deja" backtrace full.deja begin 2>&1 | grep -q 'has no libunwind'; then
+	[ "$(frames full)" = 'deep deep deep deep main' ] || fail "the stack at a full keyframe: $(frames full)"
+	case $(frames light) in *main*) fail "the stack at a light keyframe: $(frames light)" ;; esac
+fi
+"$walk" full.deja 5 1 >out || fail "walking over a half: $(head -3 out)"
+# shown KIND: what gdb shows where both threads have begun
+shown() {
+	timeout 100 "$deja" replay --goto "$(sed 's/.* //' "first.$1" | sort -n | tail -1):0" "$1.deja" -- -nx -q \
+		-batch -ex 'p changed' -ex 'p list->number' -ex 'p list->next->number' \
+		-ex 'thread apply all p own' -ex 'thread apply all bt full' 2>&1
+}
+if command -v gdb >/dev/null; then
+	shown full >out
+	for line in '\$1 = 2' '\$2 = 13' '\$3 = 12' '\$[45] = 4' '\$[45] = 5' ' +local = 33' ' +mine = 5' \
+		'#[0-9]+ .* main \(.*' '#[0-9]+ .* other \(.*' ' +here = \{number = 12, next = 0x0\}'; do
+		grep -Eqx "$line" out || fail "gdb at a full keyframe shows no $line: $(cat out)"
+	done
+	shown light >out
+	grep -q '^\$1 = ' out && fail "gdb knows at a light keyframe what was written before: $(cat out)"
+fi
+
+# How far apart: in instructions, ordered events, time and bytes of the trace.
+cat >calls.c <<'EOF'
+#include <sys/prctl.h>
+#include <sys/random.h>
+static unsigned char bytes[60000];
+int main(int argc, char **argv)
+{
+	unsigned sum = argv[0][0];
+	for (unsigned i = 0; i < 400; i++) {
+		for (volatile unsigned k = prctl(PR_GET_DUMPABLE); k < 500; k++)
+			;
+		if (argc > 1) /* in all 24 MB of trace */
+			for (long n = getrandom(bytes, sizeof(bytes), 0); n > 0; n -= 8)
+				sum += bytes[n - 8];
+	}
+	return sum == 1;
+}
+EOF
+${CC:-gcc} -O0 -static calls.c -o calls || exit 99
+# apart LEAST MOST INTERVAL ARG...: so many keyframes are that far apart
+apart() {
+	local least=$1 most=$2 interval=$3 found
+	shift 3
+	"$deja" record --keyframes "$interval" --full-keyframes 0 -o apart.deja ./calls "$@" >out 2>err ||
+		fail "--keyframes $interval: $(cat err)"
+	found=$(kinds apart.deja light)
+	[ "$found" -ge "$least" ] && [ "$found" -le "$most" ] || fail "--keyframes $interval: $found"
+}
+apart 4 6 100e # of 400 calls, and those of the C library
+apart 0 0 1Ge
+apart 4 8 200K # of 1.2 million instructions
+apart 1 400 1ms
+apart 0 0 1000000s
+apart 3 24 1MB much
+apart 0 0 1GB much
+for interval in '' s 10x 1.5s 5Ks 3MMB 0x5s -1 '5 s' 99999999999999999999 99999999999G; do
+	for option in --keyframes --full-keyframes; do
+		"$deja" record $option "$interval" -o wrong.deja true >out 2>err
+		[ $? = 1 ] && grep -Fq "deja: record: $option takes a number of instructions, such as 20M, or 5000e, 10s or 64MB, not $interval (" err ||
+			fail "$option '$interval': $(cat err)"
+	done
+done
 conclude
