@@ -300,7 +300,7 @@ static enum rp_thread_stop rec_keyframe(struct rp_thread *th, const struct dj_re
 	enum rp_thread_stop res = THREAD_LIMIT;
 
 	if (!dj_record_is_keyframe(r)) {
-		if (th->mem && r->what == DJ_KEYFRAME_PART && th->begun &&
+		if (th->mem && r->what == DJ_KEYFRAME_PART && th->late &&
 		    r->steps == th->begin_steps)
 			remember(th, r);
 		return THREAD_LIMIT;
@@ -308,7 +308,6 @@ static enum rp_thread_stop rec_keyframe(struct rp_thread *th, const struct dj_re
 	if (r->mask != DJ_REG_ALL || r->addr > r->steps)
 		return rp_thread_damaged(th, "malformed keyframe at %" PRIu64, r->steps);
 	th->here += KEYFRAME_COUNTS;
-	th->begun = th->blank;
 	if (th->blank)
 		begin_with(th, r);
 	else if ((res = compare(th, r, dj_regs_digest(&r->regs))) == THREAD_LIMIT)

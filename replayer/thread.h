@@ -125,7 +125,6 @@ struct rp_thread {
 	uint64_t begin_steps; /* where it begins */
 	bool late;	      /* it begins with a keyframe; what came before is not known */
 	bool blank;	      /* and that has not been read yet */
-	bool begun;	      /* the last keyframe was that one */
 	bool over;	      /* the keyframe that ends it was passed */
 	bool exited;	      /* EXIT was passed */
 	int32_t status;

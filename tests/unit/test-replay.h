@@ -70,6 +70,9 @@ void test_verify_short(void);
 void test_divergence(void);
 void test_checkpoints_fair(void);
 
+/* test-replay-begin.c */
+void test_full_keyframe(void);
+
 /* test-replay-index.c */
 void test_index_room(void);
 void test_checkpoints_light(void);
