@@ -273,6 +273,29 @@ static void map_some(int n)
 	}
 }
 
+static void on_continued(int sig)
+{
+	(void)sig;
+	(void)!write(1, "continued\n", 10);
+}
+
+/* Goes on for ever: computes, sleeps, or has the supervisor make calls. */
+static int do_continued(const char *how)
+{
+	const struct sigaction sa = { .sa_handler = on_continued, .sa_flags = SA_RESTART };
+
+	sigaction(SIGCONT, &sa, NULL);
+	(void)!write(1, "ready\n", 6);
+	for (;;) {
+		if (!strcmp(how, "sleep"))
+			pause();
+		if (!strcmp(how, "map"))
+			munmap(mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS,
+				    -1, 0),
+			       4096);
+	}
+}
+
 /* System calls that the supervisor performs, one after the other. */
 static int do_maps(void)
 {
@@ -491,6 +514,8 @@ int main(int argc, char **argv)
 		return do_pending();
 	if (IS("maps"))
 		return do_maps();
+	if (IS("continued"))
+		return do_continued(argc > 2 ? argv[2] : "");
 	if (IS("storm"))
 		return do_storm(argv[0], argc > 2 ? atoi(argv[2]) : 3);
 	if (IS("ordered"))

@@ -224,6 +224,17 @@ part_streams() {
 	timeout 60 "$deja" record -o t.deja cat <data >copy 2>err
 	cmp -s data copy || fail "standard input does not arrive in standard output: $(cat err)"
 	replays cat t.deja
+	# what the kernel wrote, as much as is wanted of it, and up to a line more at each end
+	local bytes kept
+	head -c 3000 /dev/zero | tr '\0' y >data
+	for bytes in 0 100 400 2000 9999; do
+		get "$deja" record --call-data $bytes -o t.deja -- dd bs=3000 count=1 status=none <data
+		want "--call-data $bytes" 0
+		kept=$("$deja" dump t.deja | sed -n '/ sysdata /s/.* bytes=//p' | grep 7979797979 | grep -o 79 | wc -l)
+		bytes=$((bytes < 3000 ? bytes : 3000))
+		[ "$kept" -ge $bytes ] && [ "$kept" -le $((bytes ? bytes + 128 : 0)) ] ||
+			fail "--call-data $bytes: $kept bytes are kept"
+	done
 	(cd / && timeout 60 "$deja" record -o "$work/t.deja" pwd >"$work/out" 2>&1)
 	[ "$(cat out)" = / ] || fail "another working directory: $(cat out)"
 	get "$deja" record ./tiny
@@ -508,6 +519,14 @@ part_terminal() {
 	get "$here/terminal.py" "$deja" record -o t.deja sh -c 'stty raw -echo; exec ./victim overwrite-head'
 	says "cut in raw mode" "overwrote deja's memory" out
 	says "cut in raw mode" 'settings same, foreground same' out
+	local how
+	for how in compute sleep map; do
+		get "$here/job-control.py" ./victim continued $how
+		want "^Z natively, $how: $(cat out)" 0
+		get "$here/job-control.py" "$deja" record -o t.deja ./victim continued $how
+		want "^Z, $how: $(cat out)" 0
+		replays "^Z, $how" t.deja
+	done
 }
 
 # ---- full disks -----------------------------------------------------------------------------

@@ -72,9 +72,11 @@ part_sandbox() {
 	same ./world strict write
 }
 
-# goes_on WHY COMMAND...: ends as it does natively, and its recording says why it is shorter
+# goes_on WHY COMMAND...: ends as it does natively, and its recording says why it is shorter, with the name of
+# the program that it has become
 goes_on() {
-	local native why=$1
+	local native why=$1 name
+	name=$(printf '%s\n' "${@:2}" | grep -Ex './(static|small|closed)' | tail -n 1)
 	shift
 	get "$@"
 	native=$status
@@ -84,6 +86,7 @@ goes_on() {
 	[ "$status" = "$native" ] || fail "$*: exit status $status, natively $native: $(head -c 600 err)"
 	cmp -s out native.out || fail "$*: output differs: $(diff native.out out | head -20)"
 	[ "$(wc -l <err)" = 1 ] && grep -Eq "^deja: .*$why.*unrecorded" err || fail "$*: says $(head -c 600 err)"
+	grep -q "${name#./}" err || fail "$*: does not say that it is about $name: $(head -c 600 err)"
 	get "$deja" verify t.deja
 	[ "$status" = 0 ] || fail "$*: the trace does not replay: $(head -c 600 err)"
 	get "$deja" info t.deja

@@ -38,6 +38,7 @@ ${CC:-gcc} -g -O0 -static "$here/target.c" -o "$work/static" -ldl 2>/dev/null
 ls /usr/share/gdb/auto-load/usr/lib/*/libstdc++*-gdb.py >/dev/null 2>&1 &&
 	"${CXX:-g++}" -g -O0 "$here/containers.cc" -o "$work/containers" 2>/dev/null
 "${CXX:-g++}" -g -O1 "$here/../programs/exceptions.cc" -o "$work/throwing" 2>/dev/null
+${CC:-gcc} -g -O0 "$here/../demo/inventory.c" -o "$work/inventory" || exit 99
 mkdir "$work/tmp"
 
 # record NAME STATUS PROGRAM ARG...
@@ -66,6 +67,10 @@ record exec 7 /bin/sh -c 'exec "$0" "$1"' "$work/target" "$work/plugin.so"
 [ -x "$work/static" ] && record static 7 "$work/static"
 [ -x "$work/throwing" ] && record throwing 0 "$work/throwing"
 [ -x "$work/containers" ] && record containers 7 "$work/containers"
+if [[ locals =~ $pattern ]]; then
+	record inventory 139 "$work/inventory"
+	record python 0 /usr/bin/python3 "$here/../programs/mixed.py"
+fi
 
 passed=0 failed=0
 name='' trace='' tmp='' client='' options=() args=() wants=() unwanted=()
@@ -138,19 +143,22 @@ while IFS= read -r line; do
 done <"$here/cases"
 run_case
 
-# every variable of every frame, at random positions
+# every variable of every frame, at random positions (fewer of python's, where gdb takes a second for each)
 look_at_locals() {
 	[ -f "$work/$1.deja" ] || return
+	[ $1 != python ] || local -x POSITIONS=10
 	TMPDIR=$work/tmp timeout 120 "$deja" replay "$work/$1.deja" -- -nx -q -batch -x "$here/locals.py" \
 		>"$work/locals.$1" 2>&1 </dev/null
 }
 if [[ locals =~ $pattern ]]; then
-	for trace in throwing containers lazy; do
-		look_at_locals $trace &
+	for traces in "throwing containers lazy" "inventory python"; do
+		for trace in $traces; do
+			look_at_locals "$trace" &
+		done
+		wait
 	done
-	wait
 fi
-for trace in throwing containers lazy; do
+for trace in throwing containers lazy inventory python; do
 	[ -f "$work/locals.$trace" ] || continue
 	if grep -q ' variables, 0 unknown,.* 0 unknown words, 0 lost$' "$work/locals.$trace"; then
 		passed=$((passed + 1))
