@@ -53,6 +53,9 @@ bool cli_number(const char *text, uint64_t *value);
 /* Bytes, perhaps with K, M or G behind them. */
 bool cli_size(const char *text, uint64_t *value);
 
+/* What is said of another argument. */
+#define CLI_CHECKPOINTS "--checkpoints takes a number of bytes, such as 512M"
+
 /* Print text from a trace, what is no letter as '?': a trace is not to be trusted with the
  * user's terminal. */
 void cli_put(const char *text);

@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,10 @@ static const char usage_text[] =
 	"  --at-end         stand at the end of the recording\n"
 	"  -p, --process PROCESS\n"
 	"                   a number or a name: debug that process, from its beginning on\n"
+	"  --checkpoints SIZE\n"
+	"                   memory that checkpoints may take, from which one gets to any moment\n"
+	"                   quickly (K, M, G; default: 1G, or a quarter of the machine's if that\n"
+	"                   is less)\n"
 	"  --no-index       neither use nor write FILE.index (deja index)\n\n"
 	"\"monitor help\" in gdb lists what deja adds to gdb's own commands.";
 
@@ -81,6 +86,7 @@ static char *shell_word(const char *text)
 }
 
 static bool no_index;
+static uint64_t checkpoints; /* bytes; 0: as deja serve has it */
 
 static char *target_command(const char *trace, const char *position, const char *process,
 			    struct dj_error *err)
@@ -95,12 +101,16 @@ static char *target_command(const char *trace, const char *position, const char 
 	char *full = realpath(trace, NULL); /* gdb may be told to change directory */
 	char *program = shell_word(self), *file = shell_word(full ? full : trace), *command = NULL;
 	char *where = shell_word(position), *whose = shell_word(process ? process : "");
+	char budget[48] = "";
+	if (checkpoints)
+		snprintf(budget, sizeof(budget), " --checkpoints %" PRIu64, checkpoints);
 	if (!program || !file || !where || !whose ||
-	    asprintf(&command,
-		     "target extended-remote | exec %s serve --stdio --at-once%s --goto %s%s%s -- "
-		     "%s",
-		     program, no_index ? " --no-index" : "", where, process ? " --process " : "",
-		     process ? whose : "", file) < 0) {
+	    asprintf(
+		    &command,
+		    "target extended-remote | exec %s serve --stdio --at-once%s%s --goto %s%s%s -- "
+		    "%s",
+		    program, no_index ? " --no-index" : "", budget, where,
+		    process ? " --process " : "", process ? whose : "", file) < 0) {
 		dj_fail(err, 1, "out of memory");
 		command = NULL;
 	}
@@ -187,9 +197,13 @@ static int run_gdb(const char *trace, const char *position, const char *process,
 int cmd_replay(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "goto", required_argument, NULL, 'g' },    { "at-end", no_argument, NULL, 'e' },
-		{ "process", required_argument, NULL, 'p' }, { "no-index", no_argument, NULL, 'i' },
-		{ "help", no_argument, NULL, 'h' },	     { 0 },
+		{ "goto", required_argument, NULL, 'g' },
+		{ "at-end", no_argument, NULL, 'e' },
+		{ "process", required_argument, NULL, 'p' },
+		{ "no-index", no_argument, NULL, 'i' },
+		{ "checkpoints", required_argument, NULL, 'k' },
+		{ "help", no_argument, NULL, 'h' },
+		{ 0 },
 	};
 	const char *position = "begin", *process = NULL;
 	int own = 1, c;
@@ -209,6 +223,10 @@ int cmd_replay(int argc, char **argv)
 			break;
 		case 'i':
 			no_index = true;
+			break;
+		case 'k':
+			if (!cli_size(optarg, &checkpoints) || !checkpoints)
+				return cli_usage("replay", CLI_CHECKPOINTS);
 			break;
 		case 'e':
 			position = "end";

@@ -38,6 +38,10 @@ static const char usage_text[] =
 	"command\n"
 	"                        that moves the program: for one that looks anew after it, as gdb\n"
 	"                        does with \"maintenance flush register-cache\"\n"
+	"  --checkpoints SIZE    memory that checkpoints may take, from which one gets to any "
+	"moment\n"
+	"                        quickly (K, M, G; default: 1G, or a quarter of the machine's if\n"
+	"                        that is less)\n"
 	"  --no-index            neither use nor write FILE.index (deja index)\n\n"
 	"The address that is listened on goes to standard error. In gdb:\n"
 	"  target extended-remote HOST:PORT";
@@ -206,11 +210,13 @@ int cmd_serve(int argc, char **argv)
 		{ "process", required_argument, NULL, 'p' },
 		{ "at-once", no_argument, NULL, 'o' },
 		{ "no-index", no_argument, NULL, 'i' },
+		{ "checkpoints", required_argument, NULL, 'k' },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
 	const char *address = NULL, *position = NULL, *process = NULL;
 	bool use_stdio = false, looks_again = false, index = true;
+	uint64_t checkpoints = 0;
 	int c;
 
 	opterr = 0;
@@ -234,6 +240,10 @@ int cmd_serve(int argc, char **argv)
 		case 'i':
 			index = false;
 			break;
+		case 'k':
+			if (!cli_size(optarg, &checkpoints) || !checkpoints)
+				return cli_usage("serve", CLI_CHECKPOINTS);
+			break;
 		case 'h':
 			puts(usage_text);
 			return cli_finish(CLI_GOOD);
@@ -252,6 +262,8 @@ int cmd_serve(int argc, char **argv)
 	free(path);
 	if (!r)
 		return cli_error(&err);
+	if (checkpoints)
+		replay_budget(r, checkpoints);
 	if (index)
 		replay_use_index(r);
 	if (stand(r, position, process, &err) != 0) {

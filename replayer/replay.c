@@ -212,6 +212,15 @@ void replay_limits(struct replay *r, uint64_t spacing, size_t max, size_t budget
 	r->budget = budget;
 }
 
+void replay_budget(struct replay *r, uint64_t bytes)
+{
+	r->budget = bytes < SIZE_MAX ? (size_t)bytes : SIZE_MAX;
+	if (r->land_most > r->budget / 4)
+		r->land_most = r->budget / 4;
+	for (uint32_t i = 0; i < r->nthreads; i++)
+		r->threads[i].cs.budget = r->budget;
+}
+
 /* ---- conditions ------------------------------------------------------------------------- */
 
 static void bloom_make(struct replay *r)

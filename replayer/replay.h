@@ -164,6 +164,10 @@ void replay_interrupt(struct replay *r);
 /* Polled every few milliseconds while running; returns true to interrupt. May be NULL. */
 void replay_set_poll(struct replay *r, bool (*poll)(void *), void *ctx);
 
+/* Right after opening: what checkpoints of all threads may take together,
+ * in bytes, instead of 1 GB or a quarter of the machine's memory. */
+void replay_budget(struct replay *r, uint64_t bytes);
+
 /*
  * What an earlier replay has found out and kept beside the trace (deja-trace(5)): use it, right
  * after opening; and keep what is known now, if there is much more of it than was kept, or

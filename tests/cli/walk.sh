@@ -127,6 +127,39 @@ END
 	fail "deja index, where there is no room: $(cat index.err)"
 [ ! -e noise.deja.index ] || fail "there is an index that has nothing"
 
+# --checkpoints: of a program that changes all of 8 MB all the time, the server's memory at the end of history.
+"${CC:-gcc}" -O0 -no-pie -w "$here/../../bench/src/long.c" -o long || exit 99
+"$deja" record -o long.deja -- ./long 5 >/dev/null || fail "recording long"
+cat >memory.py <<'END'
+import subprocess, sys
+p = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+def ask(packet):
+    p.stdin.write(b"$%s#%02x" % (packet, sum(packet) & 255))
+    p.stdin.flush()
+    answer = b""
+    while b"$" not in answer or answer[-3:-2] != b"#":
+        answer += p.stdout.read(1)
+    p.stdin.write(b"+")
+    p.stdin.flush()
+for packet in b"?", b"c":
+    ask(packet)
+print(*[line.split()[1] for line in open("/proc/%d/status" % p.pid) if line.startswith("RssAnon")])
+p.stdin.close()
+p.wait()
+END
+much=$(/usr/bin/python3 memory.py "$deja" serve --stdio --no-index long.deja)
+little=$(/usr/bin/python3 memory.py "$deja" serve --stdio --no-index --checkpoints 64M long.deja)
+[ "${little:-0}" -gt 0 ] && [ "${much:-0}" -gt $((2 * little)) ] ||
+	fail "the server takes $much KB, and with --checkpoints 64M $little KB"
+"$deja" replay --checkpoints 64M long.deja -- -nx -batch -ex \
+	'shell for p in $(cat /proc/$PPID/task/*/children); do tr "\0" " " </proc/$p/cmdline; done' >gdb.out 2>&1
+grep -q -e ' serve .*--checkpoints 67108864 ' gdb.out || fail "deja replay --checkpoints: $(tail -3 gdb.out)"
+for size in 0 x 12Q; do
+	"$deja" serve --checkpoints $size long.deja >out 2>err
+	[ $? = 1 ] && grep -q '^deja: .*--checkpoints takes a number of bytes' err ||
+		fail "deja serve --checkpoints $size: $(cat err)"
+done
+
 # Memory that comes and goes, moves, and lies where other memory lies modulo 4 GiB.
 "${CC:-gcc}" -O1 -w "$here/ground.c" -o ground || exit 99
 cover 20000 ./ground
