@@ -25,6 +25,8 @@
 #define MFD_EXEC 0x10u /* linux/memfd.h, since Linux 6.3 */
 #endif
 
+#define FILE_FLAGS (MFD_CLOEXEC | MFD_ALLOW_SEALING)
+
 static bool failed(int64_t r)
 {
 	return r < 0 && r > -4096;
@@ -337,6 +339,8 @@ static enum rec_state area_made(struct rec_thread *t)
 		return area_failed(t, "take a file from", -errno);
 	if (proc->memfd >= 0)
 		close(proc->memfd);
+	/* The program may find it (/proc/PID/fd, map_files): what is mapped here is not to go. */
+	fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL);
 	proc->memfd = fd;
 	proc->memfd_end = proc->memfd_size = 0;
 	if (make_tables(proc) || make_own(t))
@@ -364,9 +368,9 @@ static enum rec_state make_file(struct rec_thread *t, int64_t result)
 	char text[sizeof(t->area.saved)] = "deja";
 	(void)result;
 	if (t->area.way == OPEN && t->area.link < 0) {
-		t->area.link = memfd_create("deja", MFD_CLOEXEC | MFD_EXEC);
+		t->area.link = memfd_create("deja", FILE_FLAGS | MFD_EXEC);
 		if (t->area.link < 0)
-			t->area.link = memfd_create("deja", MFD_CLOEXEC);
+			t->area.link = memfd_create("deja", FILE_FLAGS);
 	}
 	if (t->area.way == OPEN)
 		snprintf(text, sizeof(text), "/proc/%d/fd/%d", getpid(), t->area.link);
@@ -375,7 +379,7 @@ static enum rec_state make_file(struct rec_thread *t, int64_t result)
 		return rec_call(t, area_file, SYS_openat, (uint64_t)AT_FDCWD, t->area.text,
 				O_RDWR | O_CLOEXEC, 0, 0, 0);
 	return rec_call(t, area_file, SYS_memfd_create, t->area.text,
-			MFD_CLOEXEC | (t->area.way == MAKE_EXECUTABLE ? MFD_EXEC : 0), 0, 0, 0, 0);
+			FILE_FLAGS | (t->area.way == MAKE_EXECUTABLE ? MFD_EXEC : 0), 0, 0, 0, 0);
 }
 
 static enum rec_state area_file(struct rec_thread *t, int64_t result)

@@ -14,6 +14,7 @@
  */
 #include "recorder/recorder.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -168,9 +169,10 @@ int rec_order_file(struct rec_recording *rec)
 {
 	if (rec->order.fd)
 		return rec->order.fd;
-	rec->order.fd = memfd_create("deja", MFD_CLOEXEC);
+	rec->order.fd = memfd_create("deja", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (rec->order.fd < 0 || ftruncate(rec->order.fd, AREA_ORDER))
 		return -1;
+	fcntl(rec->order.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 	uint8_t *p = mmap(NULL, AREA_ORDER, PROT_READ | PROT_WRITE, MAP_SHARED, rec->order.fd, 0);
 	if (p == MAP_FAILED)
 		return -1;

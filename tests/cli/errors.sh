@@ -413,6 +413,12 @@ part_overwrite() {
 		get "$deja" info t.deja
 		says "info after overwritten $mode" "stopped before it ended: .* overwrote deja's memory" out
 	done
+	# what it shares with deja it cannot make shorter
+	get "$deja" record -o t.deja ./victim shorten
+	want "deja's files" 8
+	! grep -q shorter out || fail "deja's files can be made shorter"
+	grep -q some out || echo "SKIP: deja's files (the program may not open them here)"
+	replays "deja's files" t.deja
 	# at random: the program may get wrong values and die of that, but deja does not
 	for i in $(seq 25); do
 		timeout --foreground -k 2 20 "$deja" record -o t.deja ./victim overwrite-random "$i" >out 2>err
