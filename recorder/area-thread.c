@@ -9,7 +9,8 @@
  * of 0: mremap(2), "BUGS").
  *
  * A thread that ends leaves its area for the next one: only the shadow is given back, by the thread
- * itself before it exits (thread.c). So where threads come and go an area costs nothing.
+ * itself before it exits (thread.c). So where threads come and go an area costs nothing. One that
+ * cannot do that, because it is killed and its memory is not (vfork.c), leaves it to the next.
  */
 #include "recorder/area.h"
 
@@ -26,6 +27,7 @@ struct rec_spare {
 	uint8_t *own;
 	uint64_t own_off, s;
 	int part;
+	bool empty; /* its shadow and control block are */
 };
 
 #define SPARES_MAX 64
@@ -61,10 +63,19 @@ static bool failed(int64_t r)
 	return r < 0 && r > -4096;
 }
 
+static enum rec_state area_given_up(struct rec_thread *t, int64_t result)
+{
+	t->area.gone = result == 0;
+	return t->area.then(t, t->area.error);
+}
+
 static enum rec_state area_failed(struct rec_thread *t, int64_t result)
 {
 	t->s = 0;
-	return t->area.then(t, result);
+	t->area.error = result;
+	if (!t->area.at)
+		return area_given_up(t, 0);
+	return rec_call(t, area_given_up, SYS_munmap, t->area.at, REC_AREA_THREAD, 0, 0, 0, 0);
 }
 
 static enum rec_state area_not_forked(struct rec_thread *t, int64_t result)
@@ -152,21 +163,55 @@ static enum rec_state area_room(struct rec_thread *t, int64_t result)
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, (uint64_t)-1, 0);
 }
 
-enum rec_state rec_area_thread_begin(struct rec_thread *t, rec_then *then)
+/* A kept one has been emptied, as that of a thread that exits is (thread.c). */
+static enum rec_state spare_empty(struct rec_thread *t, int64_t result)
+{
+	(void)result;
+	memset(t->own + AREA_THREAD - 2 * AREA_PAGE, 0, 2 * AREA_PAGE);
+	return t->area.then(t, 0);
+}
+
+/* Whether the calls that the thread makes for an area are allowed. */
+static bool allowed(const struct rec_thread *t, bool spare)
+{
+	static const int calls[] = { SYS_madvise, SYS_munmap, SYS_mremap, SYS_mmap };
+	const uint64_t at = t->proc->vdso_syscall ? t->proc->vdso_syscall : t->regs.rip;
+	struct user_regs_struct r = { .rdi = t->proc->area_at, .rsi = REC_AREA_THREAD };
+	for (size_t i = 0; i < (spare ? 1 : sizeof(calls) / sizeof(*calls)); i++) {
+		r.rax = (unsigned long long)calls[i];
+		if (!rec_filters_allow(t, at, &r))
+			return false;
+	}
+	return true;
+}
+
+static enum rec_state take_spare(struct rec_thread *t)
 {
 	struct rec_process *proc = t->proc;
 	struct rec_spare *spare = proc->own.spares;
-	if (spare) {
-		proc->own.spares = spare->next;
-		proc->own.n_spares--;
-		t->own = spare->own;
-		t->own_off = spare->own_off;
-		t->own_part = spare->part;
-		t->s = spare->s;
-		free(spare);
-		return then(t, 0);
-	}
+	bool empty = spare->empty;
+	proc->own.spares = spare->next;
+	proc->own.n_spares--;
+	t->own = spare->own;
+	t->own_off = spare->own_off;
+	t->own_part = spare->part;
+	t->s = spare->s;
+	free(spare);
+	if (empty)
+		return t->area.then(t, 0);
+	return rec_call(t, spare_empty, SYS_madvise, t->s + AREA_PAGE, (1UL << 32) - AREA_PAGE,
+			MADV_DONTNEED, 0, 0, 0);
+}
+
+enum rec_state rec_area_thread_begin(struct rec_thread *t, rec_then *then)
+{
+	struct rec_process *proc = t->proc;
+	const struct rec_spare *spare = proc->own.spares;
 	t->area.then = then;
+	if (spare && (spare->empty || allowed(t, true)))
+		return take_spare(t);
+	if (t->group != proc && !allowed(t, false))
+		return area_failed(t, -EPERM);
 	t->own_part = part_take(proc);
 	if (t->own_part < 0)
 		return area_failed(t, -EAGAIN);
@@ -191,16 +236,18 @@ void rec_area_thread_end(struct rec_thread *t)
 	if (!t->own)
 		return;
 	rec_times_hide(t);
-	if (!t->area.gone) { /* it is there still, empty */
+	if (t->s && !t->area.gone) { /* it is there still */
 		struct rec_spare *spare = malloc(sizeof(*spare));
 		DJ_ASSERT(spare, "out of memory for an area");
-		*spare = (struct rec_spare){ proc->own.spares, t->own, t->own_off, t->s,
-					     t->own_part };
+		*spare = (struct rec_spare){ proc->own.spares, t->own,	     t->own_off, t->s,
+					     t->own_part,      t->area.empty };
 		proc->own.spares = spare;
 		proc->own.n_spares++;
 	} else if (t->own_part >= 0) {
 		part_give_back(proc, t->own_part, t->own_off, t->own);
-		proc->own.n_areas--;
+		if (t->area.gone) /* else some of it may have been mapped when the thread was killed
+				   */
+			proc->own.n_areas--;
 	} else {
 		munmap(t->own, AREA_THREAD);
 	}

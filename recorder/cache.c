@@ -165,7 +165,7 @@ static enum rec_state interrupted(struct rec_thread *t)
 	struct user_regs_struct r;
 	if (t->helper.by && !rec_get_regs(t, &r) && rec_helper_holds(t, &r))
 		return REC_CACHE;
-	if (t->proc->gather.by || t->proc->leaving || rec_trap_held(t) || t->idle.brought_out) {
+	if (t->proc->gather.by || t->group->leaving || rec_trap_held(t) || t->idle.brought_out) {
 		t->idle.brought_out = false;
 		return rec_bring_out(t);
 	}
@@ -228,7 +228,7 @@ enum rec_state rec_on_cache(struct rec_thread *t, const struct rec_stop *stop)
 bool rec_goes_beyond(struct rec_thread *t)
 {
 	return t->n_pending && t->flags_lost && !t->proc->gather.by && !rec_trap_held(t) &&
-	       !t->proc->leaving && t->idle.state != REC_IDLE_GONE && t->beyond++ < BEYOND;
+	       !t->group->leaving && t->idle.state != REC_IDLE_GONE && t->beyond++ < BEYOND;
 }
 
 static enum rec_state towards_boundary(struct rec_thread *t)

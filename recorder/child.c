@@ -1,7 +1,7 @@
 /*
- * Processes that the program starts. They are not recorded: a new child stops first thing, gets
- * the program's registers as after the call, loses deja's area and arenas if the address space is
- * its own, and is let go. Its parent does not wait for that.
+ * Processes that the program starts. Those that are not recorded (follow.c, vfork.c): a new child
+ * stops first thing, gets the program's registers as after the call, loses deja's area and arenas
+ * if the address space is its own, and is let go. Its parent does not wait for that.
  *
  * A child that shares the program's memory and does not wait for an exec (CLONE_VM without
  * CLONE_VFORK) is let go as well: it executes the program's own code, which is as the program made
@@ -98,7 +98,7 @@ static bool as_believed(struct rec_thread *t, pid_t pid, uint64_t flags, int eve
 	if (f)
 		fclose(f);
 	return (event == PTRACE_EVENT_VFORK) == !!(flags & CLONE_VFORK) &&
-	       (!group || (group == t->proc->pid) == !!(flags & CLONE_THREAD));
+	       (!group || (group == t->group->pid) == !!(flags & CLONE_THREAD));
 }
 
 static void new_child(struct rec_thread *t, pid_t pid, uint64_t flags)
@@ -108,21 +108,21 @@ static void new_child(struct rec_thread *t, pid_t pid, uint64_t flags)
 	struct rec_thread *c = rec_thread_new(proc, pid, REC_CHILD);
 	proc->child = true;
 	proc->vdso_syscall = t->proc->vdso_syscall;
-	memcpy(proc->limits, t->proc->limits, sizeof(proc->limits));
-	memcpy(proc->kernel_limits, t->proc->kernel_limits, sizeof(proc->kernel_limits));
-	proc->raised = t->proc->raised;
-	proc->limits_known = t->proc->limits_known;
+	memcpy(proc->limits, t->group->limits, sizeof(proc->limits));
+	memcpy(proc->kernel_limits, t->group->kernel_limits, sizeof(proc->kernel_limits));
+	proc->raised = t->group->raised;
+	proc->limits_known = t->group->limits_known;
 	rec_filters_copy(c, t);
 	c->s = t->s;
 	c->helper.shares = (flags & CLONE_VM) && !(flags & CLONE_VFORK);
 	rec_child_regs(t, c);
 	memcpy(c->signal.exception, t->signal.exception, sizeof(c->signal.exception));
 	/* a forced signal would reset what it inherits (sigtrap.c) */
-	c->quiet = t->proc->trap.action.handler;
+	c->quiet = t->group->trap.action.handler;
 	c->child.trap = proc->vdso_syscall && rec_trap_inherited(t);
 	int subject = !t->rec->opt.follow   ? -1
 		      : own_space	    ? rec_follow_fork(t, c)
-		      : flags & CLONE_VFORK ? rec_follow_vfork(t, c)
+		      : flags & CLONE_VFORK ? rec_vfork_followed(t, c)
 					    : -1;
 	if (own_space && (proc->vdso_syscall || !proc->child)) {
 		unsigned n;
@@ -155,6 +155,8 @@ enum rec_state rec_child_event(struct rec_thread *t, int event)
 	}
 	if (flags & CLONE_THREAD)
 		return rec_thread_event(t, (pid_t)pid);
+	if (rec_vfork_recorded(t, flags))
+		return rec_vfork_event(t, (pid_t)pid);
 	new_child(t, (pid_t)pid, flags);
 	rec_run(t, t->how, 0);
 	return REC_SYSCALL;
@@ -169,7 +171,7 @@ static enum rec_state let_go(struct rec_thread *c, int64_t result)
 	if (c->helper.shares)
 		return rec_helper_begin(c);
 	if (c->proc->follow)
-		return rec_follow_run(c);
+		return rec_vfork_run(c);
 	if (rec_set_regs(c, &c->regs))
 		return REC_KILLED;
 	rec_run(c, REC_DETACH, 0);

@@ -13,22 +13,39 @@ enum rec_state rec_child_event(struct rec_thread *t, int event);
 /* A system call of the program's has made a process that is to be recorded: in the state CHILD. Its
  * number among the recorded processes, or -1. */
 int rec_follow_fork(struct rec_thread *t, struct rec_thread *c);
-int rec_follow_vfork(struct rec_thread *t, struct rec_thread *c);
+/* The stream of a process, of which nothing is known yet but whose child it is: its number among
+ * the recorded processes, or -1. */
+int rec_process_stream(struct rec_process *proc, const struct rec_process *parent);
+/* The stream of its first thread, from here on. */
+bool rec_thread_stream(struct rec_thread *c);
 /* Its first stop, and nothing of its parent's is in its memory any more. */
 enum rec_state rec_follow_begin(struct rec_thread *c);
 /* Deja's memory is in place. */
 enum rec_state rec_follow_ready(struct rec_thread *c);
-/* Run by itself until its exec. */
-enum rec_state rec_follow_run(struct rec_thread *c);
-/* The last thread of a process that is not the first has ended. */
+/* A thread of a process has ended, or one in its memory: if it was the last, so has the process. */
 void rec_follow_ended(struct rec_process *proc);
+
+/* ---- vfork.c ---- */
+/* Whether a process that the thread makes with these flags of clone is recorded in its memory. */
+bool rec_vfork_recorded(const struct rec_thread *t, uint64_t flags);
+/* A system call of the program's has made one. */
+enum rec_state rec_vfork_event(struct rec_thread *t, pid_t pid);
+/* There is no room for one: it runs by itself until its exec. */
+enum rec_state rec_vfork_unrecorded(struct rec_thread *c);
+/* One has made an exec: the first thread of its process instead of it, which is no more. */
+struct rec_thread *rec_vfork_exec(struct rec_thread *t);
+/* Whether one is in the memory that is the thread's own, and which. */
+bool rec_vfork_beside(struct rec_thread *t, struct rec_thread **o);
+/* One that is not recorded before its exec: its number, as above; it is let go. */
+int rec_vfork_followed(struct rec_thread *t, struct rec_thread *c);
+enum rec_state rec_vfork_run(struct rec_thread *c);
 
 /* ---- copy.c ---- */
 /* A forked child, behind its mappings: put into the trace what of its memory no file has. */
 void rec_copy(struct rec_thread *t);
 
 /* ---- leave.c ---- */
-/* In hand: its history ends, and it goes on by itself. */
+/* In hand: its history ends for this reason (which is kept), and it goes on by itself. */
 enum rec_state rec_leave(struct rec_thread *t, const char *why);
 extern const char rec_traced[];
 /* About to make call number `nr` with these registers: whether it must not be traced for that. */
@@ -38,8 +55,13 @@ bool rec_becomes_another(struct rec_thread *t, const struct user_regs_struct *r,
 /* ---- thread.c ---- */
 /* clone, clone3. */
 enum rec_state rec_begin_clone(struct rec_thread *t);
+/* Whether there is room for one more thread in the memory. */
+bool rec_thread_room(const struct rec_process *proc);
 /* A system call of the program's has made a thread. */
 enum rec_state rec_thread_event(struct rec_thread *t, pid_t tid);
+/* `c`, of which nothing is known yet, is another thread in the memory of `t`, which has made it.
+ * False if the recording is over. */
+bool rec_thread_made(struct rec_thread *t, struct rec_thread *c);
 /* In hand: it has a new name. */
 void rec_thread_named(struct rec_thread *t);
 /* A new thread's or child's registers, but for what clone changes. */

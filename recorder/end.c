@@ -45,7 +45,7 @@ void rec_overwritten(struct rec_thread *t, int off)
 static bool others(const struct rec_thread *t)
 {
 	for (const struct rec_thread *o = t->rec->threads; o; o = o->next)
-		if (o->proc != t->proc && o->state != REC_GONE && o->state != REC_HELPER)
+		if (o->group != t->group && o->state != REC_GONE && o->state != REC_HELPER)
 			return true;
 	return false;
 }
@@ -117,19 +117,12 @@ enum rec_state rec_let_go(struct rec_thread *t, const char *fmt, ...)
 	return REC_GONE;
 }
 
-void rec_ended(struct rec_thread *t, int status)
+void rec_thread_apart(struct rec_thread *t)
 {
-	if (t->own && t->ring && !t->proc->child)
-		t->steps = rec_steps(t); /* it may have ended in the cache */
 	struct rec_process *proc = t->proc;
-	bool first = t->tid == proc->pid;
-	rec_order_release(t);
-	t->order.waits = false;
-	rec_trap_over(t);
-	t->state = REC_GONE;
-	t->in_hand = false;
-	t->status = status;
 	proc->n_threads--;
+	if (t->group != proc)
+		t->group->n_threads--;
 	if (!proc->n_threads)
 		rec_perf_map(proc);
 	if (proc->n_threads == 1)
@@ -141,6 +134,21 @@ void rec_ended(struct rec_thread *t, int status)
 		memset(&proc->gather, 0, sizeof(proc->gather));
 	if (proc->hand == t)
 		proc->hand = NULL;
+}
+
+void rec_ended(struct rec_thread *t, int status)
+{
+	if (t->own && t->ring && !t->proc->child)
+		t->steps = rec_steps(t); /* it may have ended in the cache */
+	struct rec_process *proc = t->proc;
+	bool first = t->tid == proc->pid && t->group == proc;
+	rec_order_release(t);
+	t->order.waits = false;
+	rec_trap_over(t);
+	t->state = REC_GONE;
+	t->in_hand = false;
+	t->status = status;
+	rec_thread_apart(t);
 	if (first)
 		proc->status = status;
 	if (rec_over(t->rec) && !proc->child)

@@ -18,6 +18,8 @@ static inline bool rec_over(const struct rec_recording *rec)
 {
 	return rec->cut || rec->fatal;
 }
+/* It is no thread of its memory any more. */
+void rec_thread_apart(struct rec_thread *t);
 /* The thread's end, as wait() reported it. */
 void rec_ended(struct rec_thread *t, int status);
 void rec_finish_trace(struct rec_recording *rec);

@@ -293,6 +293,6 @@ void rec_after_seccomp(struct rec_thread *t, const struct user_regs_struct *in, 
 	if (in->rax != SYS_seccomp || !(in->rsi & SECCOMP_FILTER_FLAG_TSYNC))
 		return;
 	for (struct rec_thread *o = t->rec->threads; o; o = o->next)
-		if (o->proc == t->proc && o != t)
+		if (o->group == t->group && o != t)
 			rec_filters_copy(o, t);
 }

@@ -154,7 +154,7 @@ static bool pass_on(struct rec_thread *t, int sig, pid_t sender)
 	if (recent)
 		seen[sig].from = 0;
 	else if (!pending)
-		kill(sender == t->proc->pid ? getppid() : t->proc->pid, sig);
+		kill(sender == t->group->pid ? getppid() : t->group->pid, sig);
 	return true;
 }
 
@@ -177,7 +177,7 @@ void rec_signals_pass_on(struct rec_recording *rec)
 	struct rec_thread *t = rec->threads;
 	if (!any || !rec->began)
 		return;
-	while (t && (t->proc != rec->first || t->state == REC_GONE))
+	while (t && (t->group != rec->first || t->state == REC_GONE))
 		t = t->next;
 	if (!t) {
 		to_the_others(rec);

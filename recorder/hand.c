@@ -211,8 +211,8 @@ enum rec_state rec_go_on(struct rec_thread *t)
 	*rec_tcb(t, T_STEPS) = t->steps;
 	*rec_tcb(t, T_SEQ) = t->seq;
 	rec_order_enter(t);
-	if (t->proc->leaving)
-		return rec_leave(t, rec_traced);
+	if (t->group->leaving)
+		return rec_leave(t, t->group->leaving);
 	if (t->hand_over) {
 		t->hand_over = false;
 		rec_ring_hand_over(t);

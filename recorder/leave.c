@@ -16,6 +16,11 @@
  *
  * The first process does not leave (it is what the recording is about), nor does one with several
  * threads.
+ *
+ * A child that executes in its parent's memory (vfork.c) leaves that to the others as it is, deja's
+ * with it. It leaves, too, when its parent is about to make an exec, in another thread than the one
+ * that waits for the child: what its recording goes by is the parent's, and is about to be
+ * replaced.
  */
 #include "recorder/area.h"
 #include "recorder/syscalls.h"
@@ -41,13 +46,15 @@ static enum rec_state left(struct rec_thread *t, int64_t result)
 	(void)result;
 	rec_release(t);
 	for (unsigned i = 0; i < t->n_pending; i++)
-		syscall(SYS_tgkill, t->proc->pid, t->tid, t->pending[i].si_signo);
+		syscall(SYS_tgkill, t->group->pid, t->tid, t->pending[i].si_signo);
 	t->regs.orig_rax = (unsigned long long)-1;
 	if (rec_set_regs(t, &t->regs))
 		return REC_KILLED;
 	rec_run(t, REC_DETACH, 0);
 	t->in_hand = false;
-	t->proc->n_threads--;
+	rec_thread_apart(t);
+	if (t->group != t->proc)
+		rec_area_thread_end(t);
 	return REC_GONE;
 }
 
@@ -69,15 +76,18 @@ enum rec_state rec_leave(struct rec_thread *t, const char *why)
 	rec_one_less(t, why);
 	rec_hold(t, true);
 	free(t->child.unmap);
-	t->child.unmap = rec_area_pieces(t->proc, &t->child.n_unmap);
-	t->proc->leaving = true;
-	t->proc->child = true; /* limits are its own again, what stops it is not looked at */
+	t->child.unmap = NULL;
+	t->child.n_unmap = 0;
+	if (t->group == t->proc) /* else the memory is others' as well */
+		t->child.unmap = rec_area_pieces(t->proc, &t->child.n_unmap);
+	t->group->leaving = why;
+	t->group->child = true; /* limits are its own again, what stops it is not looked at */
 	return next_piece(t, 0);
 }
 
 static bool can_leave(const struct rec_thread *t)
 {
-	return t->rec->opt.follow && t->proc != t->rec->first && t->proc->n_threads == 1;
+	return t->rec->opt.follow && t->group != t->rec->first && t->group->n_threads == 1;
 }
 
 /* ---- ptrace ---------------------------------------------------------------------------------- */
@@ -95,16 +105,16 @@ static struct rec_thread *recorded(const struct rec_recording *rec, pid_t tid)
 	return t;
 }
 
-/* Its turn comes again. */
-static enum rec_state wait_for(struct rec_thread *t, struct rec_thread *o)
+/* Its turn comes again, unless it has been so for long: false. */
+static bool wait_for(struct rec_thread *t, struct rec_thread *o, const char *why)
 {
-	if (!o->proc->leaving) {
-		o->proc->leaving = true;
+	if (!o->group->leaving) {
+		o->group->leaving = why;
 		t->tries = 0;
 		if (o->state == REC_CACHE)
 			t->rec->tracer->interrupt(t->rec->tracer, o->tid);
 	}
-	return ++t->tries < TRIES ? REC_WAIT : rec_make_call(t);
+	return ++t->tries < TRIES;
 }
 
 enum rec_state rec_begin_ptrace(struct rec_thread *t)
@@ -117,11 +127,11 @@ enum rec_state rec_begin_ptrace(struct rec_thread *t)
 	if (r->rdi != PTRACE_ATTACH && r->rdi != PTRACE_SEIZE)
 		return rec_make_call(t);
 	struct rec_thread *o = recorded(t->rec, (pid_t)r->rsi);
-	if (!o || o->proc == t->proc)
+	if (!o || o->group == t->group)
 		return rec_make_call(t);
-	if (!o->proc->leaving && (o->proc->child || !can_leave(o)))
+	if (!o->group->leaving && (o->group->child || !can_leave(o)))
 		return rec_make_call(t);
-	return wait_for(t, o);
+	return wait_for(t, o, rec_traced) ? REC_WAIT : rec_make_call(t);
 }
 
 /* ---- set-user-ID programs -------------------------------------------------------------------- */
@@ -152,6 +162,16 @@ bool rec_becomes_another(struct rec_thread *t, const struct user_regs_struct *r,
 
 enum rec_state rec_begin_exec(struct rec_thread *t)
 {
+	struct rec_thread *o;
+	if (rec_vfork_beside(t, &o)) {
+		if (wait_for(t, o, "its parent becomes another program"))
+			return REC_WAIT;
+		rec_cut(t->rec,
+			"%s becomes another program while a child of it executes in its "
+			"memory; the recording ends there",
+			rec_program_name(t));
+		return REC_KILLED;
+	}
 	if (can_leave(t) && rec_becomes_another(t, &t->regs, t->regs.rax))
 		return rec_leave(t, "it becomes a set-user-ID program");
 	return rec_make_last_call(t);

@@ -42,9 +42,9 @@ static int index_of(uint64_t resource)
 /* What the kernel is to be told; false if it has been. */
 static bool differs(struct rec_thread *t, int i, struct rlimit *to)
 {
-	const struct rlimit *own = &t->proc->limits[i], *now = &t->proc->kernel_limits[i];
+	const struct rlimit *own = &t->group->limits[i], *now = &t->group->kernel_limits[i];
 	uint64_t ours = rec_area_size(t->proc, resources[i]);
-	if (t->proc->child) {
+	if (t->group->child) {
 		*to = *own;
 		return now->rlim_cur != to->rlim_cur || now->rlim_max != to->rlim_max;
 	}
@@ -66,7 +66,7 @@ static enum rec_state raised(struct rec_thread *t, int64_t result)
 				0, 0, 0);
 	}
 	if (result == 0)
-		t->proc->kernel_limits[t->limits.next - 1] = t->limits.to;
+		t->group->kernel_limits[t->limits.next - 1] = t->limits.to;
 	rec_write(t->proc, t->limits.at, t->limits.saved, sizeof(t->limits.saved));
 	return raise_next(t);
 }
@@ -92,12 +92,12 @@ static enum rec_state raise_next(struct rec_thread *t)
 	struct rlimit *to = &t->limits.to;
 	while (t->limits.next < REC_LIMITS) {
 		int i = t->limits.next++;
-		struct rlimit *now = &t->proc->kernel_limits[i];
+		struct rlimit *now = &t->group->kernel_limits[i];
 		if (!differs(t, i, to))
 			continue;
-		t->proc->raised = true;
-		if (set(t->proc, resources[i], to, NULL)) {
-			if (t->proc->child)
+		t->group->raised = true;
+		if (set(t->group, resources[i], to, NULL)) {
+			if (t->group->child)
 				return let_program(t, i);
 			/* as far as the hard limit allows */
 			to->rlim_max = now->rlim_max;
@@ -105,7 +105,7 @@ static enum rec_state raise_next(struct rec_thread *t)
 				to->rlim_cur = to->rlim_max;
 			if (to->rlim_cur == now->rlim_cur)
 				continue;
-			if (set(t->proc, resources[i], to, NULL))
+			if (set(t->group, resources[i], to, NULL))
 				return let_program(t, i);
 		}
 		*now = *to;
@@ -124,10 +124,10 @@ bool rec_limits_suffice(const struct rec_thread *t)
 {
 	const uint64_t some = 1UL << 30;
 	for (int i = 0; i < REC_LIMITS; i++) {
-		uint64_t own = t->proc->limits[i].rlim_cur;
+		uint64_t own = t->group->limits[i].rlim_cur;
 		uint64_t ours = rec_area_size(t->proc, resources[i]);
 		uint64_t least = ours + (own < some ? own : some);
-		if (ours && t->proc->kernel_limits[i].rlim_cur < least)
+		if (ours && t->group->kernel_limits[i].rlim_cur < least)
 			return false;
 	}
 	return true;
@@ -195,7 +195,7 @@ static enum rec_state decided(struct rec_thread *t, int64_t result)
 {
 	int i = t->limits.asked;
 	if (result == 0)
-		t->proc->limits[i] = t->proc->kernel_limits[i] = t->limits.new;
+		t->group->limits[i] = t->group->kernel_limits[i] = t->limits.new;
 	t->limits.result = result;
 	return rec_limits_raise(t, tell);
 }
@@ -203,33 +203,33 @@ static enum rec_state decided(struct rec_thread *t, int64_t result)
 /* It is asked with the program's own limit in place, if that can be had. */
 static enum rec_state ask_kernel(struct rec_thread *t, int i, uint64_t to)
 {
-	struct rec_process *proc = t->proc;
+	struct rec_process *group = t->group;
 	t->limits.asked = i;
-	if (!set(proc, resources[i], &proc->limits[i], NULL))
-		proc->kernel_limits[i] = proc->limits[i];
+	if (!set(group, resources[i], &group->limits[i], NULL))
+		group->kernel_limits[i] = group->limits[i];
 	return rec_call(t, decided, SYS_prlimit64, 0, (uint64_t)resources[i], to, 0, 0, 0);
 }
 
 /* `to` and `was` are addresses in the program, or 0. */
 static enum rec_state begin(struct rec_thread *t, int i, uint64_t to, uint64_t was)
 {
-	struct rec_process *proc = t->proc;
+	struct rec_process *group = t->group;
 	struct rlimit *new = &t->limits.new;
 	if (!rec_call_allowed(t))
 		return rec_make_call(t);
-	t->limits.old = proc->limits[i];
+	t->limits.old = group->limits[i];
 	t->limits.was = was;
 	t->limits.result = 0;
 	if (!to)
 		return tell(t, 0);
-	if (rec_read(proc, to, new, sizeof(*new)) != sizeof(*new))
+	if (rec_read(t->proc, to, new, sizeof(*new)) != sizeof(*new))
 		return rec_answer(t, -EFAULT);
 	if (new->rlim_cur > new->rlim_max)
 		return rec_answer(t, -EINVAL);
-	if (new->rlim_max > proc->limits[i].rlim_max)
+	if (new->rlim_max > group->limits[i].rlim_max)
 		return rec_capable(t, CAP_SYS_RESOURCE) ? ask_kernel(t, i, to)
 							: rec_answer(t, -EPERM);
-	proc->limits[i] = *new;
+	group->limits[i] = *new;
 	return rec_limits_raise(t, tell);
 }
 
@@ -253,7 +253,7 @@ enum rec_state rec_begin_prlimit(struct rec_thread *t)
 {
 	pid_t pid = (pid_t)t->regs.rdi;
 	int i = index_of((uint32_t)t->regs.rsi);
-	if (i < 0 || (pid && pid != t->proc->pid))
+	if (i < 0 || (pid && pid != t->group->pid))
 		return rec_make_call(t);
 	return begin(t, i, t->regs.rdx, t->regs.r10);
 }

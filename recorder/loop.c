@@ -131,7 +131,7 @@ struct rec_thread *rec_thread_new(struct rec_process *proc, pid_t tid, enum rec_
 	struct rec_thread *t = calloc(1, sizeof(*t));
 	DJ_ASSERT(t, "out of memory for a thread");
 	t->rec = proc->rec;
-	t->proc = proc;
+	t->proc = t->group = proc;
 	t->tid = tid;
 	t->state = state;
 	t->own_part = -1;
@@ -257,7 +257,7 @@ void rec_strays_free(struct rec_recording *rec)
 
 void rec_run(struct rec_thread *t, enum rec_resume how, int sig)
 {
-	if (sig == SIGTRAP && t->proc->trap.lost && rec_disposition(t, sig) == REC_IGNORED)
+	if (sig == SIGTRAP && t->group->trap.lost && rec_disposition(t, sig) == REC_IGNORED)
 		sig = 0; /* ignored, which the kernel does not know */
 	if (!sig && how != REC_LISTEN && how != REC_DETACH)
 		sig = rec_trap_again(t);
@@ -287,7 +287,7 @@ static bool describe(struct rec_thread *t, int status, struct rec_stop *stop)
 	/* ptrace's own notices (a system call's exit, a handler's first instruction after a step)
 	 * carry SIGTRAP as si_code, and drop what is injected from them */
 	t->can_inject = stop->sig != SIGTRAP || stop->info.si_code != SIGTRAP;
-	if (t->proc == t->rec->first)
+	if (t->group == t->rec->first)
 		rec_signals_seen(&stop->info);
 	rec_trap_stop(t, stop);
 	return true;
@@ -303,14 +303,15 @@ static enum rec_state waited(struct rec_thread *t, int64_t result)
 	return REC_IN_HAND;
 }
 
-static void waiters_stop(const struct rec_process *proc)
+static void waiters_stop(const struct rec_process *group)
 {
-	bool trap = proc->tr && tr_syscall_insn(proc->tr);
-	for (struct rec_thread *t = proc->rec->threads; t; t = t->next) {
-		if (t->proc != proc || t->state != REC_WAIT)
+	for (struct rec_thread *t = group->rec->threads; t; t = t->next) {
+		const struct translator *tr = t->proc->tr;
+		if (t->group != group || t->state != REC_WAIT)
 			continue;
-		t->state = trap ? rec_into_trap(t, 0)
-				: rec_call(t, waited, SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+		t->state = tr && tr_syscall_insn(tr)
+				   ? rec_into_trap(t, 0)
+				   : rec_call(t, waited, SYS_sched_yield, 0, 0, 0, 0, 0, 0);
 		if (t->state == REC_IN_HAND) /* that call is not allowed */
 			t->state = REC_WAIT;
 	}
@@ -320,12 +321,12 @@ static void waiters_stop(const struct rec_process *proc)
 static bool none_of_its_business(struct rec_thread *t, const struct rec_stop *stop,
 				 enum rec_state *next)
 {
-	if (job_control_stop(stop) && t->proc->leaving && t->state == REC_CACHE)
+	if (job_control_stop(stop) && t->group->leaving && t->state == REC_CACHE)
 		return false; /* it stops with its new tracer */
 	if (job_control_stop(stop)) {
 		t->rec->tracer->resume(t->rec->tracer, t->tid, REC_LISTEN, 0);
 		t->stopped = true;
-		waiters_stop(t->proc);
+		waiters_stop(t->group);
 		return true;
 	}
 	if (!states[t->state].quiet)
@@ -359,7 +360,7 @@ static void kill_program(struct rec_recording *rec)
 		if ((!p->child || p->follow) && p->n_threads && !p->free)
 			rec->tracer->kill(rec->tracer, p->pid);
 	for (struct rec_thread *t = rec->threads; t; t = t->next)
-		if ((!t->proc->child || t->proc->follow) && t->state != REC_GONE &&
+		if ((!t->group->child || t->group->follow) && t->state != REC_GONE &&
 		    t->state != REC_FREE)
 			t->state = REC_KILLED;
 }
@@ -377,8 +378,9 @@ static void go_on(struct rec_thread *t, enum rec_state next)
 	}
 	t->state = next;
 	rec->turns |= next == REC_WAIT || next == REC_TRAP_WAIT;
-	if (next == REC_WAIT && t->proc->busy && t->proc->busy->stopped)
-		waiters_stop(t->proc);
+	if (next == REC_WAIT && t->proc->busy && t->proc->busy->stopped &&
+	    t->proc->busy->group == t->group)
+		waiters_stop(t->group);
 	if (rec_over(rec))
 		kill_program(rec);
 }
@@ -450,12 +452,14 @@ static void next_turn(struct rec_recording *rec)
  * recording is over keeps its records until it is finished with all others (end.c). */
 static void gone(struct rec_thread *t)
 {
-	struct rec_process *proc = t->proc;
-	bool child = proc->child, leader = t->tid == proc->pid;
-	if (!child && (t->ring || (leader && proc == t->rec->first)))
+	struct rec_process *proc = t->proc, *group = t->group;
+	bool child = group->child, leader = t->tid == group->pid;
+	if (!child && (t->ring || (leader && group == t->rec->first)))
 		return;
 	rec_thread_free(t);
 	if (child || leader)
+		rec_follow_ended(group);
+	if (group != proc)
 		rec_follow_ended(proc);
 }
 

@@ -151,6 +151,14 @@ uint64_t rec_order_now(struct rec_thread *t)
 	return t->seq > last ? t->seq : last;
 }
 
+uint64_t rec_order_next(struct rec_thread *t)
+{
+	uint64_t number;
+	if (t->rec->order.shared && look(t, &number))
+		return __atomic_add_fetch(place(t->proc, T_ORDER_NUMBER), 1, __ATOMIC_SEQ_CST);
+	return rec_order_now(t) + 1;
+}
+
 uint64_t rec_order_latest(const struct rec_recording *rec)
 {
 	uint64_t latest = rec->order.number;

@@ -3,7 +3,8 @@
  *
  * What a recording consists of:
  *   struct rec_recording  one trace and whatever takes part in it
- *   struct rec_process    an address space: mappings, code, the translator
+ *   struct rec_process    an address space: mappings, code, the translator; and a process of the
+ *                         kernel's: its number, limits, what SIGTRAP does
  *   struct rec_thread     a traced thread: registers, control block, ring, and its state
  *
  * Files, from the loop outwards:
@@ -17,7 +18,8 @@
  *   area.c       deja's memory in it (area.h); limits.c, filter.c, collide.c, locked.c: its room
  *   thread.c     threads that the program starts; area-thread.c: deja's memory for them
  *   child.c      processes that it starts; follow.c: those that are recorded (copy.c: their
- *                memory), leave.c: no more; helper.c: those that share its memory
+ *                memory), vfork.c: in their parent's memory; leave.c: no more; helper.c: others
+ *                that share its memory
  *   syscalls.c   the system calls that the supervisor performs, in a table
  *   native.c     instructions executed natively; cpuid.c
  *   signals.c    what signals mean and where they are delivered (its essay first)
@@ -244,8 +246,8 @@ struct rec_process {
 	bool no_arena;	     /* there was no room for an arena */
 	bool idle;	     /* shadows of threads that sleep are to be given back */
 	bool child;	     /* not recorded, only brought on its way (child.c) */
-	bool leaving;	     /* it is to be recorded no more (leave.c) */
-	bool follow;	     /* a child that will be recorded from its exec on (follow.c) */
+	const char *leaving; /* it is to be recorded no more (leave.c), for this reason */
+	bool follow;	     /* a child that will be recorded from its exec on (vfork.c) */
 	bool free;	     /* goes on unrecorded (end.c) */
 	bool ended;	     /* its first thread has, with this wait(2) status: */
 	int status;
@@ -264,7 +266,9 @@ struct rec_stop {
 struct rec_thread {
 	struct rec_thread *next;
 	struct rec_recording *rec;
-	struct rec_process *proc;
+	struct rec_process *proc;  /* whose memory it is in, */
+	struct rec_process *group; /* and what it is a thread of: another one between vfork and exec
+				      (vfork.c) */
 	pid_t tid;
 
 	enum rec_state state;
@@ -385,7 +389,9 @@ struct rec_thread {
 		int way;  /* to get the file (area.c) */
 		int link; /* ours, which the program opens; or -1 */
 		rec_then *then;
-		bool gone; /* it has been unmapped */
+		int64_t error; /* it cannot be had */
+		bool gone;     /* it has been unmapped */
+		bool empty;    /* or its shadow been given back */
 		char why[200];
 	} area;
 	struct {
@@ -467,7 +473,7 @@ rec_handler rec_on_handler;	 /* deliver.c */
 rec_handler rec_on_fatal_signal; /* deliver.c */
 rec_handler rec_on_new_thread;	 /* thread.c */
 rec_handler rec_on_child;	 /* child.c */
-rec_handler rec_on_vfork;	 /* follow.c */
+rec_handler rec_on_vfork;	 /* vfork.c */
 rec_handler rec_on_helper;	 /* helper.c */
 
 /* ---- regs.c ---- */
@@ -514,41 +520,6 @@ enum rec_state rec_step_to_boundary(struct rec_thread *t);
 enum rec_state rec_call(struct rec_thread *t, rec_then *then, uint64_t nr, uint64_t a, uint64_t b,
 			uint64_t c, uint64_t d, uint64_t e, uint64_t f);
 
-/* ---- image.c ---- */
-/* Mappings as the trace has them, and memory that no module file has. */
-void rec_image_maps(struct rec_thread *t);
-void rec_image_translator(struct rec_thread *t);
-/* At the event of a successful exec. */
-enum rec_state rec_image_begin(struct rec_thread *t, bool exec);
-/* The program's path, for messages. */
-const char *rec_program_name(struct rec_thread *t);
-/* Deja's memory cannot be put into the new image, in which nothing of it is: the first one is not
- * started, others go on unrecorded. */
-enum rec_state rec_no_image(struct rec_thread *t, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
-
-/* ---- modules.c ---- */
-/* The module number of the ELF file open as `fd` in us, or -1 if it is none. */
-int rec_module_of(struct rec_recording *rec, int fd, const char *path);
-/* Notice modules whose files have been written to: code from there may have changed. */
-void rec_modules_check(struct rec_recording *rec);
-void rec_modules_free(struct rec_recording *rec);
-
-/* ---- perfmap.c ---- */
-/* The process has ended: keep the names that it has given to code made at run time. */
-void rec_perf_map(struct rec_process *proc);
-
-/* ---- code.c ---- */
-size_t rec_code_read(void *ctx, uint64_t pc, uint8_t *buf, size_t len, bool *changing);
-uint64_t rec_code_translated(void *ctx, uint64_t pc, size_t len);
-struct tr_kept *rec_code_kept(void *ctx, uint64_t pc, uint64_t *base);
-void rec_code_forget(struct rec_process *proc, uint64_t start, uint64_t end);
-/* These pages, which were not executable, are mapped anew or not at all. */
-void rec_code_replaced(struct rec_process *proc, uint64_t start, uint64_t end);
-/* The protection of these pages has been changed to `prot`. */
-void rec_code_protected(struct rec_process *proc, uint64_t start, uint64_t end, uint32_t prot);
-void rec_code_free(struct rec_process *proc);
-
 /* ---- idle.c ---- */
 /* In hand: shadows of others are to be given back, and it is its turn. */
 bool rec_idle_is_due(struct rec_thread *t);
@@ -593,6 +564,7 @@ void rec_thread_name(const struct rec_thread *t, char name[64]);
 
 #include "recorder/children.h"
 #include "recorder/end.h"
+#include "recorder/image.h"
 #include "recorder/maps.h"
 #include "recorder/ring.h"
 #include "recorder/signals.h"

@@ -68,6 +68,8 @@ void rec_order_enter(struct rec_thread *t);
 bool rec_order_passed(struct rec_thread *t, uint64_t seq, uint64_t steps);
 /* The highest number that any thread has. */
 uint64_t rec_order_now(struct rec_thread *t);
+/* One above that, which no event will have. */
+uint64_t rec_order_next(struct rec_thread *t);
 /* The highest number of all threads' in all processes. */
 uint64_t rec_order_latest(const struct rec_recording *rec);
 /* In hand: append the record of an ordered event, which gets its number. */

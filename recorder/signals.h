@@ -49,6 +49,8 @@ void rec_trap_masked(struct rec_thread *t, bool blocked);
 void rec_trap_entered(struct rec_thread *t, int sig);
 void rec_trap_forced(struct rec_thread *t);
 enum rec_disposition rec_trap_disposition(const struct rec_thread *t);
+/* A child is made that is recorded: what SIGTRAP does in it. */
+void rec_trap_copied(struct rec_process *group, const struct rec_thread *t);
 /* A child is made: whether it inherits from the kernel what is not the program's. If so,
  * T_INHERITED has that. */
 bool rec_trap_inherited(struct rec_thread *t);

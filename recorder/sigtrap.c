@@ -5,7 +5,7 @@
  * then, it is unblocked and its handler reset to SIG_DFL; if it is ignored, it is reset to SIG_DFL
  * (kernel/signal.c, force_sig_info_to_task). Nothing changes if it is neither. So with SIGTRAP
  * blocked or ignored every stop of ours destroys something that the program can see. Therefore we
- * know at all times what the program made of it (`proc->trap`, `t->trap.blocked`):
+ * know at all times what the program made of it (`group->trap`, `t->trap.blocked`):
  *
  *  - The disposition changes by rt_sigaction for SIGTRAP, which the supervisor performs (generated
  *    code looks at the first argument), by exec, and when a handler with SA_RESETHAND is entered.
@@ -60,8 +60,13 @@
  */
 #include "recorder/syscalls.h"
 
+#include <linux/sched.h>
 #include <string.h>
 #include <sys/syscall.h>
+
+#ifndef CLONE_CLEAR_SIGHAND
+#define CLONE_CLEAR_SIGHAND 0x100000000ULL /* linux/sched.h, since Linux 5.5 */
+#endif
 
 #define TRAP_BIT (1ULL << (SIGTRAP - 1))
 #define DEFAULT	 ((uint64_t)(uintptr_t)SIG_DFL)
@@ -84,7 +89,7 @@ static void set_blocked(struct rec_thread *t, bool on)
 /* The kernel has SIG_DFL instead of a handler. */
 bool rec_trap_lost(const struct rec_thread *t)
 {
-	return t->proc->trap.lost && t->proc->trap.action.handler != IGNORE;
+	return t->group->trap.lost && t->group->trap.action.handler != IGNORE;
 }
 
 void rec_trap_classes(struct rec_thread *t)
@@ -101,14 +106,14 @@ void rec_trap_classes(struct rec_thread *t)
 /* A trap of ours has come. */
 static void settle(struct rec_thread *t)
 {
-	struct rec_process *proc = t->proc;
-	bool ignored = proc->trap.action.handler == IGNORE;
+	struct rec_process *group = t->group;
+	bool ignored = group->trap.action.handler == IGNORE;
 	if (t->trap.blocked)
 		set_blocked(t, true);
-	if (proc->trap.lost || proc->trap.action.handler == DEFAULT ||
+	if (group->trap.lost || group->trap.action.handler == DEFAULT ||
 	    !(t->trap.blocked || ignored))
 		return;
-	proc->trap.lost = true;
+	group->trap.lost = true;
 	rec_trap_classes(t);
 }
 
@@ -172,7 +177,7 @@ static bool unswallow(struct rec_thread *t, struct rec_stop *stop)
 
 void rec_trap_stop(struct rec_thread *t, struct rec_stop *stop)
 {
-	if (t->proc->child || stop->sig != SIGTRAP || stop->info.si_code == SIGTRAP)
+	if (t->group->child || stop->sig != SIGTRAP || stop->info.si_code == SIGTRAP)
 		return;
 	if (stop->sync || unswallow(t, stop))
 		settle(t);
@@ -193,25 +198,25 @@ int rec_trap_again(struct rec_thread *t)
 void rec_trap_begin(struct rec_thread *t)
 {
 	struct rec_tracer *tracer = t->rec->tracer;
-	struct rec_process *proc = t->proc;
+	struct rec_process *group = t->group;
 	uint64_t mask = 0;
 	bool ignored = rec_disposition_asked(t, SIGTRAP) == REC_IGNORED;
 	tracer->get_sigmask(tracer, t->tid, &mask);
 	t->trap.blocked = mask & TRAP_BIT;
-	memset(&proc->trap, 0, sizeof(proc->trap));
+	memset(&group->trap, 0, sizeof(group->trap));
 	if (ignored)
-		proc->trap.action.handler = IGNORE;
+		group->trap.action.handler = IGNORE;
 }
 
 void rec_trap_exec(struct rec_thread *t)
 {
-	struct rec_process *proc = t->proc;
+	struct rec_process *group = t->group;
 	t->trap_flag = false;
-	bool ignored = proc->trap.action.handler == IGNORE, lost = proc->trap.lost;
-	memset(&proc->trap, 0, sizeof(proc->trap));
+	bool ignored = group->trap.action.handler == IGNORE, lost = group->trap.lost;
+	memset(&group->trap, 0, sizeof(group->trap));
 	if (ignored) {
-		proc->trap.action.handler = IGNORE;
-		proc->trap.lost = lost;
+		group->trap.action.handler = IGNORE;
+		group->trap.lost = lost;
 	}
 }
 
@@ -225,7 +230,7 @@ static void now_blocked(struct rec_thread *t, bool blocked)
 
 bool rec_trap_matters(const struct rec_thread *t)
 {
-	return t->trap.blocked || t->proc->trap.action.handler != DEFAULT;
+	return t->trap.blocked || t->group->trap.action.handler != DEFAULT;
 }
 
 /* A call has set the mask, and unless it was a quiet one our trap came behind it. */
@@ -243,19 +248,19 @@ void rec_trap_entered(struct rec_thread *t, int sig)
 {
 	struct rec_tracer *tracer = t->rec->tracer;
 	uint64_t mask = 0;
-	if (sig == SIGTRAP && t->proc->trap.action.flags & (unsigned)SA_RESETHAND)
-		t->proc->trap.action.handler = DEFAULT;
+	if (sig == SIGTRAP && t->group->trap.action.flags & (unsigned)SA_RESETHAND)
+		t->group->trap.action.handler = DEFAULT;
 	if (!tracer->get_sigmask(tracer, t->tid, &mask))
 		now_blocked(t, mask & TRAP_BIT);
 }
 
 void rec_trap_forced(struct rec_thread *t)
 {
-	struct rec_process *proc = t->proc;
-	if (!t->trap.blocked && proc->trap.action.handler != IGNORE)
+	struct rec_process *group = t->group;
+	if (!t->trap.blocked && group->trap.action.handler != IGNORE)
 		return;
-	proc->trap.action.handler = DEFAULT;
-	proc->trap.lost = false;
+	group->trap.action.handler = DEFAULT;
+	group->trap.lost = false;
 	if (t->trap.blocked)
 		set_blocked(t, false);
 	now_blocked(t, false);
@@ -264,7 +269,7 @@ void rec_trap_forced(struct rec_thread *t)
 
 enum rec_disposition rec_trap_disposition(const struct rec_thread *t)
 {
-	uint64_t handler = t->proc->trap.action.handler;
+	uint64_t handler = t->group->trap.action.handler;
 	return handler == DEFAULT ? REC_FATAL : handler == IGNORE ? REC_IGNORED : REC_CAUGHT;
 }
 
@@ -282,8 +287,8 @@ static bool handler_sees_flags(int sig, const struct rec_action *a)
 
 void rec_after_sigaction(struct rec_thread *t, const struct user_regs_struct *in, uint64_t result)
 {
-	struct rec_process *proc = t->proc;
-	uint64_t old = proc->trap.action.handler;
+	struct rec_process *proc = t->proc, *group = t->group;
+	uint64_t old = group->trap.action.handler;
 	(void)result;
 	if ((int)in->rdi != SIGTRAP) {
 		if (in->rsi && handler_sees_flags((int)in->rdi, &t->trap.action)) {
@@ -295,8 +300,8 @@ void rec_after_sigaction(struct rec_thread *t, const struct user_regs_struct *in
 	if (in->rdx) /* the rest of it is still the kernel's */
 		rec_write(proc, in->rdx, &old, sizeof(old));
 	if (in->rsi) {
-		proc->trap.action = t->trap.action;
-		proc->trap.lost = false;
+		group->trap.action = t->trap.action;
+		group->trap.lost = false;
 		if (!t->sys.quiet)
 			settle(t);
 		rec_trap_classes(t);
@@ -324,11 +329,22 @@ void rec_after_sigprocmask(struct rec_thread *t, const struct user_regs_struct *
 	rec_trap_masked(t, blocked);
 }
 
+void rec_trap_copied(struct rec_process *group, const struct rec_thread *t)
+{
+	group->trap = t->group->trap;
+	group->trap.due = NULL;
+	group->trap.faults = false;
+	if (!(t->sys.clone_flags & CLONE_CLEAR_SIGHAND) || group->trap.action.handler == IGNORE)
+		return;
+	group->trap.action = (struct rec_action){ .handler = DEFAULT };
+	group->trap.lost = false;
+}
+
 bool rec_trap_inherited(struct rec_thread *t)
 {
-	if (t->proc->trap.lost)
-		*(struct rec_action *)rec_tcb(t, T_INHERITED) = t->proc->trap.action;
-	return t->proc->trap.lost;
+	if (t->group->trap.lost)
+		*(struct rec_action *)rec_tcb(t, T_INHERITED) = t->group->trap.action;
+	return t->group->trap.lost;
 }
 
 /* ---- putting it back --------------------------------------------------------------------- */
@@ -344,7 +360,7 @@ bool rec_trap_to_restore(const struct rec_thread *t)
 	if (!t->trap.blocked)
 		return rec_trap_lost(t) || t->trap.again;
 	/* not between a trap that was made for a signal and that */
-	bool now = t->n_pending && t->can_inject && !t->proc->gather.by && !t->proc->trap.due;
+	bool now = t->n_pending && t->can_inject && !t->proc->gather.by && !t->group->trap.due;
 	return rec_trap_urgent(t) && !now;
 }
 
@@ -352,7 +368,7 @@ static enum rec_state restored(struct rec_thread *t, int64_t result)
 {
 	(void)result;
 	t->quiet = false;
-	t->proc->trap.lost = false;
+	t->group->trap.lost = false;
 	set_blocked(t, t->trap.blocked);
 	if (t->n_pending)
 		rec_hold(t, false);
@@ -372,7 +388,7 @@ enum rec_state rec_trap_restore(struct rec_thread *t)
 		rec_put_aside(t, &t->trap.info);
 	}
 	rec_hold(t, true);
-	*(struct rec_action *)rec_tcb(t, T_ARGS) = t->proc->trap.action;
+	*(struct rec_action *)rec_tcb(t, T_ARGS) = t->group->trap.action;
 	t->quiet = true;
 	return rec_call(t, restored, SYS_rt_sigaction, SIGTRAP, t->s + (uint64_t)T_ARGS, 0,
 			sizeof(uint64_t), 0, 0);
@@ -402,44 +418,44 @@ static bool calm(const struct rec_thread *t)
 	if (rec_trap_urgent(t))
 		return false;
 	for (const struct rec_thread *o = t->rec->threads; o; o = o->next)
-		if (o->proc == t->proc && o != t && may_trap(o))
+		if (o->group == t->group && o != t && may_trap(o))
 			return false;
 	return true;
 }
 
 bool rec_trap_mine(struct rec_thread *t)
 {
-	struct rec_process *proc = t->proc;
-	if ((proc->trap.due && proc->trap.due != t) || !calm(t))
+	struct rec_process *group = t->group;
+	if ((group->trap.due && group->trap.due != t) || !calm(t))
 		return false;
-	proc->trap.due = t;
+	group->trap.due = t;
 	return true;
 }
 
 enum rec_state rec_trap_wait(struct rec_thread *t)
 {
 	struct rec_tracer *tracer = t->rec->tracer;
-	struct rec_process *proc = t->proc;
-	if (proc->trap.due == t && calm(t)) {
+	struct rec_process *group = t->group;
+	if (group->trap.due == t && calm(t)) {
 		siginfo_t info = t->signal.info;
 		return rec_deliver(t, &info, t->signal.after);
 	}
-	if (proc->trap.due)
+	if (group->trap.due)
 		return REC_TRAP_WAIT;
-	proc->trap.due = t;
+	group->trap.due = t;
 	for (const struct rec_thread *o = t->rec->threads; o; o = o->next)
-		if (o->proc == proc && o != t && o->state == REC_CACHE && may_trap(o))
+		if (o->group == group && o != t && o->state == REC_CACHE && may_trap(o))
 			tracer->interrupt(tracer, o->tid);
 	return REC_TRAP_WAIT;
 }
 
 bool rec_trap_held(const struct rec_thread *t)
 {
-	return t->proc->trap.due && t->proc->trap.due != t && t->trap.blocked;
+	return t->group->trap.due && t->group->trap.due != t && t->trap.blocked;
 }
 
 void rec_trap_over(struct rec_thread *t)
 {
-	if (t->proc->trap.due == t)
-		t->proc->trap.due = NULL;
+	if (t->group->trap.due == t)
+		t->group->trap.due = NULL;
 }

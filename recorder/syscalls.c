@@ -12,6 +12,7 @@
 
 #include <asm/prctl.h>
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
@@ -58,15 +59,16 @@ static bool changes_signals(uint64_t nr)
 static enum rec_state make(struct rec_thread *t, enum rec_state state)
 {
 	struct user_regs_struct r = t->regs;
-	/* the arena with ours may be given up while another thread sleeps in the call */
-	uint64_t at =
-		t->proc->n_threads > 1 && t->proc->vdso_syscall ? 0 : tr_syscall_insn(t->proc->tr);
+	rec_child_traced(t, &r);
+	/* the arena with ours may be given up while another thread sleeps in the call, or while
+	 * this one waits for a child in its memory */
+	bool others = t->proc->n_threads > 1 || t->sys.clone_flags & CLONE_VFORK;
+	uint64_t at = others && t->proc->vdso_syscall ? 0 : tr_syscall_insn(t->proc->tr);
 	t->sys.filtered = false;
 	t->sys.at = at ? at : t->proc->vdso_syscall;
 	t->sys.regs = t->regs;
 	r.rip = t->sys.at;
 	r.orig_rax = (unsigned long long)-1;
-	rec_child_traced(t, &r);
 	t->sys.quiet = t->sys.entry = rec_trap_matters(t) && changes_signals(r.rax);
 	if (!t->sys.quiet)
 		return rec_step(t, &r, state);
@@ -268,7 +270,7 @@ static const struct row {
 	ROW(vfork,            "process",   rec_make_call, NULL, false),
 	ROW(ptrace,           "process",   rec_begin_ptrace, NULL, false),
 	ROW(execve,           "image",     rec_begin_exec, NULL, false),
-	ROW(execveat,         "image",     rec_make_last_call, NULL, false),
+	ROW(execveat,         "image",     rec_begin_exec, NULL, false),
 	ROW(exit,             "end",       rec_thread_exit, NULL, false),
 	ROW(exit_group,       "end",       rec_make_last_call, NULL, false),
 	ROW(rt_sigreturn,     "registers", begin_sigreturn, NULL, false),
@@ -360,6 +362,13 @@ static bool to_be_restarted(const struct user_regs_struct *r)
 	return rax == -512 || rax == -513 || rax == -514 || rax == -516;
 }
 
+static enum rec_state limits_raised(struct rec_thread *t, int64_t result)
+{
+	(void)t;
+	(void)result;
+	return REC_IN_HAND;
+}
+
 static enum rec_state call_done(struct rec_thread *t, uint64_t result)
 {
 	const struct row *row = row_of(t->sys.regs.rax);
@@ -370,7 +379,8 @@ static enum rec_state call_done(struct rec_thread *t, uint64_t result)
 	rec_call_data(t, t->sys.regs.rax, &t->sys.regs, result);
 	if (row && row->checked && !failed)
 		rec_data_learn(t, &t->sys.regs);
-	return REC_IN_HAND;
+	/* a child in its memory may have had more of deja's put there */
+	return t->sys.clone_flags & CLONE_VFORK ? rec_limits_raise(t, limits_raised) : REC_IN_HAND;
 }
 
 enum rec_state rec_on_syscall(struct rec_thread *t, const struct rec_stop *stop)

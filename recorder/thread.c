@@ -8,7 +8,8 @@
  *
  * A thread that ends gives its shadow back before it makes the call that ends it, with all
  * signals blocked: no handler must find the shadow empty. Threads that are ended by others
- * (exit_group, exec, a fatal signal) take their process's memory with them.
+ * (exit_group, exec, a fatal signal) take their process's memory with them, unless that was their
+ * parent's (vfork.c).
  *
  * The first thread may end before others. The kernel tells us of that when the last one has
  * ended (ptrace(2), "the thread group leader"), so it stays in the state of the call until then.
@@ -64,15 +65,19 @@ static bool makes_thread(struct rec_thread *t)
  */
 enum rec_state rec_begin_clone(struct rec_thread *t)
 {
-	if (t->proc->n_threads > most_threads() && makes_thread(t))
+	if (!rec_thread_room(t->proc) && makes_thread(t))
 		return rec_answer(t, -EAGAIN);
 	return rec_make_call(t);
 }
 
-enum rec_state rec_thread_event(struct rec_thread *t, pid_t tid)
+bool rec_thread_room(const struct rec_process *proc)
+{
+	return proc->n_threads <= most_threads();
+}
+
+bool rec_thread_made(struct rec_thread *t, struct rec_thread *c)
 {
 	struct rec_process *proc = t->proc;
-	struct rec_thread *c = rec_thread_new(proc, tid, REC_NEW_THREAD);
 	char name[64];
 	rec_child_regs(t, c);
 	c->regs.eflags &= ~TRAP_FLAG;
@@ -85,18 +90,29 @@ enum rec_state rec_thread_event(struct rec_thread *t, pid_t tid)
 	if (++proc->n_threads == 2)
 		rec_syscalls_shared(t);
 	rec_thread_name(c, name);
-	c->stream = dj_writer_thread(t->rec->writer, proc->facts, tid, name, t->rec->err);
+	c->stream = dj_writer_thread(t->rec->writer, proc->facts, c->tid, name, t->rec->err);
 	if (!c->stream) {
 		t->rec->cut = true;
-		return REC_KILLED;
+		return false;
 	}
 	struct dj_record r = { .kind = DJ_REC_THREAD,
 			       .steps = t->steps,
-			       .pid = tid,
+			       .pid = c->tid,
 			       .what = DJ_THREAD_MADE,
 			       .subject = (int32_t)dj_stream_number(c->stream),
 			       .name = name };
 	rec_ring_record(t, &r);
+	return true;
+}
+
+enum rec_state rec_thread_event(struct rec_thread *t, pid_t tid)
+{
+	struct rec_thread *c = rec_thread_new(t->proc, tid, REC_NEW_THREAD);
+	c->group = t->group;
+	if (c->group != c->proc)
+		c->group->n_threads++;
+	if (!rec_thread_made(t, c))
+		return REC_KILLED;
 	rec_run(t, t->how, 0);
 	return REC_SYSCALL;
 }
@@ -118,6 +134,8 @@ static enum rec_state ready(struct rec_thread *t, int64_t result)
 {
 	struct dj_record r = { .kind = DJ_REC_REGS, .mask = DJ_REG_ALL };
 	uint64_t gs = t->regs.gs_base;
+	if (result < 0 && t->group != t->proc)
+		return rec_vfork_unrecorded(t);
 	if (result < 0) {
 		rec_cut(t->rec,
 			"cannot make room for the memory of another thread in %s: %s; the "
@@ -168,8 +186,8 @@ enum rec_state rec_thread_begin(struct rec_thread *t)
 
 static enum rec_state shadow_gone(struct rec_thread *t, int64_t result)
 {
-	(void)result;
 	memset(t->own + AREA_THREAD - AREA_PAGE, 0, AREA_PAGE);
+	t->area.empty = result == 0;
 	return rec_make_call(t);
 }
 
@@ -196,24 +214,24 @@ enum rec_state rec_thread_exit(struct rec_thread *t)
 struct rec_thread *rec_thread_exec(struct rec_thread *t)
 {
 	struct rec_recording *rec = t->rec;
-	struct rec_process *proc = t->proc;
+	struct rec_process *group = t->group;
 	unsigned long former = 0;
 	struct rec_thread *by = NULL, *next;
-	if (proc->child || rec->tracer->event_message(rec->tracer, t->tid, &former))
+	if (group->child || rec->tracer->event_message(rec->tracer, t->tid, &former))
 		return t;
 	for (struct rec_thread *o = rec->threads; o; o = o->next)
-		if (o->proc == proc && o->tid == (pid_t)former && o->state != REC_GONE)
+		if (o->group == group && o->tid == (pid_t)former && o->state != REC_GONE)
 			by = o;
 	if (!by || by == t)
 		by = t;
 	for (struct rec_thread *o = rec->threads; o; o = next) {
 		next = o->next;
-		if (o->proc != proc || o == by || o->state == REC_GONE)
+		if (o->group != group || o == by || o->state == REC_GONE)
 			continue;
 		o->tid = 0; /* whatever is still reported of it means nothing */
 		rec_ended(o, 0);
 		rec_thread_free(o);
 	}
-	by->tid = proc->pid;
-	return by;
+	by->tid = group->pid;
+	return group == by->proc ? by : rec_vfork_exec(by);
 }

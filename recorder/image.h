@@ -1,0 +1,41 @@
+/* Process images and what they are made of: modules and code. Part of recorder/recorder.h, which
+ * includes it. */
+#ifndef DEJA_RECORDER_IMAGE_H
+#define DEJA_RECORDER_IMAGE_H
+
+/* ---- image.c ---- */
+/* Mappings as the trace has them, and memory that no module file has. */
+void rec_image_maps(struct rec_thread *t);
+void rec_image_translator(struct rec_thread *t);
+/* At the event of a successful exec. */
+enum rec_state rec_image_begin(struct rec_thread *t, bool exec);
+/* The program's path, for messages. */
+const char *rec_program_name(struct rec_thread *t);
+/* Deja's memory cannot be put into the new image, in which nothing of it is: the first one is not
+ * started, others go on unrecorded. */
+enum rec_state rec_no_image(struct rec_thread *t, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* ---- modules.c ---- */
+/* The module number of the ELF file open as `fd` in us, or -1 if it is none. */
+int rec_module_of(struct rec_recording *rec, int fd, const char *path);
+/* Notice modules whose files have been written to: code from there may have changed. */
+void rec_modules_check(struct rec_recording *rec);
+void rec_modules_free(struct rec_recording *rec);
+
+/* ---- perfmap.c ---- */
+/* The process has ended: keep the names that it has given to code made at run time. */
+void rec_perf_map(struct rec_process *proc);
+
+/* ---- code.c ---- */
+size_t rec_code_read(void *ctx, uint64_t pc, uint8_t *buf, size_t len, bool *changing);
+uint64_t rec_code_translated(void *ctx, uint64_t pc, size_t len);
+struct tr_kept *rec_code_kept(void *ctx, uint64_t pc, uint64_t *base);
+void rec_code_forget(struct rec_process *proc, uint64_t start, uint64_t end);
+/* These pages, which were not executable, are mapped anew or not at all. */
+void rec_code_replaced(struct rec_process *proc, uint64_t start, uint64_t end);
+/* The protection of these pages has been changed to `prot`. */
+void rec_code_protected(struct rec_process *proc, uint64_t start, uint64_t end, uint32_t prot);
+void rec_code_free(struct rec_process *proc);
+
+#endif
