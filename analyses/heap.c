@@ -155,7 +155,7 @@ static void judge(struct heap *h, const struct ana_heap_event *e, struct block *
 {
 	/* each defect takes a search, and more than these nobody reads */
 	if (!b->alive && h->borrowed[e->process] > b->freed) {
-		; /* a child that executed in this memory may have allocated it */
+		; /* a process that executed in this memory may have allocated it */
 	} else if (!b->alloc && !b->freed) {
 		const struct block *of = inherited(h, e->process, e->addr);
 

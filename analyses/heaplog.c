@@ -351,6 +351,19 @@ static void edge(void *data, struct replay_run *run, const struct replay_edge *e
 		replay_run_returns(run, UINT64_MAX);
 }
 
+/* Whether the process with this number is recorded in the memory of the one that made it. */
+static bool is_recorded(const struct replay_run *run, const struct dj_trace *t, uint64_t pid)
+{
+	for (size_t i = 0; i < dj_trace_threads(t); i++) {
+		const struct dj_thread_info *info = dj_trace_thread(t, i);
+
+		if (info->tid == (int64_t)pid && info->process == replay_run_info(run)->process &&
+		    info->last_steps > info->first_steps)
+			return true;
+	}
+	return false;
+}
+
 /* Whether a call made a process that shares the memory: vfork, and clone and clone3 with CLONE_VM
  * and without CLONE_THREAD (clone(2); numbers of syscall_64.tbl). */
 static bool lends_memory(const struct replay_run *run, const struct replay_event *e)
@@ -369,7 +382,7 @@ static void event(void *data, struct replay_run *run, const struct replay_event 
 	struct thread *th = data;
 	bool exec = e->kind == REPLAY_EV_EXEC;
 
-	if (!exec && !lends_memory(run, e))
+	if (!exec && (!lends_memory(run, e) || is_recorded(run, th->heap->t, e->result)))
 		return;
 	if (exec)
 		th->depth = 0;
@@ -389,6 +402,7 @@ int ana_heap_listener(struct ana_heaplog *heap, struct ana_job *job, bool stacks
 	struct dj_error err;
 	int found = -1;
 
+	heap->t = job->t;
 	heap->plain = !stacks;
 	heap->events.size = sizeof(struct ana_heap_event);
 	for (unsigned i = 0; i < FAMILY; i++)

@@ -8,8 +8,8 @@
 
 #include "analyses/log.h"
 
-/* BORROWED: by a child that executes in the process's memory until its exec (vfork); nobody knows
- * what it did to the heap. */
+/* BORROWED: by a process that executes in this one's memory and is not recorded in there; nobody
+ * knows what it did to the heap. */
 enum ana_heap_kind { ANA_HEAP_ALLOC, ANA_HEAP_FREE, ANA_HEAP_NEW_IMAGE, ANA_HEAP_BORROWED };
 
 /* Calls of several threads lie beside each other, and one may wait in malloc for the block that
@@ -35,6 +35,7 @@ struct ana_heap_stack {
 };
 
 struct ana_heaplog {
+	const struct dj_trace *t;
 	struct ana_log events;
 	struct ana_heap_stack *stacks;
 	size_t n_stacks, cap_stacks;

@@ -16,19 +16,26 @@ void ana_pos_text(struct dj_trace *t, const struct replay_pos *pos, char buf[ANA
 	snprintf(buf, ANA_POS_TEXT, "%" PRIu64 ":%" PRIu64 "%s%s", pos->seq, pos->within, rep, tid);
 }
 
+/* Before its exec a child in its parent's memory (vfork) is a thread there, with the number that
+ * its process has: that one's is meant, unless the other process is chosen. */
 static int find_thread(struct dj_trace *t, uint64_t tid, struct ana_part *part,
 		       struct dj_error *err)
 {
+	bool found = false;
+
 	for (size_t i = 0; i < dj_trace_threads(t); i++) {
 		const struct dj_thread_info *info = dj_trace_thread(t, i);
+		bool first = dj_trace_process(t, info->process)->pid == info->tid;
 
-		if (info->tid == (int64_t)tid &&
-		    (part->process == REPLAY_ALL || part->process == info->process)) {
-			part->thread = (uint32_t)i;
-			return 0;
-		}
+		if (info->tid != (int64_t)tid || (found && !first) ||
+		    (part->process != REPLAY_ALL && part->process != info->process))
+			continue;
+		part->thread = (uint32_t)i;
+		found = true;
+		if (first)
+			break;
 	}
-	return dj_fail(err, 1, "there is no thread %" PRIu64 " in this recording", tid);
+	return found ? 0 : dj_fail(err, 1, "there is no thread %" PRIu64 " in this recording", tid);
 }
 
 static int find_process(struct dj_trace *t, uint64_t pid, struct ana_part *part,

@@ -47,6 +47,7 @@ struct thread {
 	uint64_t pending;
 	struct race_thread *out;
 	bool asked; /* it has come to job->from */
+	int lent;   /* 1 + the thread that is in its memory while it waits */
 };
 
 struct hearing {
@@ -313,12 +314,32 @@ static void created(struct thread *th, const struct replay_event *e)
 	replay_run_unlock(th->run);
 }
 
+/* In its memory, until an exec or its end, is a process that the thread waits for (vfork): it makes
+ * it here, and goes on at the return of that call. */
+static void lent(struct thread *th, const struct replay_event *e)
+{
+	int child = th->lent ? th->lent - 1 : find_thread(th, e->number);
+	struct race_event *noted;
+
+	if (child < 0)
+		return;
+	noted = th->all->second ? note(th, th->lent ? RACE_WAIT : RACE_CREATE, 0) : NULL;
+	if (noted)
+		noted->other = (uint32_t)child;
+	th->lent = th->lent ? 0 : child + 1;
+	th->order++;
+}
+
 static void event(void *data, struct replay_run *run, const struct replay_event *e)
 {
 	struct thread *th = data;
 
 	(void)run;
 	settle(th);
+	if (e->kind == REPLAY_EV_CHILD || (e->kind == REPLAY_EV_SYSCALL && th->lent)) {
+		lent(th, e);
+		return;
+	}
 	if (e->kind != REPLAY_EV_SYSCALL || e->result > -4096ULL)
 		return;
 	switch (e->number) {

@@ -187,6 +187,8 @@ static bool is_ready(const struct races *r, uint32_t thread, const struct race_e
 {
 	if (e->kind == RACE_BEGIN)
 		return r->made[thread];
+	if (e->kind == RACE_WAIT)
+		return e->other >= r->w.n || r->ended[e->other];
 	if (e->kind != RACE_JOIN)
 		return true;
 	for (size_t i = 0; i < r->w.n_words; i++) {
@@ -230,6 +232,10 @@ static int come_to_pass(struct races *r, uint32_t thread, const struct race_even
 			r->made[e->other] = true;
 		}
 		clock[thread]++;
+		return 0;
+	case RACE_WAIT:
+		if (e->other < r->w.n)
+			join(r, clock, r->clocks[e->other]);
 		return 0;
 	case RACE_JOIN:
 		for (size_t i = 0; i < r->w.n_words; i++)

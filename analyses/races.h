@@ -12,6 +12,7 @@ enum race_kind {
 	RACE_BEGIN,   /* the thread begins */
 	RACE_END,     /* it ends */
 	RACE_CREATE,  /* it makes the thread `other` */
+	RACE_WAIT,    /* it goes on when the thread `other` has ended: a child in its memory */
 	RACE_JOIN,    /* it finds that whoever clears the word at `addr` when it ends has ended */
 	RACE_ACQUIRE, /* it takes over what others left at `addr` */
 	RACE_RELEASE, /* it leaves there what it has done */

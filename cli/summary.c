@@ -204,6 +204,22 @@ static void add_to_process(struct summary *s, const struct summary_thread *th)
 		p->stopped = th;
 }
 
+/* A process that never had an image of its own: until it ended it was a thread in the memory of the
+ * one that made it (vfork), with the same number. */
+static void before_exec(struct summary *s, struct summary_process *p)
+{
+	for (size_t i = 0; i < s->nthreads && !p->threads; i++) {
+		const struct summary_thread *th = &s->threads[i];
+
+		if (th->info->tid != p->info->pid || (int32_t)th->info->process != p->info->parent)
+			continue;
+		p->first = th;
+		p->stopped = th->stopped ? th : NULL;
+		p->first_time = th->first_time;
+		p->last_time = th->last_time;
+	}
+}
+
 static int by_count(const void *a, const void *b)
 {
 	const struct summary_effect *x = a, *y = b;
@@ -260,6 +276,8 @@ int summary_make(struct summary *s, struct dj_trace *t, struct dj_error *err)
 		dj_cursor_free(c);
 		add_to_process(s, th);
 	}
+	for (size_t i = 0; i < s->nprocesses; i++)
+		before_exec(s, &s->processes[i]);
 	if (s->neffects)
 		qsort(s->effects, s->neffects, sizeof(*s->effects), by_count);
 	if (s->cap_places) /* those that are empty come last */
@@ -298,7 +316,7 @@ void summary_end_text(const struct summary *s, const struct dj_trace *t, size_t 
 {
 	const struct summary_process *p = process < s->nprocesses ? &s->processes[process] : NULL;
 
-	if (p && p->stopped)
+	if (p && p->stopped && !(p->first && p->first->exited))
 		snprintf(buf, size, "recording stopped before it ended: %s", p->stopped->stopped);
 	else if (!process && dj_trace_end(t)->present)
 		status_text(dj_trace_end(t)->status, buf, size);
