@@ -1,6 +1,7 @@
 /* Which system calls have to do with descriptors (analyses/channels.h), and a pass that finds them.
  */
 #include "analyses/channels-int.h"
+#include "analyses/groups.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -67,31 +68,46 @@ const struct channel_rule *ana_channel_rule(uint64_t nr)
 	return NULL;
 }
 
+struct hearing {
+	struct ana_log *calls;
+	const uint32_t *groups; /* by thread (analyses/groups.h) */
+};
+
+struct thread {
+	struct ana_log calls;
+	uint32_t process;
+};
+
 static void *begin(void *ctx, struct replay_run *run)
 {
-	const struct ana_log *all = ctx;
-	struct ana_log *own = calloc(1, sizeof(*own));
+	const struct hearing *h = ctx;
+	struct thread *th = calloc(1, sizeof(*th));
 
-	if (!own) {
+	if (!th) {
 		replay_run_fail(run, "out of memory");
 		return NULL;
 	}
-	own->size = all->size;
-	own->limit = all->limit;
-	return own;
+	th->calls.size = h->calls->size;
+	th->calls.limit = h->calls->limit;
+	th->process = h->groups[replay_run_thread(run)];
+	return th;
 }
 
 static void end(void *ctx, struct replay_run *run, void *data)
 {
+	const struct hearing *h = ctx;
+	struct thread *th = data;
+
 	(void)run;
-	if (data)
-		ana_log_join(ctx, data);
-	free(data);
+	if (th)
+		ana_log_join(h->calls, &th->calls);
+	free(th);
 }
 
 static void event(void *data, struct replay_run *run, const struct replay_event *e)
 {
 	const struct channel_rule *rule = NULL;
+	struct thread *th = data;
 	unsigned act = e->kind == REPLAY_EV_EXEC    ? ACT_EXEC
 		       : e->kind == REPLAY_EV_CHILD ? ACT_CHILD
 						    : ACT_NOTHING;
@@ -103,13 +119,12 @@ static void event(void *data, struct replay_run *run, const struct replay_event 
 	/* what moved nothing says nothing */
 	if (!act || ((act == ACT_READ || act == ACT_WRITE || act == ACT_MOVE) && !e->result))
 		return;
-	struct channel_call *c = ana_log_add(data);
+	struct channel_call *c = ana_log_add(&th->calls);
 	if (!c)
 		return;
-	*c = (struct channel_call){ .nr = e->number,
-				    .result = e->result,
-				    .process = replay_run_info(run)->process,
-				    .act = (uint8_t)act };
+	*c = (struct channel_call){
+		.nr = e->number, .result = e->result, .process = th->process, .act = (uint8_t)act
+	};
 	memcpy(c->arg, e->args, sizeof(c->arg));
 	if (rule && rule->bytes == BYTES_MESSAGE) { /* msg_controllen */
 		uint64_t length;
@@ -121,14 +136,18 @@ static void event(void *data, struct replay_run *run, const struct replay_event 
 
 int ana_channels_hear(struct ana_job *job, struct ana_log *calls, struct dj_error *err)
 {
+	uint32_t *groups = ana_groups(job->t, err);
+	struct hearing h = { .calls = calls, .groups = groups };
 	const struct replay_listener listener = {
-		.ctx = calls, .begin = begin, .end = end, .event = event, .translated = true
+		.ctx = &h, .begin = begin, .end = end, .event = event, .translated = true
 	};
 	const struct replay_listener *l = &listener;
 	struct replay_pass pass = { .listeners = &l, .n = 1 };
 
 	*calls = (struct ana_log){ .size = sizeof(struct channel_call), .limit = MOST };
-	if (ana_pass_whole(job, job->t, &pass, err))
+	int ret = groups ? ana_pass_whole(job, job->t, &pass, err) : -1;
+	free(groups);
+	if (ret)
 		return -1;
 	if (calls->failed)
 		return dj_fail(err, 1, "out of memory");

@@ -1,5 +1,6 @@
 /* What a program did to its heap (analyses/heaplog.h). */
 #include "analyses/call-writes.h"
+#include "analyses/groups.h"
 #include "analyses/heaplog.h"
 
 #include <sched.h>
@@ -352,16 +353,13 @@ static void edge(void *data, struct replay_run *run, const struct replay_edge *e
 }
 
 /* Whether the process with this number is recorded in the memory of the one that made it. */
-static bool is_recorded(const struct replay_run *run, const struct dj_trace *t, uint64_t pid)
+static bool is_recorded(const struct ana_heaplog *heap, const struct replay_run *run, uint64_t pid)
 {
-	for (size_t i = 0; i < dj_trace_threads(t); i++) {
-		const struct dj_thread_info *info = dj_trace_thread(t, i);
+	struct dj_trace *t = replay_run_trace(run);
+	int i = heap->groups ? ana_group_thread(t, heap->groups, replay_run_info(run)->process, pid)
+			     : -1;
 
-		if (info->tid == (int64_t)pid && info->process == replay_run_info(run)->process &&
-		    info->last_steps > info->first_steps)
-			return true;
-	}
-	return false;
+	return i >= 0 && dj_trace_thread(t, (size_t)i)->last_steps > 0;
 }
 
 /* Whether a call made a process that shares the memory: vfork, and clone and clone3 with CLONE_VM
@@ -382,7 +380,7 @@ static void event(void *data, struct replay_run *run, const struct replay_event 
 	struct thread *th = data;
 	bool exec = e->kind == REPLAY_EV_EXEC;
 
-	if (!exec && (!lends_memory(run, e) || is_recorded(run, th->heap->t, e->result)))
+	if (!exec && (!lends_memory(run, e) || is_recorded(th->heap, run, e->result)))
 		return;
 	if (exec)
 		th->depth = 0;
@@ -402,7 +400,8 @@ int ana_heap_listener(struct ana_heaplog *heap, struct ana_job *job, bool stacks
 	struct dj_error err;
 	int found = -1;
 
-	heap->t = job->t;
+	free(heap->groups);
+	heap->groups = ana_groups(job->t, &err); /* or nobody knows what others do */
 	heap->plain = !stacks;
 	heap->events.size = sizeof(struct ana_heap_event);
 	for (unsigned i = 0; i < FAMILY; i++)
@@ -508,6 +507,7 @@ void ana_heap_free(struct ana_heaplog *heap)
 	for (unsigned i = 0; i < FAMILY; i++)
 		ana_ranges_free(&heap->entries[i]);
 	ana_ranges_free(&heap->cache);
+	free(heap->groups);
 	memset(heap, 0, sizeof(*heap));
 }
 

@@ -35,7 +35,7 @@ struct ana_heap_stack {
 };
 
 struct ana_heaplog {
-	const struct dj_trace *t;
+	uint32_t *groups; /* by thread (analyses/groups.h), or NULL */
 	struct ana_log events;
 	struct ana_heap_stack *stacks;
 	size_t n_stacks, cap_stacks;

@@ -31,6 +31,9 @@ bool ana_origin_maker(struct origin *o, uint32_t thread, struct replay_pos *at)
 				    rec->subject == (int32_t)thread) {
 			*at = (struct replay_pos){ .thread = (uint32_t)rec->thread,
 						   .steps = rec->steps };
+			/* a child that began in its maker's memory has none of that here */
+			if (first && rec->what == DJ_CHILD_VFORK)
+				break;
 			found = rec->thread >= 0;
 		}
 	}

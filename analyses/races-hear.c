@@ -9,6 +9,7 @@
  * of order, and these.
  */
 #include "analyses/call-writes.h"
+#include "analyses/groups.h"
 #include "analyses/races.h"
 
 #include <stdlib.h>
@@ -54,6 +55,7 @@ struct hearing {
 	struct race_world *w;
 	struct pages *touched; /* by thread */
 	struct pages *shared;  /* by process */
+	uint32_t *groups;      /* by thread (analyses/groups.h) */
 	bool second;
 };
 
@@ -318,7 +320,9 @@ static void created(struct thread *th, const struct replay_event *e)
  * it here, and goes on at the return of that call. */
 static void lent(struct thread *th, const struct replay_event *e)
 {
-	int child = th->lent ? th->lent - 1 : find_thread(th, e->number);
+	int child = th->lent ? th->lent - 1
+			     : ana_group_thread(th->all->w->job->t, th->all->groups,
+						th->out->process, e->number);
 	struct race_event *noted;
 
 	if (child < 0)
@@ -434,8 +438,11 @@ static int hear(struct hearing *h, struct dj_error *err)
 int ana_races_hear(struct race_world *w, struct dj_error *err)
 {
 	size_t processes = dj_trace_processes(w->job->t);
-	struct hearing h = { .w = w };
+	struct hearing h = { .w = w, .groups = ana_groups(w->job->t, err) };
 	int ret = -1;
+
+	if (!h.groups)
+		return -1;
 
 	w->n = dj_trace_threads(w->job->t);
 	w->threads = calloc(w->n + 1, sizeof(*w->threads));
@@ -451,6 +458,7 @@ int ana_races_hear(struct race_world *w, struct dj_error *err)
 		free_pages(&h.shared[i]);
 	free(h.touched);
 	free(h.shared);
+	free(h.groups);
 	return ret;
 }
 

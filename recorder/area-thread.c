@@ -154,6 +154,9 @@ static enum rec_state area_reserved(struct rec_thread *t, int64_t result)
 
 static enum rec_state area_room(struct rec_thread *t, int64_t result)
 {
+	/* a process that runs by itself until its exec takes nothing of what there is (vfork.c) */
+	if (t->group != t->proc && !rec_limits_suffice(t))
+		return area_failed(t, -ENOMEM);
 	/* near the first one, while there is room; 4.5 GiB apart */
 	uint64_t hint = t->proc->area_at + rec_area_span() +
 			(uint64_t)t->own_part * (REC_AREA_THREAD + (1UL << 28));

@@ -136,8 +136,26 @@ void rec_thread_apart(struct rec_thread *t)
 		proc->hand = NULL;
 }
 
+/* It was killed while it moved what is deja's in the memory, and others in there were not: those of
+ * another process (vfork.c). */
+static bool moved_half(const struct rec_thread *t)
+{
+	const struct rec_process *proc = t->proc;
+	if (proc->gather.by != t || proc->gather.then || t->state != REC_CALL)
+		return false;
+	for (const struct rec_thread *o = t->rec->threads; o; o = o->next)
+		if (o->proc == proc && o->group != t->group && o->state != REC_GONE)
+			return true;
+	return false;
+}
+
 void rec_ended(struct rec_thread *t, int status)
 {
+	if (moved_half(t))
+		rec_cut(t->rec,
+			"process %d was killed while deja's memory in it was moved; the recording "
+			"ends there",
+			t->group->pid);
 	if (t->own && t->ring && !t->proc->child)
 		t->steps = rec_steps(t); /* it may have ended in the cache */
 	struct rec_process *proc = t->proc;

@@ -359,10 +359,12 @@ bool rec_idle_wants(const struct rec_thread *t)
 	return t->proc->idle || t->idle.self || t->idle.state == REC_IDLE_GONE;
 }
 
-static struct rec_thread *one_that_is(const struct rec_process *proc, enum rec_idle_state state)
+/* Of threads in the same memory those of the same process only: if the one that gives it back for
+ * another is killed in the middle of it, so is that one. */
+static struct rec_thread *one_that_is(const struct rec_thread *by, enum rec_idle_state state)
 {
-	struct rec_thread *t = proc->rec->threads;
-	while (t && (t->proc != proc || t->idle.state != state))
+	struct rec_thread *t = by->rec->threads;
+	while (t && (t->proc != by->proc || t->group != by->group || t->idle.state != state))
 		t = t->next;
 	return t;
 }
@@ -371,7 +373,7 @@ static enum rec_state given_back(struct rec_thread *t, int64_t result);
 
 static enum rec_state give_back_next(struct rec_thread *t)
 {
-	struct rec_thread *of = one_that_is(t->proc, REC_IDLE_CHOSEN);
+	struct rec_thread *of = one_that_is(t, REC_IDLE_CHOSEN);
 	if (!of) {
 		t->proc->idle = false;
 		return REC_IN_HAND;
@@ -383,7 +385,7 @@ static enum rec_state give_back_next(struct rec_thread *t)
 
 static enum rec_state given_back(struct rec_thread *t, int64_t result)
 {
-	struct rec_thread *of = one_that_is(t->proc, REC_IDLE_GOING);
+	struct rec_thread *of = one_that_is(t, REC_IDLE_GOING);
 	if (of) {
 		of->idle.refused = result != 0; /* a filter, or locked memory */
 		of->idle.state = result ? REC_IDLE_NOT : REC_IDLE_GONE;
@@ -442,6 +444,6 @@ void rec_idle_ended(struct rec_thread *t)
 	if (t->proc->busy != t)
 		return;
 	/* it was killed in the middle of it: so are they all */
-	while ((of = one_that_is(t->proc, REC_IDLE_GOING)))
+	while ((of = one_that_is(t, REC_IDLE_GOING)))
 		of->idle.state = REC_IDLE_NOT;
 }

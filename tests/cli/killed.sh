@@ -15,11 +15,15 @@ ${CC:-gcc} -O1 -w -mcx16 "$here/../programs/threads/"*.c -o threads -lpthread ||
 cat >children <<'END'
 while :; do seq 300 | sort | tail -n 1 >/dev/null; (exit 3) & ./threads create >/dev/null; wait; done
 END
+${CC:-gcc} -O1 -w "$here/vfork.c" -o vfork -lpthread || exit 99
+cat >vforks <<'END'
+while :; do for how in several nested many between clones; do ./vfork $how >/dev/null; done; done
+END
 killed=0 replayed=0 cut=0 early=0
 exec 2>said # "Killed", of each
 # what is recorded: something that goes on for as long as it is let
 programs=("./threads kill kill kill kill" "./threads condvar mutex sem condvar mutex sem condvar mutex sem"
-	"./threads short maps" "./threads fork spawn fork spawn" "./threads jit fresh malloc jit fresh malloc" "bash children")
+	"./threads short maps" "./threads fork spawn fork spawn" "./threads jit fresh malloc jit fresh malloc" "bash children" "bash vforks" "./vfork several")
 
 # tree PID: all processes below it, and all their threads
 tree() {

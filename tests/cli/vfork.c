@@ -134,6 +134,34 @@ static int do_exec(void)
 	return 0;
 }
 
+/* What comes through a pipe that a child has made its output by itself. */
+KEEP void check(const char *text)
+{
+	puts(text);
+}
+
+static char piped[64];
+
+static int do_pipe(void)
+{
+	posix_spawn_file_actions_t actions;
+	char *argv[] = { "echo", "through a pipe", NULL };
+	int p[2];
+	pid_t pid;
+	if (pipe(p))
+		return 1;
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_adddup2(&actions, p[1], 1);
+	posix_spawn_file_actions_addclose(&actions, p[0]);
+	posix_spawn(&pid, "/bin/echo", &actions, NULL, argv, environ);
+	posix_spawn_file_actions_destroy(&actions);
+	int status = waited(pid);
+	if (read(p[0], piped, sizeof(piped) - 1) <= 0)
+		return 1;
+	check(piped);
+	return status;
+}
+
 /* ---- several at once ---- */
 
 static atomic_int spinning = 1;
@@ -492,6 +520,113 @@ static int do_orphans(void)
 	return 0;
 }
 
+static volatile int witness;
+
+static int second_child(void *arg)
+{
+	pid_t parent = getppid();
+	(void)arg;
+	kill(parent, SIGKILL);
+	while (getppid() == parent)
+		usleep(1000);
+	in_child(7);
+	witness = 1;
+	while (witness == 1)
+		usleep(1000);
+	in_child(70);
+	witness = 3;
+	_exit(0);
+}
+
+static int first_child(void *arg)
+{
+	clone(second_child, stacks[1] + sizeof(stacks[1]), CLONE_VM | CLONE_VFORK | SIGCHLD, arg);
+	return 1;
+}
+
+/* A child's child kills the one between, and goes on in the memory of the first. */
+static int do_between(void)
+{
+	for (int i = 0; i < 4; i++) {
+		witness = 0;
+		pid_t pid = clone(first_child, stacks[0] + sizeof(stacks[0]),
+				  CLONE_VM | CLONE_VFORK | SIGCHLD, NULL);
+		printf("%d", waited(pid));
+		while (!witness)
+			usleep(1000);
+		printf(" %d", counter);
+		free(malloc(100000));
+		witness = 2;
+		while (witness == 2)
+			usleep(1000);
+		printf(" %d\n", counter);
+	}
+	return 0;
+}
+
+static volatile pid_t victim;
+
+static int goes_on(void *arg)
+{
+	victim = getpid();
+	for (;;) {
+		char *p = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			       0);
+		memset(p, 1, 65536);
+		mprotect(p, 4096, PROT_READ);
+		atomic_fetch_add(&spinning, (int)p[4096]);
+		raise(SIGUSR1);
+		munmap(p, 65536);
+		in_child(0);
+	}
+	return arg != NULL;
+}
+
+static void *made(void *arg)
+{
+	pid_t pid = clone(goes_on, stacks[0] + sizeof(stacks[0]), CLONE_VM | CLONE_VFORK | SIGCHLD,
+			  arg);
+	return (void *)(long)waited(pid);
+}
+
+/* Children that are killed, whatever they are doing, while threads of their parent's map memory. */
+static int do_victims(void)
+{
+	pthread_t maker, m;
+	void *status;
+	handle(SIGUSR1, on_user);
+	pthread_create(&m, NULL, maps, NULL);
+	for (int i = 0; i < 60; i++) {
+		victim = 0;
+		pthread_create(&maker, NULL, made, NULL);
+		while (!victim)
+			usleep(100);
+		usleep((unsigned)i * 7919 % 5000);
+		kill(victim, SIGKILL);
+		pthread_join(maker, &status);
+		printf("%ld ", (long)status);
+	}
+	spinning = 0;
+	pthread_join(m, NULL);
+	puts("");
+	return 0;
+}
+
+/* A child that kills its parent, which is the first process of all. */
+static int do_last(void)
+{
+	pid_t parent = getpid();
+	done[1] = 1;
+	if (pipe(ready))
+		return 1;
+	if (!vfork()) {
+		kill(parent, SIGKILL);
+		outlives(parent);
+		execl("/bin/echo", "echo", "and became another", (char *)NULL);
+	}
+	return 1;
+}
+
 /* Children that die; one that stops for a while. */
 static int do_ends(void)
 {
@@ -660,11 +795,12 @@ int main(int argc, char **argv)
 		const char *name;
 		int (*run)(void);
 	} modes[] = {
-		{ "writes", do_writes },   { "code", do_code },	    { "exec", do_exec },
-		{ "several", do_several }, { "many", do_many },	    { "signals", do_signals },
-		{ "timer", do_timer },	   { "nested", do_nested }, { "clones", do_clones },
-		{ "orphans", do_orphans }, { "ends", do_ends },	    { "limits", do_limits },
-		{ "traced", do_traced },   { "user", do_user },
+		{ "writes", do_writes },   { "code", do_code },	      { "pipe", do_pipe },
+		{ "exec", do_exec },	   { "several", do_several }, { "many", do_many },
+		{ "signals", do_signals }, { "timer", do_timer },     { "nested", do_nested },
+		{ "clones", do_clones },   { "orphans", do_orphans }, { "ends", do_ends },
+		{ "limits", do_limits },   { "traced", do_traced },   { "between", do_between },
+		{ "last", do_last },	   { "victims", do_victims }, { "user", do_user },
 	};
 	const char *mode = argc > 1 ? argv[1] : "";
 	setvbuf(stdout, NULL, _IONBF, 0);

@@ -84,6 +84,15 @@ while read -r at; do
 done <begins.out
 [ "$(wc -l <begins.out)" -ge 6 ] || fail "who begins is not told: $(cat begins.out)"
 
+# its descriptors are its own: what was written to the pipe that it has made its output is found, and
+# the parent's are as they were
+same "a pipe" pipe
+at=$("$deja" calls check t.deja | sed -n '2s/ .*//p')
+timeout -s KILL 100 "$deja" origin "$at" piped t.deja >out 2>&1
+grep -q 'through a pipe made at .*: write(1, "through a pipe.n", 15) = 15' out ||
+	fail "what came through a pipe: $(cat out)"
+grep -q 'memory that is not mapped' out && fail "beyond an exec: $(cat out)"
+
 # ---- as without deja ---------------------------------------------------------------------------
 
 for follow in --follow --no-follow; do
@@ -115,6 +124,19 @@ same "parents that are killed, end or become another program" orphans
 quiet "parents that are killed, end or become another program"
 has "parents that are killed" 2 'killed by signal 9'
 has "parents that become another program" 2 'its parent becomes another program'
+
+for _ in 1 2 3; do
+	same "a child between two that is killed" between
+	quiet "a child between two that is killed"
+done
+same "children that are killed" victims
+quiet "children that are killed"
+# the first process of all, killed by its child, which it waits for
+"$deja" record -o t.deja ./vfork last >out 2>err
+[ $? = 137 ] && [ "$(paste -s -d' ' out)" = "orphan 5 and became another" ] || fail "the first process killed: $(cat out err)"
+replays "the first process killed"
+has "the first process killed" 1 'killed by signal 9'
+has "the first process killed" 1 'echo .and became another.  *exited with status 0'
 
 # ---- who is traced, or somebody else ---------------------------------------------------------------
 
