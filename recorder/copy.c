@@ -179,7 +179,7 @@ static struct copy *begin(struct rec_thread *t, uint64_t room)
 	c->pages = UINT64_MAX;
 	c->keyframe = NULL;
 	c->n_done = 0;
-	c->map = t->rec->tracer->open_proc(t->rec->tracer, t->proc->pid, "pagemap");
+	c->map = t->rec->tracer->open_proc(t->rec->tracer, t->tid, "pagemap");
 	return c;
 }
 

@@ -102,7 +102,7 @@ enum rec_state rec_vfork_unrecorded(struct rec_thread *c)
 }
 
 /* From here on it is a process like any; signals that wait for it, its mask and its filters stay
- * (execve(2)). */
+ * (execve(2)), and what the kernel remembers of its last exception. */
 struct rec_thread *rec_vfork_exec(struct rec_thread *t)
 {
 	struct rec_process *proc = t->proc, *group = t->group;
@@ -119,6 +119,9 @@ struct rec_thread *rec_vfork_exec(struct rec_thread *t)
 	c->held = t->held;
 	c->mask = t->mask;
 	c->trap = t->trap;
+	memcpy(c->signal.exception, t->signal.exception, sizeof(c->signal.exception));
+	c->native.faulted = t->native.faulted;
+	c->native.wanted = t->native.wanted;
 	c->filters = t->filters;
 	t->pending = NULL;
 	t->n_pending = t->cap_pending = 0;
