@@ -251,6 +251,9 @@ uint64_t rec_copy_parts(struct rec_thread *t, uint64_t room)
 	c->keyframe = "memory";
 	of_others(c, stack, true);
 	of_others(c, stack, false);
+	/* a signal's stack, or that of a coroutine, may lie in the midst of a heap */
+	if (stack && stack->module < 0 && strcmp(stack->name, "[stack]") != 0)
+		save(c, stack->start, stack->end);
 	uint64_t copied = (room & -PAGE) - c->room;
 	end(c);
 	return copied;
