@@ -49,6 +49,13 @@ part_single() {
 	done
 	same ./world chroot /static none report
 	same ./world timer,nobody ./static timer,softas ./static none report
+	# where the kernel puts things, and what may be executed
+	same sh -c 'ulimit -S -s unlimited; exec ./world softas ./static none report'
+	same sh -c 'ulimit -S -s 256; exec ./world nofile ./static none report'
+	if setarch -X -L -Z true 2>/dev/null; then
+		same setarch -X ./world errno ./static none report
+		same setarch -L -Z ./world nobody ./static none report
+	fi
 }
 
 # The limits that a program sets itself, without exec.
