@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+#define BEGINNING 8u /* times as long: an interval that a survey has a process begun for */
+
 static bool is_break(const struct replay *r, uint64_t rip)
 {
 	uint64_t bit = rip % BLOOM_BITS;
@@ -253,9 +255,11 @@ static bool quiet_to(const struct replay *r, const struct rp_checkpoint *c)
 bool rp_survey(struct replay *r, struct rp_survey *s, const struct rp_thread_pos *from,
 	       const struct rp_thread_pos *to)
 {
+	/* to begin a process is to have most of this one's memory copied, page by page */
+	const uint64_t worth = r->survey_worth * (r->threads[r->selected].lander ? 1 : BEGINNING);
 	size_t met = 0;
 
-	if (r->in_copy || from->rep || to->rep || to->steps - from->steps < r->survey_worth)
+	if (r->in_copy || from->rep || to->rep || to->steps - from->steps < worth)
 		return false;
 	if (s->pause) {
 		s->pause--;
@@ -268,7 +272,8 @@ bool rp_survey(struct replay *r, struct rp_survey *s, const struct rp_thread_pos
 		if (met * 4 < RP_SURVEY_PARTS)
 			return true;
 	}
-	s->pause = ++s->of_no_use;
+	s->of_no_use += s->of_no_use < 20;
+	s->pause = 1u << s->of_no_use;
 	return false;
 }
 

@@ -44,7 +44,7 @@ static double elapsed(void)
 
 static void print(const char *name, double value)
 {
-	printf("%s %.6f\n", name, value);
+	printf("%s %.9f\n", name, value);
 	fflush(stdout);
 }
 
