@@ -357,8 +357,7 @@ static const char *take_number(int c, struct rec_options *opt)
 		if (take_interval(optarg, &opt->full_keyframes))
 			return NULL;
 		return "--full-keyframes takes a number of instructions, such as 20M, or 5000e, "
-		       "10s or "
-		       "64MB";
+		       "10s or 64MB";
 	case 's':
 		if (cli_size(optarg, &opt->shadow_memory))
 			return NULL;

@@ -101,22 +101,27 @@ static bool as_believed(struct rec_thread *t, pid_t pid, uint64_t flags, int eve
 	       (!group || (group == t->group->pid) == !!(flags & CLONE_THREAD));
 }
 
+void rec_child_inherits(struct rec_process *group, const struct rec_thread *t)
+{
+	const struct rec_process *from = t->group;
+	group->vdso_syscall = t->proc->vdso_syscall;
+	memcpy(group->limits, from->limits, sizeof(group->limits));
+	memcpy(group->kernel_limits, from->kernel_limits, sizeof(group->kernel_limits));
+	group->limits_known = from->limits_known;
+	group->raised = from->raised;
+}
+
 static void new_child(struct rec_thread *t, pid_t pid, uint64_t flags)
 {
 	bool own_space = !(flags & CLONE_VM);
 	struct rec_process *proc = rec_process_new(t->rec, pid);
 	struct rec_thread *c = rec_thread_new(proc, pid, REC_CHILD);
 	proc->child = true;
-	proc->vdso_syscall = t->proc->vdso_syscall;
-	memcpy(proc->limits, t->group->limits, sizeof(proc->limits));
-	memcpy(proc->kernel_limits, t->group->kernel_limits, sizeof(proc->kernel_limits));
-	proc->raised = t->group->raised;
-	proc->limits_known = t->group->limits_known;
+	rec_child_inherits(proc, t);
 	rec_filters_copy(c, t);
 	c->s = t->s;
 	c->helper.shares = (flags & CLONE_VM) && !(flags & CLONE_VFORK);
 	rec_child_regs(t, c);
-	memcpy(c->signal.exception, t->signal.exception, sizeof(c->signal.exception));
 	/* a forced signal would reset what it inherits (sigtrap.c) */
 	c->quiet = t->group->trap.action.handler;
 	c->child.trap = proc->vdso_syscall && rec_trap_inherited(t);

@@ -8,6 +8,8 @@
 void rec_child_traced(struct rec_thread *t, struct user_regs_struct *r);
 /* A system call of the program's has made a process or a thread: with this event of ptrace's. */
 enum rec_state rec_child_event(struct rec_thread *t, int event);
+/* What a new process has of the one that the thread is of, and the kernel copies. */
+void rec_child_inherits(struct rec_process *group, const struct rec_thread *t);
 
 /* ---- follow.c ---- */
 /* A system call of the program's has made a process that is to be recorded: in the state CHILD. Its
@@ -64,7 +66,8 @@ enum rec_state rec_thread_event(struct rec_thread *t, pid_t tid);
 bool rec_thread_made(struct rec_thread *t, struct rec_thread *c);
 /* In hand: it has a new name. */
 void rec_thread_named(struct rec_thread *t);
-/* A new thread's or child's registers, but for what clone changes. */
+/* A new thread's or child's registers, but for what clone changes, and what the kernel remembers of
+ * its last exception. */
 void rec_child_regs(const struct rec_thread *t, struct rec_thread *c);
 /* In hand, about to exit: give the shadow back, then make the call. */
 enum rec_state rec_thread_exit(struct rec_thread *t);

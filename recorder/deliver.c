@@ -138,29 +138,32 @@ static void record_interrupted_call(struct rec_thread *t, uint64_t frame)
  * jump into deja's memory (native.c). */
 static void put_right(struct rec_thread *t, uint64_t frame)
 {
-	/* struct rt_sigframe: return address, then ucontext, whose gregs start at 40 */
-	const uint64_t regs = frame + 8 + 40, flags_at = regs + 17 * 8, cr2_at = regs + 22 * 8;
-	const uint64_t exception_at = regs + 19 * 8; /* the error code, and the number */
-	uint64_t flags = 0, cr2 = 0, shown[2] = { 0, 0 }, *exception = t->signal.exception;
+	/* struct rt_sigframe: return address, then ucontext, whose gregs start at 40; of these the
+	 * flags are number 17, error code and number of the exception 19 and 20, cr2 22 */
+	enum { FLAGS, SELECTORS, ERROR, NUMBER, MASK, CR2, WORDS };
+	const uint64_t at = frame + 8 + 40 + 17 * 8;
+	uint64_t is[WORDS], right[WORDS], *exception = t->signal.exception;
 	const siginfo_t *info = &t->signal.info;
-	bool read = rec_read(t->proc, exception_at, shown, sizeof(shown)) == sizeof(shown);
 	bool own = rec_synchronous(info->si_signo, info) && !t->signal.sent;
+	if (rec_read(t->proc, at, is, sizeof(is)) != sizeof(is))
+		return;
+	memcpy(right, is, sizeof(is));
 	if (own && info->si_signo == SIGTRAP) {
 		exception[0] = 0;
 		exception[1] = info->si_code == SI_KERNEL ? BREAKPOINT : DEBUG;
-	} else if (own && info->si_signo != SIGSYS && shown[1] != BREAKPOINT && shown[1] != DEBUG) {
-		exception[0] = shown[0];
-		exception[1] = shown[1];
+	} else if (own && info->si_signo != SIGSYS && is[NUMBER] != BREAKPOINT &&
+		   is[NUMBER] != DEBUG) {
+		exception[0] = is[ERROR];
+		exception[1] = is[NUMBER];
 	}
-	if (read && memcmp(shown, exception, sizeof(shown)) != 0)
-		rec_write(t->proc, exception_at, exception, sizeof(shown));
-	if (!t->trap_flag && rec_read(t->proc, flags_at, &flags, 8) == 8 && flags & TRAP_FLAG) {
-		flags &= ~TRAP_FLAG;
-		rec_write(t->proc, flags_at, &flags, 8);
-	}
-	if (t->native.faulted && rec_read(t->proc, cr2_at, &cr2, 8) == 8 &&
-	    cr2 == t->native.faulted)
-		rec_write(t->proc, cr2_at, &t->native.wanted, 8);
+	right[ERROR] = exception[0];
+	right[NUMBER] = exception[1];
+	if (!t->trap_flag)
+		right[FLAGS] &= ~TRAP_FLAG;
+	if (t->native.faulted && is[CR2] == t->native.faulted)
+		right[CR2] = t->native.wanted;
+	if (memcmp(is, right, sizeof(is)) != 0)
+		rec_write(t->proc, at, right, sizeof(right));
 }
 
 enum rec_state rec_on_handler(struct rec_thread *t, const struct rec_stop *stop)

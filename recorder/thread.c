@@ -38,6 +38,7 @@ void rec_child_regs(const struct rec_thread *t, struct rec_thread *c)
 	c->regs.eflags = (t->regs.eflags & ~TRAP_FLAG) | (t->trap_flag ? TRAP_FLAG : 0);
 	c->regs.gs_base = *rec_tcb(t, T_GSBASE);
 	c->regs.orig_rax = (unsigned long long)-1;
+	memcpy(c->signal.exception, t->signal.exception, sizeof(c->signal.exception));
 }
 
 /* Several calls that make one may be under way. */
@@ -83,7 +84,6 @@ bool rec_thread_made(struct rec_thread *t, struct rec_thread *c)
 	c->regs.eflags &= ~TRAP_FLAG;
 	c->trap_flag = t->trap_flag;
 	c->trap.blocked = t->trap.blocked;
-	memcpy(c->signal.exception, t->signal.exception, sizeof(c->signal.exception));
 	c->seq = rec_order_now(t);
 	c->own_part = -1;
 	rec_filters_copy(c, t);

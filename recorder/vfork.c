@@ -40,17 +40,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* What the child has of its parent's that the kernel copies. */
-static void inherit(struct rec_process *group, const struct rec_thread *t)
-{
-	const struct rec_process *from = t->group;
-	group->vdso_syscall = t->proc->vdso_syscall;
-	memcpy(group->limits, from->limits, sizeof(group->limits));
-	memcpy(group->kernel_limits, from->kernel_limits, sizeof(group->kernel_limits));
-	group->limits_known = from->limits_known;
-	group->raised = from->raised;
-}
-
 /* ---- recorded ------------------------------------------------------------------------------ */
 
 bool rec_vfork_recorded(const struct rec_thread *t, uint64_t flags)
@@ -64,7 +53,7 @@ enum rec_state rec_vfork_event(struct rec_thread *t, pid_t pid)
 	struct rec_process *group = rec_process_new(t->rec, pid);
 	struct rec_thread *c = rec_thread_new(t->proc, pid, REC_NEW_THREAD);
 	c->group = group;
-	inherit(group, t);
+	rec_child_inherits(group, t);
 	rec_trap_copied(group, t);
 	struct dj_record r = { .kind = DJ_REC_CHILD,
 			       .steps = t->steps,
@@ -166,7 +155,7 @@ static void another(struct rec_thread *c)
 	struct rec_process *proc = rec_process_new(c->rec, (pid_t)pid);
 	struct rec_thread *d = rec_thread_new(proc, (pid_t)pid, REC_VFORK);
 	proc->child = true;
-	inherit(proc, c);
+	rec_child_inherits(proc, c);
 	rec_filters_copy(d, c);
 	rec_vfork_followed(c, d);
 }

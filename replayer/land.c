@@ -104,54 +104,66 @@ static void *base_version(void *ctx, uint64_t key)
 	return rp_memview_base(ctx, key);
 }
 
-/* Attach the checkpoint in the message, and go there. */
+/* What has come of an answer: the last checkpoint, and the mappings there. */
+struct got {
+	struct rp_thread_pos pos;
+	struct rp_space *space;
+};
+
+/* Put the checkpoint in the message among the others; one to land at is gone to. */
 static bool attach(struct replay *r, struct rp_lander *l, uint64_t length,
-		   const struct rp_landing *q)
+		   const struct rp_landing *q, struct got *got)
 {
-	struct rp_thread_pos since, pos;
 	struct rp_checkpoint *c =
-		rp_wire_get(l->worker.in, length, r->th, r->th->space, base_version, r->mv);
+		rp_wire_get(l->worker.in, length, r->th, got->space, base_version, r->mv);
+	const struct rp_thread_pos since = got->pos;
+	struct rp_thread_pos here;
 
 	if (!c)
 		return false;
 	rp_worker_next(&l->worker, length);
-	rp_thread_pos(r->th, &since);
-	pos = c->pos;
-	c->lander = l->number;
-	if (c->light || rp_thread_pos_cmp(&pos, &since) <= 0 ||
-	    rp_thread_pos_cmp(&pos, &q->to) > 0) {
+	rp_space_unref(got->space);
+	got->space = rp_space_ref(c->space);
+	got->pos = c->pos;
+	if (c->light != (bool)q->survey || rp_thread_pos_cmp(&c->pos, &since) <= 0 ||
+	    rp_thread_pos_cmp(&c->pos, &q->to) > 0) {
 		rp_checkpoint_free(c);
 		return false;
 	}
-	/* it must not become light as soon as it has come */
+	if (!q->survey)
+		c->lander = l->number;
+	/* it must not become light, or go, as soon as it has come */
 	bool anchored = r->cs->anchored;
 	struct rp_thread_pos anchor = r->cs->anchor;
 	r->cs->anchored = true;
-	r->cs->anchor = pos;
-	bool added = rp_checkpoint_add(r->cs, c, &since);
+	r->cs->anchor = got->pos;
+	bool added = q->survey ? rp_checkpoint_part(r->cs, c, &since)
+			       : rp_checkpoint_add(r->cs, c, &since);
 	r->cs->anchored = anchored;
 	r->cs->anchor = anchor;
-	if (!added || rp_checkpoint_go(r->cs, &pos, &r->th->err))
+	if (!added || q->survey)
+		return added;
+	if (rp_checkpoint_go(r->cs, &got->pos, &r->th->err))
 		return false;
-	rp_thread_pos(r->th, &since);
-	return !rp_thread_pos_cmp(&since, &pos);
+	rp_thread_pos(r->th, &here);
+	return !rp_thread_pos_cmp(&here, &got->pos);
 }
 
-/* Ask, and take what it answers: true if the thread is there. `over`: the process had ended. */
-static bool ask(struct replay *r, struct rp_lander *l, const struct rp_landing *q, bool *over)
+/* Ask, and take what it answers: true if that leads to q->to. `over`: the process had ended. */
+static bool ask(struct replay *r, struct rp_lander *l, const struct rp_landing *q, struct got *got,
+		bool *over)
 {
-	struct rp_thread_pos here;
 	uint64_t length;
 
 	*over = !rp_worker_ask(&l->worker, q, sizeof(*q));
-	if (*over || rp_checkpoint_go(r->cs, &q->from, &r->th->err))
+	if (*over || (!q->survey && rp_checkpoint_go(r->cs, &q->from, &r->th->err)))
 		return false;
 	for (;;) {
 		switch (rp_worker_wait(&l->worker, r, &length, NULL, NULL)) {
 		case WORKER_SAID:
 			if (length == RP_WIRE_HEAD)
 				break;
-			if (!attach(r, l, length, q))
+			if (!attach(r, l, length, q, got))
 				return false;
 			continue;
 		case WORKER_BUSY:
@@ -165,23 +177,25 @@ static bool ask(struct replay *r, struct rp_lander *l, const struct rp_landing *
 	}
 	bool good = !memcmp(l->worker.in, rp_wire_good, RP_WIRE_HEAD);
 	rp_worker_next(&l->worker, length);
-	rp_thread_pos(r->th, &here);
-	return good && !rp_thread_pos_cmp(&here, &q->to);
+	return good && !rp_thread_pos_cmp(&got->pos, &q->to);
 }
 
-/* Have a process go there. False: it cannot, and the thread may be anywhere before. */
-static bool by_process(struct replay *r, const struct rp_thread_pos *to, bool dense)
+/* Have a process do it, from the last full checkpoint up to `first`. False: it cannot, and the
+ * thread may be anywhere before. */
+static bool by_process(struct replay *r, const struct rp_thread_pos *first, struct rp_landing *q)
 {
-	struct rp_landing q = { .to = *to, .dense = dense };
 	const struct rp_checkpoint *c;
 	bool over = true;
 
 	/* it ends when it has enough; another has what this process got from it */
 	for (unsigned tries = 0; over && !r->cancelled && tries < 2; tries++) {
-		if (!rp_worker_possible(r) || !(c = common(r, to)))
+		if (!rp_worker_possible(r) || !(c = common(r, first)))
 			return false;
-		q.from = c->pos;
-		if (ask(r, r->threads[r->selected].lander, &q, &over))
+		q->from = c->pos;
+		struct got got = { q->survey ? q->since : q->from, rp_space_ref(c->space) };
+		bool good = ask(r, r->threads[r->selected].lander, q, &got, &over);
+		rp_space_unref(got.space);
+		if (good)
 			return true;
 		r->landers_over += over;
 		give_up(r);
@@ -190,82 +204,12 @@ static bool by_process(struct replay *r, const struct rp_thread_pos *to, bool de
 	return false;
 }
 
-/* Put one that a survey found among the others. */
-static bool attach_part(struct replay *r, struct rp_checkpoint *c,
-			const struct rp_thread_pos *since, const struct rp_landing *q)
-{
-	const bool anchored = r->cs->anchored;
-	const struct rp_thread_pos anchor = r->cs->anchor;
-
-	if (!c->light || rp_thread_pos_cmp(&c->pos, since) <= 0 ||
-	    rp_thread_pos_cmp(&c->pos, &q->to) > 0) {
-		rp_checkpoint_free(c);
-		return false;
-	}
-	r->cs->anchored = true; /* they are what is looked at next */
-	r->cs->anchor = c->pos;
-	bool added = rp_checkpoint_part(r->cs, c, since);
-	r->cs->anchored = anchored;
-	r->cs->anchor = anchor;
-	return added;
-}
-
-/* Ask for a survey, and take what it answers. */
-static bool ask_parts(struct replay *r, struct rp_lander *l, const struct rp_landing *q,
-		      struct rp_space **space, bool *over)
-{
-	struct rp_thread_pos since = q->since;
-	uint64_t length;
-
-	*over = !rp_worker_ask(&l->worker, q, sizeof(*q));
-	while (!*over) {
-		switch (rp_worker_wait(&l->worker, r, &length, NULL, NULL)) {
-		case WORKER_SAID:
-			if (length == RP_WIRE_HEAD) {
-				bool good = !memcmp(l->worker.in, rp_wire_good, RP_WIRE_HEAD);
-				rp_worker_next(&l->worker, length);
-				return good && !rp_thread_pos_cmp(&since, &q->to);
-			}
-			struct rp_checkpoint *c = rp_wire_get(l->worker.in, length, r->th, *space,
-							      base_version, r->mv);
-			if (!c)
-				return false;
-			rp_worker_next(&l->worker, length);
-			rp_space_unref(*space);
-			*space = rp_space_ref(c->space);
-			struct rp_thread_pos pos = c->pos;
-			if (!attach_part(r, c, &since, q))
-				return false;
-			since = pos;
-			continue;
-		case WORKER_BUSY:
-			r->cancelled = true;
-			return false;
-		case WORKER_OVER:
-			*over = true;
-		}
-	}
-	return false;
-}
-
 bool rp_land_survey(struct replay *r, const struct rp_thread_pos *from,
 		    const struct rp_thread_pos *to)
 {
 	struct rp_landing q = { .since = *from, .to = *to, .survey = true };
-	const struct rp_checkpoint *c;
-	bool over = true, good = false;
 
-	for (unsigned tries = 0; over && !good && !r->cancelled && tries < 2; tries++) {
-		if (!rp_worker_possible(r) || !(c = common(r, from)))
-			return false;
-		q.from = c->pos;
-		struct rp_space *space = rp_space_ref(c->space);
-		good = ask_parts(r, r->threads[r->selected].lander, &q, &space, &over);
-		rp_space_unref(space);
-		if (!good)
-			give_up(r);
-		r->landers_over += over;
-	}
+	bool good = by_process(r, from, &q);
 	r->surveys += good;
 	return good;
 }
@@ -316,7 +260,8 @@ static int land(struct replay *r, const struct rp_thread_pos *upto, const struct
 			from = now.steps;
 	}
 	if (!r->in_copy && upto->steps > from && upto->steps - from >= worth(r, n)) {
-		if (by_process(r, upto, dense)) {
+		struct rp_landing q = { .to = *upto, .dense = dense };
+		if (by_process(r, upto, &q)) {
 			r->landed++;
 			return 0;
 		}

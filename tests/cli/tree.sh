@@ -8,11 +8,6 @@ work_in tree
 ${CC:-gcc} -g -O1 -pthread "$here/tree.c" -o tree || exit 99
 can_record
 
-replays() { # WHAT
-	timeout --foreground -s KILL 100 "$deja" verify t.deja >verify.out 2>verify.err ||
-		fail "$1: the trace does not replay: $(tail -n 2 verify.out verify.err)"
-}
-
 # has WHAT N: so many processes are in the trace
 has() {
 	local n

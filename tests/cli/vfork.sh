@@ -8,11 +8,6 @@ work_in vfork
 ${CC:-gcc} -g -O1 -pthread "$here/vfork.c" -o vfork || exit 99
 can_record
 
-replays() { # WHAT
-	timeout --foreground -s KILL 100 "$deja" verify t.deja >verify.out 2>verify.err ||
-		fail "$1: the trace does not replay: $(tail -n 2 verify.out verify.err)"
-}
-
 # same WHAT MODE OPTION...: the program does natively what it does recorded with these options
 same() {
 	local what=$1 mode=$2 native

@@ -85,6 +85,12 @@ as_natively() {
 	}
 }
 
+# replays WHAT: the trace t.deja does
+replays() {
+	timeout --foreground -s KILL 100 "$deja" verify t.deja >verify.out 2>verify.err ||
+		fail "$1: the trace does not replay: $(tail -n 2 verify.out verify.err)"
+}
+
 # refused STATUS WORDS ARGUMENT...: to this question deja has no answer, but one clear line
 refused() {
 	local status=$1 words=$2 have

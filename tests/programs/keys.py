@@ -4,8 +4,9 @@
 usage: keys.py KEYS COMMAND...
 
 The command in the environment variable RECORD, which may be empty, is put before COMMAND. KEYS is
-sent a piece at a time, when the program has been quiet for a moment; pieces are separated by "|", and
-\\e, \\r and \\xNN mean what they mean in C. What the program draws is not shown, as it depends on
+sent a piece at a time, when the program has been quiet for a moment, the first one not before it has
+set up the terminal and drawn something; pieces are separated by "|", and \\e, \\r and \\xNN mean what
+they mean in C. What the program draws is not shown, as it depends on
 time; prints its exit status, and whether the terminal was left as it was.
 """
 import ast
@@ -30,7 +31,7 @@ def main():
         os.environ["TERM"] = "xterm"
         os.execvp(argv[0], argv)
     before = termios.tcgetattr(master)
-    end, quiet, drawn, status = time.monotonic() + LIMIT, 0, 0, None
+    end, quiet, drawn, ready, status = time.monotonic() + LIMIT, 0, 0, False, None
     while status is None:
         if time.monotonic() > end:
             os.killpg(pid, signal.SIGKILL)
@@ -46,6 +47,8 @@ def main():
                 status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
                 break
             drawn, quiet = drawn + len(got), 0
+        elif not ready:
+            ready = drawn > 0 and termios.tcgetattr(master) != before
         else:
             quiet += 1
             if pieces and drawn and quiet >= 7:
