@@ -12,7 +12,7 @@
 
 #include "emu/emu.h"
 
-#define BLOCK_MAX  64
+#define BLOCK_MAX  64			 /* as many as `stops` has bits */
 #define BLOCK_DEAD 0x8000dead8000deadULL /* not canonical: no program can be there */
 
 struct emu_block {
@@ -29,8 +29,8 @@ struct emu_block {
 	uint16_t fences;      /* EMU_UOP_FENCE instructions in it */
 	uint8_t next_link;    /* the link to overwrite next */
 	bool branches;	      /* the last instruction sets rip */
-	bool stops;	      /* stop_within()'s answer ... */
-	uint32_t stops_asked; /* ... in this generation */
+	uint32_t stops_asked; /* the stop_generation in which ... */
+	uint64_t stops;	      /* ... stop_at() might say yes at these instructions, as bits */
 	uint32_t marked;      /* emu->mark when it last ran */
 	struct emu_uop *uops;
 };

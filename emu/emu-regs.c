@@ -23,8 +23,10 @@ void emu_get_regs(struct emu *e, struct dj_regs *r)
 	r->fs = c->sel[4];
 	r->gs = c->sel[5];
 	for (unsigned i = 0; i < 16; i++)
-		for (unsigned k = 0; k < 32; k++)
-			r->ymm[i][k] = VB(&c->v[i], k);
+		for (unsigned k = 0; k < 4; k++) {
+			uint64_t eight = htole64(VQ(&c->v[i], k));
+			memcpy(&r->ymm[i][8 * k], &eight, sizeof(eight));
+		}
 	r->mxcsr = c->mxcsr;
 	for (unsigned i = 0; i < 8; i++) {
 		r->st_mant[i] = c->x87_mant[(c->x87_top + i) & 7];

@@ -2,11 +2,12 @@
  * The emulator's run loop.
  *
  * Code runs in stretches: part of one block, from the current instruction to the block's
- * end or to the wanted step, whichever comes first. Without hooks and stop_at a stretch is
+ * end or to the wanted step, whichever comes first. Mostly a stretch is
  * nothing but handlers called in a row (run_fast): rip, steps and fences are brought up to
  * date when it ends, by what is known of the block. So it goes when hooks only want to know of
- * accesses, and where stop_within() promises that stop_at() has nothing to say. Otherwise
- * run_careful keeps them exact at every instruction. Both leave core->cur at the instruction being
+ * accesses. A block in which stop_at() might say yes is run in such stretches, too, each up to the
+ * next instruction at which it might (run_asked). Otherwise run_careful keeps everything exact at
+ * every instruction. Both leave core->cur at the instruction being
  * executed, so that emu_raise(), which jumps out of a handler to emu_run(), can settle the account.
  */
 #include "emu/emu-core.h"
@@ -226,9 +227,10 @@ static inline void run_fast(struct emu *e, struct emu_core *c, const struct emu_
 	} while (++u != end);
 }
 
-/* As run_fast, with everything exact at each instruction. Returns true to stop, with *why. */
+/* As run_fast, with everything exact at each instruction; stop_at() is asked at those of `ask`,
+ * which are bits. Returns true to stop, with *why. */
 static bool run_careful(struct emu *e, struct emu_core *c, struct emu_block *b, unsigned from,
-			unsigned to, bool ask, enum emu_stop *why)
+			unsigned to, uint64_t ask, enum emu_stop *why)
 {
 	for (unsigned i = from; i < to; i++) {
 		const struct emu_uop *u = &b->uops[i];
@@ -236,7 +238,7 @@ static bool run_careful(struct emu *e, struct emu_core *c, struct emu_block *b, 
 		e->cpu.rip = u->insn->addr;
 		c->at = b;
 		c->at_index = i;
-		if (ask && !e->in_rep && e->stop_at(e->ctx, e)) {
+		if ((ask >> i & 1) && !e->in_rep && e->stop_at(e->ctx, e)) {
 			*why = EMU_STOP_BREAK;
 			return true;
 		}
@@ -357,17 +359,29 @@ void emu_yield(struct emu *e)
 	longjmp(e->escape, 1);
 }
 
-/* Whether stop_at() need be asked in this block. */
-static bool stops_in(struct emu *e, struct emu_block *b)
+/* Ask where in the block stop_at() might say yes. */
+static __attribute__((noinline)) void find_stops(struct emu *e, struct emu_block *b)
+{
+	b->stops_asked = e->stop_generation;
+	b->stops = 0;
+	if (!e->stop_within(e->ctx, b->rip, b->end))
+		return;
+	for (unsigned i = 0; i < b->n; i++) {
+		uint64_t addr = b->uops[i].insn->addr;
+		if (e->stop_within(e->ctx, addr, addr + 1))
+			b->stops |= 1ULL << i;
+	}
+}
+
+/* The instructions of the block at which stop_at() has to be asked. */
+static inline uint64_t stops_in(struct emu *e, struct emu_block *b)
 {
 	if (!e->stop_at)
-		return false;
+		return 0;
 	if (!e->stop_within)
-		return true;
-	if (b->stops_asked != e->stop_generation) {
-		b->stops_asked = e->stop_generation;
-		b->stops = e->stop_within(e->ctx, b->rip, b->end);
-	}
+		return UINT64_MAX;
+	if (__builtin_expect(b->stops_asked != e->stop_generation, 0))
+		find_stops(e, b);
 	return b->stops;
 }
 
@@ -380,7 +394,7 @@ static inline bool limited(const struct emu *e, const struct emu_block *b)
 /* Whether somebody has to be asked, or told exactly, about instructions of this block. */
 static inline bool watched(struct emu *e, struct emu_block *b)
 {
-	return (e->stop_at && stops_in(e, b)) ||
+	return stops_in(e, b) ||
 	       __builtin_expect(
 		       e->hooks && ((e->hooks & EMU_HOOK_IMPORT) || e->exact || limited(e, b)), 0);
 }
@@ -447,21 +461,11 @@ static __attribute__((noinline)) struct emu_block *count_blocks(struct emu *e, s
 	return run_blocks_as(e, c, b, until, why, true);
 }
 
-/* Run a part of a block, or a block that is watched. Returns true to stop, with *why. */
-static bool run_part(struct emu *e, struct emu_block *b, unsigned from, uint64_t until,
-		     enum emu_stop *why)
+/* As run_fast, with the account in order at its end. Returns true to stop, with *why. */
+static inline bool run_stretch(struct emu *e, struct emu_core *c, struct emu_block *b,
+			       unsigned from, unsigned to, enum emu_stop *why)
 {
-	struct emu_core *c = emu_core(e);
-	uint64_t left = until - e->steps;
-	unsigned to = b->n - from <= left ? b->n : from + (unsigned)left;
-	bool ask = stops_in(e, b);
-
-	mark(e, b);
-	c->running = b;
 	c->from = from;
-	c->careful = ask || (e->hooks & EMU_HOOK_IMPORT) || (e->hooks && e->exact) || limited(e, b);
-	if (c->careful)
-		return run_careful(e, c, b, from, to, ask, why);
 	run_fast(e, c, b->uops + from, b->uops + to);
 	settle(e, b, from, to);
 	if (emu_counting(e))
@@ -473,6 +477,52 @@ static bool run_part(struct emu *e, struct emu_block *b, unsigned from, uint64_t
 	e->stop_requested = false;
 	*why = EMU_STOP_REQUEST;
 	return true;
+}
+
+/* Run in stretches, each up to the next instruction of `ask`, where everything is exact and
+ * stop_at() is asked. Returns true to stop, with *why. */
+static bool run_asked(struct emu *e, struct emu_core *c, struct emu_block *b, unsigned from,
+		      unsigned to, uint64_t ask, enum emu_stop *why)
+{
+	c->at = b;
+	c->at_index = from;
+	while (from < to) {
+		uint64_t ahead = ask >> from;
+		if ((ahead & 1) && !e->in_rep) {
+			c->careful = true; /* as long as nothing is executed */
+			bool stop = e->stop_at(e->ctx, e);
+			c->careful = false;
+			if (stop) {
+				*why = EMU_STOP_BREAK;
+				return true;
+			}
+		}
+		ahead >>= 1;
+		unsigned next = ahead ? from + 1 + (unsigned)__builtin_ctzll(ahead) : to;
+		next = next < to ? next : to;
+		if (run_stretch(e, c, b, from, next, why))
+			return true;
+		from = next;
+	}
+	return false;
+}
+
+/* Run a part of a block, or a block that is watched. Returns true to stop, with *why. */
+static bool run_part(struct emu *e, struct emu_block *b, unsigned from, uint64_t until,
+		     enum emu_stop *why)
+{
+	struct emu_core *c = emu_core(e);
+	uint64_t left = until - e->steps;
+	unsigned to = b->n - from <= left ? b->n : from + (unsigned)left;
+	uint64_t ask = stops_in(e, b);
+
+	mark(e, b);
+	c->running = b;
+	c->from = from;
+	c->careful = (e->hooks & EMU_HOOK_IMPORT) || (e->hooks && e->exact) || limited(e, b);
+	if (c->careful)
+		return run_careful(e, c, b, from, to, ask, why);
+	return ask ? run_asked(e, c, b, from, to, ask, why) : run_stretch(e, c, b, from, to, why);
 }
 
 static enum emu_stop run(struct emu *e, uint64_t until)
@@ -534,7 +584,7 @@ static enum emu_stop run_one(struct emu *e, uint64_t limit)
 		return why;
 	mark(e, b);
 	if (!(b->uops[i].flags & EMU_UOP_REP))
-		return run_careful(e, c, b, i, i + 1, false, &why) ? why : EMU_STOP_STEPS;
+		return run_careful(e, c, b, i, i + 1, 0, &why) ? why : EMU_STOP_STEPS;
 
 	const struct emu_uop *u = &b->uops[i];
 	e->ordinal = 0;

@@ -232,10 +232,11 @@ struct emu {
 	 * have; `bytes` may be NULL, then nobody knows what, or whether. */
 	void (*unseen_store)(void *ctx, struct emu *e, uint64_t addr, unsigned size,
 			     const uint8_t *bytes);
-	/* If not NULL: asked before each instruction (block cache still used); true stops. */
+	/* If not NULL: asked before each instruction (block cache still used); true stops. All of
+	 * the emulator's state is exact then. */
 	bool (*stop_at)(void *ctx, struct emu *e);
 	/* If not NULL: whether stop_at() might say yes for an instruction that begins in
-	 * [lo, hi). Kept per block until stop_generation changes. */
+	 * [lo, hi); elsewhere it is not asked. Kept per block until stop_generation changes. */
 	bool (*stop_within)(void *ctx, uint64_t lo, uint64_t hi);
 	uint32_t stop_generation; /* never 0 when stop_within is set */
 

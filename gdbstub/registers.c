@@ -310,6 +310,11 @@ bool stub_session_reg_value(struct stub_session *s, uint64_t number, uint64_t *v
 	uint8_t bytes[REG_MAX];
 	if (number >= N_REGS || table[number].bytes > 8)
 		return false;
+	uint64_t part = table[number].part;
+	if (part && part <= DJ_REG_GPR(15)) {
+		*value = replay_gpr(s->r, (unsigned)__builtin_ctzll(part));
+		return true;
+	}
 	replay_regs(s->r, &regs);
 	reg_get(s, &regs, &table[number], bytes);
 	*value = get_le(bytes, table[number].bytes);

@@ -364,6 +364,12 @@ void replay_regs(struct replay *r, struct dj_regs *regs)
 	emu_get_regs(r->th->e, regs);
 }
 
+uint64_t replay_gpr(const struct replay *r, unsigned reg)
+{
+	DJ_ASSERT(reg < 16, "there are sixteen");
+	return r->th->e->cpu.gpr[reg];
+}
+
 size_t replay_read(struct replay *r, uint64_t addr, void *buf, size_t len)
 {
 	bool sharing = rp_sharing(r);

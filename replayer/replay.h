@@ -192,8 +192,8 @@ int replay_break_del(struct replay *r, uint64_t addr);
 /*
  * Asked of each breakpoint that a thread comes to while it runs, forwards or in a search back:
  * false, and nothing stops there. It may be asked very often, and of the same place more than once.
- * Only replay_regs() and replay_read() may be called meanwhile, and memory that only others than
- * the thread could tell of is not known then. What cannot be decided has to be true.
+ * Only replay_regs(), replay_gpr() and replay_read() may be called meanwhile, and memory that only
+ * others than the thread could tell of is not known then. What cannot be decided has to be true.
  */
 typedef bool replay_holds_fn(void *ctx, uint32_t thread, uint64_t addr);
 void replay_set_condition(struct replay *r, replay_holds_fn *holds, void *ctx);
@@ -219,6 +219,8 @@ void replay_report_signals(struct replay *r, uint64_t mask);
 
 /* ---- state, as the selected thread sees it ----------------------------------------- */
 void replay_regs(struct replay *r, struct dj_regs *regs);
+/* One general register: DJ_RAX, ... For who asks often; replay_regs() copies a kilobyte. */
+uint64_t replay_gpr(const struct replay *r, unsigned reg);
 /*
  * Copy memory at the moment; returns how many bytes from addr on are known. What the selected
  * thread has read or written last holds, unless another thread of its process has changed the byte

@@ -112,14 +112,12 @@ struct asked {
 static bool passed_over(void *ctx, uint32_t thread, uint64_t addr)
 {
 	struct asked *a = ctx;
-	struct dj_regs regs;
 	uint32_t word = 0;
 
 	(void)thread;
 	(void)addr;
-	replay_regs(a->r, &regs);
-	replay_read(a->r, regs.gpr[DJ_RSP], &word, sizeof(word));
-	a->sum += word + regs.gpr[DJ_RDI];
+	replay_read(a->r, replay_gpr(a->r, DJ_RSP), &word, sizeof(word));
+	a->sum += word + replay_gpr(a->r, DJ_RDI);
 	return ++a->n >= OFTEN;
 }
 

@@ -290,6 +290,14 @@ void replay_regs(struct replay *r, struct dj_regs *regs)
 	regs->rip = r->n == l->mark_at ? l->mark : l->rip;
 }
 
+uint64_t replay_gpr(const struct replay *r, unsigned reg)
+{
+	struct dj_regs regs;
+
+	replay_regs((struct replay *)(uintptr_t)r, &regs);
+	return regs.gpr[reg];
+}
+
 size_t replay_read(struct replay *r, uint64_t addr, void *buf, size_t len)
 {
 	static uint8_t data[FAKE_DATA_SIZE];

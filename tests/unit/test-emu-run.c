@@ -298,6 +298,196 @@ static void test_edges(void)
 	}
 }
 
+/* ---- stops --------------------------------------------------------------------------------- */
+
+/* Six times a block of stores that what comes next reads, an ordered event and a REP instruction.
+ */
+static const uint8_t storing[] = {
+	0xb9, 0x06, 0x00, 0x00, 0x00, /* 00 mov ecx, 6 */
+	0x89, 0x0f,		      /* 05 mov [rdi], ecx */
+	0x48, 0x03, 0x07,	      /* 07 add rax, [rdi] */
+	0x48, 0x89, 0x47, 0x08,	      /* 0a mov [rdi + 8], rax */
+	0x51,			      /* 0e push rcx */
+	0xb9, 0x05, 0x00, 0x00, 0x00, /* 0f mov ecx, 5 */
+	0x57,			      /* 14 push rdi */
+	0xf3, 0xaa,		      /* 15 rep stosb */
+	0x5f,			      /* 17 pop rdi */
+	0x59,			      /* 18 pop rcx */
+	0xf0, 0x48, 0xff, 0x47, 0x10, /* 19 lock inc qword [rdi + 16] */
+	0xe2, 0xe5,		      /* 1e loop 05 */
+	0x90,			      /* 20 nop */
+};
+#define STORING_SPAN (6 * 11 + 2)
+#define DATA	     0x3000u
+
+/* What there is when an instruction is about to be executed. */
+struct arrival {
+	uint64_t steps, rip, fences, fence_steps, regs;
+	uint8_t memory[24], stack[16];
+};
+
+struct arrivals {
+	struct arrival list[STORING_SPAN];
+	size_t n;
+	bool at[sizeof(storing)]; /* where somebody asks */
+	unsigned say_yes;	  /* one in so many times; 0: never */
+	uint64_t resumed;	  /* the steps at which it did */
+};
+
+static struct arrival arrival_at(struct emu *e)
+{
+	struct arrival a = { .steps = e->steps,
+			     .rip = e->cpu.rip,
+			     .fences = e->fences,
+			     .fence_steps = e->fence_steps };
+	struct dj_regs regs;
+
+	emu_get_regs(e, &regs);
+	a.regs = dj_regs_digest(&regs);
+	memcpy(a.memory, e->shadow + DATA, sizeof(a.memory));
+	memcpy(a.stack, e->shadow + 0x8000 - sizeof(a.stack), sizeof(a.stack));
+	return a;
+}
+
+static bool arrives(void *ctx, struct emu *e)
+{
+	struct arrivals *s = ctx;
+	struct emu_now now;
+
+	emu_now(e, &now);
+	CU_ASSERT_FATAL(now.rip == e->cpu.rip && now.steps == e->steps && now.fences == e->fences &&
+			now.fence_steps == e->fence_steps);
+	CU_ASSERT_FATAL(e->cpu.rip - CODE < sizeof(storing) && s->at[e->cpu.rip - CODE]);
+	CU_ASSERT_FATAL(!e->in_rep);
+	if (e->steps == s->resumed)
+		return false;
+	CU_ASSERT_FATAL(s->n < STORING_SPAN);
+	s->list[s->n++] = arrival_at(e);
+	if (!s->say_yes || rand() % s->say_yes)
+		return false;
+	s->resumed = e->steps;
+	return true;
+}
+
+static bool arrives_within(void *ctx, uint64_t lo, uint64_t hi)
+{
+	const struct arrivals *s = ctx;
+
+	for (; lo < hi; lo++)
+		if (lo - CODE < sizeof(storing) && s->at[lo - CODE])
+			return true;
+	return false;
+}
+
+static struct emu *start_storing(struct arrivals *s)
+{
+	struct emu *e = start(storing, sizeof(storing));
+
+	e->ctx = s;
+	e->before_load = e->after_load = e->before_store = no_access;
+	e->after_store = no_store;
+	e->stop_generation = 1;
+	e->cpu.gpr[DJ_RSP] = 0x8000;
+	e->cpu.gpr[DJ_RDI] = DATA;
+	e->cpu.gpr[DJ_RAX] = 0x1234567890;
+	return e;
+}
+
+/* All arrivals, from single steps alone. */
+static void all_arrivals(struct arrivals *s)
+{
+	struct emu *e = start_storing(s);
+	struct insn in;
+
+	s->n = 0;
+	while (emu_peek(e, &in)) {
+		if (!e->in_rep)
+			s->list[s->n++] = arrival_at(e);
+		CU_ASSERT_FATAL(emu_step(e) == EMU_STOP_STEPS);
+	}
+	CU_ASSERT_FATAL(s->n == STORING_SPAN);
+	emu_free(e);
+}
+
+static bool same_arrivals(const struct arrivals *want, const struct arrivals *have,
+			  const bool *const at[2], uint64_t changed)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < want->n; i++) {
+		const struct arrival *a = &want->list[i];
+		if (at[a->steps >= changed][a->rip - CODE] &&
+		    (n == have->n || memcmp(a, &have->list[n++], sizeof(*a)) != 0))
+			return false;
+	}
+	return n == have->n;
+}
+
+/* Go on to `until`, or as far as there is code, whatever stops it on the way. */
+static void run_through(struct emu *e, struct arrivals *s, unsigned way, uint64_t until)
+{
+	enum emu_stop stop = EMU_STOP_STEPS;
+
+	while (e->steps < until && stop != EMU_STOP_FETCH) {
+		uint64_t piece = way & 1 ? e->steps + 1 + rand() % 20 : until;
+		if (way & 2) {
+			e->hooks |= EMU_HOOK_FENCE;
+			e->fence_limit = e->fences + rand() % 2;
+		}
+		stop = emu_run(e, piece < until ? piece : until);
+		CU_ASSERT_FATAL(stop == EMU_STOP_STEPS || stop == EMU_STOP_FETCH ||
+				stop == EMU_STOP_BREAK || stop == EMU_STOP_FENCE);
+		if (stop == EMU_STOP_FENCE) /* it has been asked there */
+			s->resumed = e->steps;
+		if (stop != EMU_STOP_BREAK)
+			continue;
+		CU_ASSERT_FATAL(s->n && e->steps == s->list[s->n - 1].steps &&
+				e->cpu.rip == s->list[s->n - 1].rip);
+		/* in the middle of an instruction nobody is asked again */
+		if (e->cpu.rip == CODE + 0x15 && rand() % 2)
+			CU_ASSERT_FATAL(emu_step(e) == EMU_STOP_STEPS && e->in_rep);
+	}
+}
+
+/* Whoever may want to stop is asked once at each of the instructions it has named, with all as it
+ * is there, however the code is run; and where it stops it stops. */
+static void test_stops(void)
+{
+	static struct arrivals want, have;
+	bool other[sizeof(storing)];
+
+	all_arrivals(&want);
+	for (unsigned i = 0; i < 2000; i++) {
+		struct emu *e = start_storing(&have);
+		uint64_t changed = rand() % (2 * STORING_SPAN);
+		const bool *const at[] = { other, have.at };
+		unsigned few = 1 + rand() % 8;
+
+		have.n = 0;
+		have.resumed = UINT64_MAX;
+		have.say_yes = i % 3;
+		for (size_t k = 0; k < sizeof(storing); k++) {
+			other[k] = rand() % few == 0;
+			have.at[k] = other[k];
+		}
+		e->stop_at = arrives;
+		e->stop_within = arrives_within;
+		if (i & 4)
+			e->hooks = EMU_HOOK_TRACK;
+		if (i & 8)
+			e->hooks |= EMU_HOOK_IMPORT;
+		e->exact = i & 16;
+		run_through(e, &have, i >> 5, changed);
+		for (size_t k = 0; k < sizeof(storing); k++)
+			have.at[k] = rand() % few == 0;
+		e->stop_generation++;
+		run_through(e, &have, i >> 5, 1000);
+		CU_ASSERT_FATAL(e->steps == STORING_SPAN);
+		CU_ASSERT_FATAL(same_arrivals(&want, &have, at, changed));
+		emu_free(e);
+	}
+}
+
 /* Executions of each instruction, and of each branch from one address to another. */
 struct counted {
 	uint64_t at[sizeof(branchy)], led[sizeof(branchy)][sizeof(branchy)];
@@ -520,6 +710,7 @@ int main(void)
 	CU_add_test(s, "a process made for one of them", test_fork);
 	CU_add_test(s, "memory anew", test_reset);
 	CU_add_test(s, "long repeats come back", test_long_repeats);
+	CU_add_test(s, "who may stop is asked where it wants to be", test_stops);
 	CU_add_test(s, "edges are seen, however code is run", test_edges);
 	CU_add_test(s, "executions are counted, however code is run", test_counts);
 	CU_add_test(s, "repeats are told whole", test_reps);
