@@ -77,11 +77,11 @@ static bool note(struct work *w, bool say)
 /* From where the thread is. */
 static bool survey(struct work *w, const struct rp_landing *q)
 {
-	const uint64_t part = (q->to.steps - q->since.steps) / RP_SURVEY_PARTS;
+	const uint64_t part = (q->to.steps - q->since.steps) / q->parts;
 
 	if (!run_to(w, &q->since) || !note(w, false))
 		return false;
-	for (unsigned i = 1; i < RP_SURVEY_PARTS; i++) {
+	for (uint64_t i = 1; i < q->parts; i++) {
 		const struct rp_thread_pos next = { .steps = q->since.steps + i * part };
 		if (!run_to(w, &next) || !note(w, true))
 			return false;
@@ -101,7 +101,7 @@ static bool land(struct work *w, const struct rp_landing *q)
 		_exit(1); /* it is not known here: whoever asks begins another process */
 	rp_space_unref(w->sent);
 	w->sent = rp_space_ref(th->space);
-	if (q->survey)
+	if (q->parts)
 		return survey(w, q);
 	while (rp_thread_pos_cmp(&at, &q->to) < 0) {
 		struct rp_thread_pos next = q->to, before = at;

@@ -125,23 +125,23 @@ static bool attach(struct replay *r, struct rp_lander *l, uint64_t length,
 	rp_space_unref(got->space);
 	got->space = rp_space_ref(c->space);
 	got->pos = c->pos;
-	if (c->light != (bool)q->survey || rp_thread_pos_cmp(&c->pos, &since) <= 0 ||
+	if (c->light != (bool)q->parts || rp_thread_pos_cmp(&c->pos, &since) <= 0 ||
 	    rp_thread_pos_cmp(&c->pos, &q->to) > 0) {
 		rp_checkpoint_free(c);
 		return false;
 	}
-	if (!q->survey)
+	if (!q->parts)
 		c->lander = l->number;
 	/* it must not become light, or go, as soon as it has come */
 	bool anchored = r->cs->anchored;
 	struct rp_thread_pos anchor = r->cs->anchor;
 	r->cs->anchored = true;
 	r->cs->anchor = got->pos;
-	bool added = q->survey ? rp_checkpoint_part(r->cs, c, &since)
-			       : rp_checkpoint_add(r->cs, c, &since);
+	bool added = q->parts ? rp_checkpoint_part(r->cs, c, &since)
+			      : rp_checkpoint_add(r->cs, c, &since);
 	r->cs->anchored = anchored;
 	r->cs->anchor = anchor;
-	if (!added || q->survey)
+	if (!added || q->parts)
 		return added;
 	if (rp_checkpoint_go(r->cs, &got->pos, &r->th->err))
 		return false;
@@ -156,7 +156,7 @@ static bool ask(struct replay *r, struct rp_lander *l, const struct rp_landing *
 	uint64_t length;
 
 	*over = !rp_worker_ask(&l->worker, q, sizeof(*q));
-	if (*over || (!q->survey && rp_checkpoint_go(r->cs, &q->from, &r->th->err)))
+	if (*over || (!q->parts && rp_checkpoint_go(r->cs, &q->from, &r->th->err)))
 		return false;
 	for (;;) {
 		switch (rp_worker_wait(&l->worker, r, &length, NULL, NULL)) {
@@ -192,7 +192,7 @@ static bool by_process(struct replay *r, const struct rp_thread_pos *first, stru
 		if (!rp_worker_possible(r) || !(c = common(r, first)))
 			return false;
 		q->from = c->pos;
-		struct got got = { q->survey ? q->since : q->from, rp_space_ref(c->space) };
+		struct got got = { q->parts ? q->since : q->from, rp_space_ref(c->space) };
 		bool good = ask(r, r->threads[r->selected].lander, q, &got, &over);
 		rp_space_unref(got.space);
 		if (good)
@@ -205,9 +205,9 @@ static bool by_process(struct replay *r, const struct rp_thread_pos *first, stru
 }
 
 bool rp_land_survey(struct replay *r, const struct rp_thread_pos *from,
-		    const struct rp_thread_pos *to)
+		    const struct rp_thread_pos *to, unsigned parts)
 {
-	struct rp_landing q = { .since = *from, .to = *to, .survey = true };
+	struct rp_landing q = { .since = *from, .to = *to, .parts = parts };
 
 	bool good = by_process(r, from, &q);
 	r->surveys += good;

@@ -31,11 +31,11 @@ int rp_land_before(struct replay *r, const struct rp_thread_pos *to, bool dense,
 /* Somewhere up to `to` and not before where it is, without replaying: who waits has lost patience.
  */
 int rp_land_at_once(struct replay *r, const struct rp_thread_pos *to, struct dj_error *err);
-/* Find out in which parts of the way from `from`, a checkpoint or the beginning, to `to` which
- * lines were met: light checkpoints between them, and the lines of that at `to`. The thread may be
- * elsewhere then. False: that cannot be; r->cancelled: it was interrupted. */
+/* Find out in which of so many parts of the way from `from`, a checkpoint or the beginning, to `to`
+ * which lines were met: light checkpoints between them, and one at `to` or its lines. The thread
+ * may be elsewhere then. False: that cannot be; r->cancelled: it was interrupted. */
 bool rp_land_survey(struct replay *r, const struct rp_thread_pos *from,
-		    const struct rp_thread_pos *to);
+		    const struct rp_thread_pos *to, unsigned parts);
 void rp_lander_free(struct rp_lander *l);
 
 #define RP_SURVEY_PARTS 16u
@@ -44,7 +44,8 @@ void rp_lander_free(struct rp_lander *l);
 struct rp_landing {
 	struct rp_thread_pos from, to; /* from is that of a full checkpoint that both have */
 	struct rp_thread_pos since;    /* a survey: from there on */
-	uint64_t dense, survey;
+	uint64_t dense;
+	uint64_t parts; /* not 0: a survey, in so many */
 };
 /* land-work.c: in the process of its own. */
 _Noreturn void rp_land_work(struct replay *r, int in, int out);

@@ -169,6 +169,8 @@ void replay_limits(struct replay *r, uint64_t spacing, size_t max, size_t budget
  * towards `to`, for going back from there. Answers as rp_thread_run() does. */
 enum rp_thread_stop replay_run_to(struct replay *r, const struct rp_thread_pos *to, unsigned events,
 				  bool dense);
+/* The same without checkpoints. */
+enum rp_thread_stop rp_pass_to(struct replay *r, const struct rp_thread_pos *to, unsigned events);
 /* How far apart checkpoints of the thread in hand are at most. */
 uint64_t rp_spacing(const struct replay *r);
 /* Move exactly. Where it was interrupted, which is an error and r->cancelled, it stays. */
@@ -254,9 +256,10 @@ struct rp_hunt {
 		struct rp_thread_pos pos;
 		uint64_t calls, signals, forks, image;
 	} hi;
-	uint64_t seq;	/* the event number there */
-	bool newest;	/* it is where the search began */
-	bool inclusive; /* conditions at that very position count */
+	uint64_t seq;	   /* the event number there */
+	bool newest;	   /* it is where the search began */
+	bool inclusive;	   /* conditions at that very position count */
+	uint64_t searched; /* instructions that were gone through in vain */
 	struct rp_survey survey;
 	struct rp_last last;
 };

@@ -25,12 +25,14 @@ uint64_t rp_spacing(const struct replay *r)
 	return even > r->spacing ? even : r->spacing;
 }
 
-/* How far to run before the next checkpoint or look around. */
+/* How far to run before the next checkpoint or look around. One that is overdue was not wanted, or
+ * could not be had. */
 static uint64_t slice(struct replay *r, uint64_t left, bool dense)
 {
 	const struct rp_checkpoint *c = rp_checkpoint_last(r->cs);
 	uint64_t last = c ? c->pos.steps : r->th->info->first_steps, now = r->th->e->steps;
-	uint64_t due = last + rp_spacing(r) > now ? last + rp_spacing(r) - now : 1;
+	uint64_t spacing = rp_spacing(r);
+	uint64_t due = last + spacing > now ? last + spacing - now : spacing;
 	uint64_t n = left < SLICE ? left : SLICE;
 
 	if (dense && left > CLOSE && n > left / 2)
@@ -80,6 +82,20 @@ enum rp_thread_stop replay_run_to(struct replay *r, const struct rp_thread_pos *
 		if (!r->in_copy && wanted_here(r, to, dense))
 			rp_checkpoint_take(r->cs);
 	}
+}
+
+enum rp_thread_stop rp_pass_to(struct replay *r, const struct rp_thread_pos *to, unsigned events)
+{
+	struct rp_thread_pos from;
+	enum rp_thread_stop res;
+
+	rp_thread_pos(r->th, &from);
+	if (rp_thread_pos_cmp(&from, to) >= 0)
+		return THREAD_LIMIT;
+	do
+		res = rp_thread_run(r->th, to, events);
+	while (res == THREAD_FAILED && rp_keep_refuse(r, &from));
+	return res;
 }
 
 /* Whether there is a checkpoint on the way that is quicker gone to than run to. */

@@ -252,6 +252,19 @@ static bool quiet_to(const struct replay *r, const struct rp_checkpoint *c)
 	       c->forks == th->forks && c->space->image_steps == th->space->image_steps;
 }
 
+/* Survey in so many parts, and add to *met in how many of them something may be that is looked
+ * for. */
+static bool parts_met(struct replay *r, const struct rp_thread_pos *from,
+		      const struct rp_thread_pos *to, unsigned parts, size_t *met)
+{
+	if (!rp_land_survey(r, from, to, parts))
+		return false;
+	for (size_t i = rp_checkpoint_count(r->cs, from);
+	     i < r->cs->n && rp_thread_pos_cmp(&r->cs->list[i]->pos, to) <= 0; i++)
+		*met += !rp_lines_quiet(r, &r->cs->list[i]->lines);
+	return true;
+}
+
 bool rp_survey(struct replay *r, struct rp_survey *s, const struct rp_thread_pos *from,
 	       const struct rp_thread_pos *to)
 {
@@ -265,13 +278,12 @@ bool rp_survey(struct replay *r, struct rp_survey *s, const struct rp_thread_pos
 		s->pause--;
 		return false;
 	}
-	if (rp_land_survey(r, from, to)) {
-		for (size_t i = rp_checkpoint_count(r->cs, from);
-		     i < r->cs->n && rp_thread_pos_cmp(&r->cs->list[i]->pos, to) <= 0; i++)
-			met += !rp_lines_quiet(r, &r->cs->list[i]->lines);
-		if (met * 4 < RP_SURVEY_PARTS)
-			return true;
-	}
+	/* most that are of no use show it in their first quarter */
+	const struct rp_thread_pos quarter = { .steps = from->steps +
+							(to->steps - from->steps) / 4 };
+	if (parts_met(r, from, &quarter, RP_SURVEY_PARTS / 4, &met) && met < RP_SURVEY_PARTS / 4 &&
+	    parts_met(r, &quarter, to, RP_SURVEY_PARTS * 3 / 4, &met) && met < RP_SURVEY_PARTS / 4)
+		return true;
 	s->of_no_use += s->of_no_use < 20;
 	s->pause = 1u << s->of_no_use;
 	return false;

@@ -252,32 +252,156 @@ void test_breaks(void)
 	}
 }
 
-/* A condition that only some of the times is true. */
-static bool some(void *ctx, uint32_t thread, uint64_t addr)
+/* Breakpoints at some of the addresses there are, each with a condition that only now and then is
+ * true. */
+static struct {
+	uint64_t at[8];
+	size_t n;
+	unsigned seldom; /* once in so many times */
+	unsigned asked;
+} some;
+
+#define STORED 3 /* in the world's function, the instruction before has stored rax */
+
+static bool is_some(uint64_t rip, uint64_t digest)
+{
+	return world_hash(rip, digest) % some.seldom == 0;
+}
+
+static bool holds(void *ctx, uint32_t thread, uint64_t addr)
 {
 	struct dj_regs regs;
+	uint64_t stored = 0;
 
+	(void)ctx;
 	(void)thread;
 	replay_regs(rep, &regs);
-	++*(unsigned *)ctx;
-	return regs.rip == addr && dj_regs_digest(&regs) % 3 == 0;
+	some.asked++;
+	for (unsigned i = 0; i < 16; i++)
+		if (replay_gpr(rep, i) != regs.gpr[i])
+			return true;
+	/* behind a store of rax */
+	if (some.n > STORED && addr == some.at[STORED] &&
+	    (replay_read(rep, regs.gpr[DJ_RSP] + 8, &stored, 8) != 8 ||
+	     le64toh(stored) != regs.gpr[DJ_RAX]))
+		return true;
+	return regs.rip == addr && is_some(addr, dj_regs_digest(&regs));
 }
 
 static bool at_some(size_t i)
 {
-	return at_function(i) && world->pos[i].digest % 3 == 0;
+	const struct world_pos *p = &world->pos[i];
+
+	for (size_t k = 0; k < some.n; k++)
+		if (p->rip == some.at[k] && !p->rep)
+			return is_some(p->rip, p->digest);
+	return false;
 }
 
+/* Also in a block with others, where most are false for many checkpoints in a row, and where few of
+ * those have memory. */
 void test_conditions(void)
 {
-	unsigned asked = 0;
+	static const struct {
+		unsigned seldom;
+		size_t n, budget;
+	} cases[] = { { 3, 1, 1 << 22 },  { 5, 8, 1 << 22 },  { 97, 8, 1 << 22 }, { 3, 1, 1 << 16 },
+		      { 23, 4, 1 << 16 }, { 97, 8, 1 << 16 }, { 3, 8, 1 },	  { 97, 8, 1 } };
+
+	for (size_t k = 0; k < sizeof(cases) / sizeof(*cases); k++) {
+		size_t n;
+		start(300, 0, 1);
+		replay_limits(rep, 200, 200, cases[k].budget);
+		some.seldom = cases[k].seldom;
+		some.asked = 0;
+		/* one, and what is executed behind it, most of it in the same block */
+		size_t first = 0;
+		while (!at_function(first))
+			first++;
+		for (n = 0; n < cases[k].n; n++) {
+			some.at[n] = world->pos[first + n].rip;
+			replay_break_add(rep, some.at[n]);
+		}
+		some.n = n;
+		replay_set_condition(rep, holds, NULL);
+		hunt(&(struct hunt){ REPLAY_BREAK, at_some, false });
+		CU_ASSERT(some.asked > 100);
+		finish();
+	}
+}
+
+/* What it costs to go from the beginning to there, as the patience of who waits has it. */
+static uint64_t work_to(const struct rp_thread_pos *to, bool pass)
+{
+	const struct rp_thread_pos begin = { .steps = rep->th->info->first_steps };
+	const uint64_t much = 1ULL << 40;
+	struct rp_thread_pos now;
+
+	CU_ASSERT_FATAL(!rp_checkpoint_go(rep->cs, &begin, NULL));
+	rep->patience.allowance = much;
+	enum rp_thread_stop res = pass ? rp_pass_to(rep, to, 0) : replay_run_to(rep, to, 0, false);
+	uint64_t work = much - rep->patience.allowance;
+	rep->patience.allowance = UINT64_MAX;
+	rp_thread_pos(rep->th, &now);
+	CU_ASSERT(res == THREAD_LIMIT && !rp_thread_pos_cmp(&now, to));
+	return work;
+}
+
+/* Where a checkpoint is due, and not wanted because there is one soon, the thread is not stopped
+ * again and again to look. */
+void test_overdue(void)
+{
+	struct rp_thread_pos to = { .steps = 3999 };
 
 	start(300, 0, 1);
-	replay_limits(rep, 700, 30, 1 << 22);
+	replay_limits(rep, 2000, 30, 1 << 28);
+	CU_ASSERT_FATAL(rp_pass_to(rep, &to, 0) == THREAD_LIMIT && rep->th->e->steps == to.steps);
+	rp_checkpoint_take(rep->cs);
+	CU_ASSERT(rep->cs->n == 1);
+	uint64_t least = work_to(&to, true);
+	CU_ASSERT(work_to(&to, false) < least + 100);
+	CU_ASSERT(rep->cs->n == 1);
+	finish();
+}
+
+static bool never(void *ctx, uint32_t thread, uint64_t addr)
+{
+	(void)thread;
+	(void)addr;
+	++*(unsigned *)ctx;
+	return false;
+}
+
+/* Searching back in vain over checkpoints of which few have memory is no more work than twice the
+ * way forward, and hardly more questions than there are arrivals. */
+void test_search_in_vain(void)
+{
+	const uint64_t much = 1ULL << 40;
+	struct rp_thread_pos end = { .steps = 0 };
+	struct replay_stop stop;
+	unsigned asked = 0, arrivals = 0;
+
+	start(300, 0, 1);
+	end.steps = world->pos[world->n - 1].steps;
+	uint64_t forward = work_to(&end, true);
+	replay_limits(rep, 300, 100, 1 << 16);
+	CU_ASSERT_FATAL(go(0) && go(world->n - 1));
+	const size_t n = rep->cs->n;
+	size_t full = 0;
+	for (size_t i = 0; i < n; i++)
+		full += !rep->cs->list[i]->light;
+	CU_ASSERT(n > 30 && full > 1 && full < n / 2);
+	for (size_t i = 0; i < world->n; i++)
+		arrivals += at_function(i);
 	replay_break_add(rep, world_label("function"));
-	replay_set_condition(rep, some, &asked);
-	hunt(&(struct hunt){ REPLAY_BREAK, at_some, false });
-	CU_ASSERT(asked > 100);
+	replay_set_condition(rep, never, &asked);
+	rep->patience.allowance = much;
+	replay_continue(rep, REPLAY_BACKWARD, &stop);
+	uint64_t back = much - rep->patience.allowance;
+	rep->patience.allowance = UINT64_MAX;
+	CU_ASSERT(stop.reason == REPLAY_BEGIN);
+	CU_ASSERT(back < 2 * forward);
+	CU_ASSERT(asked >= arrivals && asked < arrivals + 2 * n);
 	finish();
 }
 

@@ -137,6 +137,8 @@ int main(void)
 	CU_add_test(s, "watchpoints", test_watch);
 	CU_add_test(s, "breakpoints", test_breaks);
 	CU_add_test(s, "conditions of breakpoints", test_conditions);
+	CU_add_test(s, "checkpoints that are due and not wanted", test_overdue);
+	CU_add_test(s, "searching in vain", test_search_in_vain);
 	CU_add_test(s, "going ahead", test_ahead);
 	CU_add_test(s, "signals", test_signals);
 	CU_add_test(s, "system calls", test_syscalls);

@@ -40,6 +40,8 @@ void test_interrupted(void);
 void test_watch(void);
 void test_breaks(void);
 void test_conditions(void);
+void test_overdue(void);
+void test_search_in_vain(void);
 void test_ahead(void);
 void test_signals(void);
 void test_syscalls(void);
