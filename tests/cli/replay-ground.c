@@ -5,21 +5,24 @@
  * in every page of the memory view, and the same shadow below them; of memory that was met on the
  * way there, nothing may be missing. HOW asks for something else:
  *
- *   steps   of code that ran on the way nothing may be missing, either (the emulator goes step by
- *           step to see)
- *   skew    a page is left out of what came back: that must show
- *   stops   continuing with a breakpoint or a watchpoint, over ground as it is being covered, stops
- *           where it does without; forwards and then back
- *   kept    what was covered is kept beside the trace; another replay that uses it finds the same
- *           at each checkpoint, light or full
- *   filled  the same, with memory at all of them again, from a process that goes through all
- *   partial the same of about the first half of each thread, kept with little memory: a process
- * goes on from there, while nobody waits or because somebody goes further, wherever the user was
- * before; each is reaped foreign what lies beside the trace is not used wrong   what was kept has
- * wrong registers: the next digest shows it, and the thread goes on right spoilt  what was kept is
- * changed at random: what it says then may be wrong for as long as no digest has shown it, and does
- * no harm damage  messages between the processes are changed at random: what they say then is
- * refused, or may be wrong, and does no harm
+ * - steps: of code that ran on the way nothing may be missing, either (the emulator goes step by
+ *   step to see)
+ * - skew: a page is left out of what came back: that must show
+ * - stops: continuing with a breakpoint, also one with a condition, or a watchpoint, over ground as
+ *   it is being covered, stops where it does without; forwards and then back
+ * - kept: what was covered is kept beside the trace; another replay that uses it finds the same at
+ *   each checkpoint, light or full
+ * - filled: the same, with memory at all of them again, from a process that goes through all
+ * - partial: the same of about the first half of each thread, kept with little memory: a process
+ *   goes on from there, while nobody waits or because somebody goes further, wherever the user was
+ *   before; each is reaped
+ * - foreign: what lies beside the trace is not used
+ * - wrong: what was kept has wrong registers: the next digest shows it, and the thread goes on
+ *   right
+ * - spoilt: what was kept is changed at random: what it says then may be wrong for as long as no
+ *   digest has shown it, and does no harm
+ * - damage: messages between the processes are changed at random: what they say then is refused, or
+ *   may be wrong, and does no harm
  *
  * Prints what it did; exit status 1 if anything differs, 77 if this host cannot.
  */
@@ -275,12 +278,26 @@ static uint64_t rnd(void)
 	return random_next(&random_state);
 }
 
+/* Now and then, by registers and what the thread knows of its stack. */
+static bool seldom(void *ctx, uint32_t thread, uint64_t addr)
+{
+	struct replay *r = ctx;
+	uint64_t word = 0, sum = thread + addr;
+
+	replay_read(r, replay_gpr(r, DJ_RSP), &word, sizeof(word));
+	for (unsigned i = 0; i < 16; i++)
+		sum = (sum ^ word ^ replay_gpr(r, i)) * 0x9e3779b97f4a7c15ULL;
+	return sum >> 59 == 0;
+}
+
 static void condition(struct replay *r, unsigned how, uint64_t at)
 {
 	replay_report_signals(r, 0);
-	if (how == 0)
+	if (how == 0 || how == 3)
 		replay_break_add(r, at);
-	else
+	if (how == 3)
+		replay_set_condition(r, seldom, r);
+	else if (how)
 		replay_watch_add(r, at, 8, how == 1 ? REPLAY_WATCH_WRITE : REPLAY_WATCH_ACCESS);
 }
 
@@ -402,17 +419,17 @@ static unsigned stops(const char *path, uint64_t spacing)
 		pos.steps += rnd() % ((info->last_steps - info->first_steps + 1) >> rnd() % 10);
 		replay_seek(look, &pos, NULL);
 		replay_regs(look, &regs);
-		unsigned how = i % 3;
-		uint64_t at = !how		   ? regs.rip
+		unsigned how = i % 4;
+		uint64_t at = how % 3 == 0	   ? regs.rip
 			      : look->nthreads > 1 ? shared_word(look)
 						   : word_of(look);
-		if (how && watched)
+		if (how % 3 && watched)
 			at = watched;
 		quick->ground_first = 1000;
 		quick->survey_worth = 500;
 		condition(quick, how, at);
 		condition(slow, how, at);
-		n += go_through(quick, slow, how);
+		n += go_through(quick, slow, how % 3);
 		if (!bad)
 			n += from_an_end(quick, slow, REPLAY_BACKWARD);
 		if (!bad)
