@@ -94,6 +94,10 @@ static inline bool emu_counting(const struct emu *e)
 	return e->observer.counts != NULL;
 }
 
+/* emu-shadow.c: map a shadow, all zeros: NULL with errno if it cannot be had. */
+uint8_t *emu_shadow_new(void);
+void emu_shadow_free(uint8_t *shadow);
+
 struct emu_core *emu_core_new(void);
 void emu_core_free(struct emu_core *c);
 
