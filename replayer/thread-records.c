@@ -319,7 +319,10 @@ static enum rp_thread_stop rec_keyframe(struct rp_thread *th, const struct dj_re
 		rp_memview_empty(th->mem);
 	else
 		emu_empty_shadow(th->e);
-	if (th->ahead != UINT64_MAX && !--th->ahead) {
+	if (th->ahead == UINT64_MAX || --th->ahead)
+		return THREAD_LIMIT;
+	th->ahead = th->extend ? th->extend(th->extend_ctx) : 0;
+	if (!th->ahead) {
 		th->over = true;
 		th->end_steps = th->e->steps;
 	}

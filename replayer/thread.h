@@ -122,6 +122,9 @@ struct rp_thread {
 	/* A part of its history, between keyframes: rp_thread_part(). */
 	size_t from;	/* keyframe that it begins with, or RP_NO_KEYFRAME */
 	uint64_t ahead; /* keyframes to come until it ends; UINT64_MAX: it goes on to the end */
+	uint64_t (*extend)(
+		void *ctx); /* at its end: as many more, or 0 if it is over; may be NULL */
+	void *extend_ctx;
 	uint64_t begin_steps; /* where it begins */
 	bool late;	      /* it begins with a keyframe; what came before is not known */
 	bool blank;	      /* and that has not been read yet */

@@ -3,12 +3,14 @@
  * emulator goes; the digests in its stream are compared on the way.
  *
  * A thread is replayed by its own records and its process's, so threads do not need each other; and
- * neither do the parts of one thread between its keyframes. These parts are spread over the
- * processors, the longest first. Each ends with the keyframe that the next begins with: there the
- * registers are compared, so that all parts together are the whole. What comes out does not depend
- * on who was faster, nor on how a history was divided: all parts are replayed, of a thread those
- * count that come before the first that failed, it included, and of several divergences the one is
- * told that is the first in the order of positions.
+ * neither do the parts of one thread between its keyframes. Who replays a part goes on with the
+ * next one, and keeps what is translated: so as few parts as can be are begun. Threads are begun
+ * in the order of their lengths; who finds none any more takes over the second half of what lies
+ * before somebody else. Each run of parts ends with the keyframe that the next begins with: there
+ * the registers are compared, so that all together are the whole. What comes out does not depend on
+ * who was faster, nor on how a history was divided: of a thread those count that come before the
+ * first that failed, it included, and of several divergences the one is told that is the first in
+ * the order of positions.
  */
 #include "replayer/replay.h"
 #include "replayer/starts.h"
@@ -32,26 +34,37 @@ struct part {
 	uint32_t thread;
 	size_t from, to; /* as rp_thread_part() has it */
 	uint64_t length; /* instructions */
-	/* what came of it: */
+	/* what came of it, and of those that were replayed with it: */
 	struct replay_verify_result res;
 	struct dj_error err;
 	bool failed;
 	bool translated; /* or meant to be */
 };
 
+/* What one worker replays: parts of one thread, the first that is begun, up to `at`, which it is
+ * in, and then those before `end`. */
+struct run {
+	struct pool *p;
+	struct part *first;
+	size_t at, end;
+};
+
 struct pool {
 	struct dj_trace *t;
 	const struct replay_observer *observer;
 	struct part *parts; /* by thread and position */
-	uint32_t *queue;    /* their numbers, as they are begun */
 	size_t n, cap;
+	size_t *queue; /* each thread's first part, as they are begun */
+	size_t threads;
 	unsigned workers;
 	pthread_mutex_t shared; /* what they share of the trace */
 	struct rp_starts *starts;
 
 	pthread_mutex_t lock; /* the rest */
 	pthread_cond_t done_one;
-	size_t next, finished;
+	size_t next;	   /* in the queue */
+	unsigned finished; /* workers */
+	struct run runs[WORKERS_MAX];
 	uint64_t done; /* instructions */
 	uint64_t most; /* bytes mapped in any process (patience.h) */
 };
@@ -110,8 +123,25 @@ void replay_translate(bool may)
 	may_translate = may;
 }
 
-/* Replay a part, in translated code or by the emulator alone. */
-static void one_way(struct pool *p, struct part *o, uint64_t total, bool translate,
+/* The worker goes on with the next part. */
+static uint64_t extend(void *ctx)
+{
+	struct run *run = ctx;
+	struct pool *p = run->p;
+	const struct part *o = NULL;
+
+	pthread_mutex_lock(&p->lock);
+	if (run->at + 1 < run->end)
+		o = &p->parts[++run->at];
+	pthread_mutex_unlock(&p->lock);
+	if (!o)
+		return 0;
+	run->first->to = o->to;
+	return o->to == RP_NO_KEYFRAME ? UINT64_MAX : o->to - o->from;
+}
+
+/* Replay parts, in translated code or by the emulator alone; with `run` the next ones, too. */
+static void one_way(struct pool *p, struct part *o, struct run *run, uint64_t total, bool translate,
 		    void (*progress)(uint64_t done, uint64_t total))
 {
 	struct rp_space_names names = { 0 };
@@ -132,6 +162,10 @@ static void one_way(struct pool *p, struct part *o, uint64_t total, bool transla
 	if (translate)
 		o->translated = rp_thread_translate(th);
 	rp_thread_part(th, o->from, o->to);
+	if (run) {
+		th->extend = extend;
+		th->extend_ctx = run;
+	}
 	if (!p->observer) /* who would hear of each fact */
 		rp_starts_use(p->starts, th);
 	uint64_t first = first_of(p->t, o);
@@ -155,45 +189,86 @@ static void one_way(struct pool *p, struct part *o, uint64_t total, bool transla
 }
 
 /* The emulator is the reference: what translated code says is wrong it has to confirm. */
-static void verify_part(struct pool *p, struct part *o, uint64_t total,
-			void (*progress)(uint64_t done, uint64_t total))
+static void verify_run(struct pool *p, struct run *run, uint64_t total,
+		       void (*progress)(uint64_t done, uint64_t total))
 {
+	struct part *o = run->first = &p->parts[run->at];
 	bool translate = may_translate && !p->observer && o->length >= TRANSLATE_FROM;
 
-	one_way(p, o, total, translate, progress);
+	one_way(p, o, run, total, translate, progress);
 	if (!o->translated || (!o->failed && !o->res.div.found))
 		return;
 	account(p, -o->res.instructions);
 	o->res = (struct replay_verify_result){ 0 };
 	o->err = (struct dj_error){ 0 };
 	o->failed = false;
-	one_way(p, o, total, false, progress);
+	one_way(p, o, NULL, total, false, progress);
 	o->res.again = 1;
+}
+
+/* What lies before the worker. */
+static uint64_t rest(const struct pool *p, const struct run *run)
+{
+	uint64_t length = 0;
+
+	for (size_t i = run->at + 1; i < run->end; i++)
+		length += p->parts[i].length;
+	return length;
+}
+
+/* Something to do for the worker, if there is anything. */
+static bool take(struct pool *p, struct run *run)
+{
+	struct run *from = NULL;
+	uint64_t most = 0;
+
+	pthread_mutex_lock(&p->lock);
+	if (run->at + 1 < run->end && !run->first->failed && !run->first->res.div.found) {
+		run->at++; /* the emulator went no further */
+	} else if (p->next < p->threads) {
+		run->at = p->queue[p->next++];
+		for (run->end = run->at + 1; run->end < p->n; run->end++)
+			if (p->parts[run->end].thread != p->parts[run->at].thread)
+				break;
+	} else {
+		run->end = run->at; /* this worker has nothing to give */
+		for (unsigned i = 0; i < p->workers; i++) {
+			uint64_t length = rest(p, &p->runs[i]);
+			if (length > most) {
+				most = length;
+				from = &p->runs[i];
+			}
+		}
+		if (from) {
+			run->end = from->end;
+			run->at = from->end = from->at + 1 + (from->end - from->at - 1) / 2;
+		}
+	}
+	bool some = run->at < run->end;
+	pthread_mutex_unlock(&p->lock);
+	return some;
 }
 
 static void *work(void *arg)
 {
-	struct pool *p = arg;
+	struct run *run = arg;
+	struct pool *p = run->p;
 
-	for (;;) {
-		pthread_mutex_lock(&p->lock);
-		size_t i = p->next < p->n ? p->next++ : p->n;
-		pthread_mutex_unlock(&p->lock);
-		if (i == p->n)
-			return NULL;
-		verify_part(p, &p->parts[p->queue[i]], 0, NULL);
-		pthread_mutex_lock(&p->lock);
-		p->finished++;
-		pthread_cond_signal(&p->done_one);
-		pthread_mutex_unlock(&p->lock);
-	}
+	while (take(p, run))
+		verify_run(p, run, 0, NULL);
+	pthread_mutex_lock(&p->lock);
+	p->finished++;
+	pthread_cond_signal(&p->done_one);
+	pthread_mutex_unlock(&p->lock);
+	return NULL;
 }
 
 /* Tell how far they are until they are done. */
-static void watch(struct pool *p, uint64_t total, void (*progress)(uint64_t done, uint64_t total))
+static void watch(struct pool *p, unsigned workers, uint64_t total,
+		  void (*progress)(uint64_t done, uint64_t total))
 {
 	pthread_mutex_lock(&p->lock);
-	while (p->finished < p->n) {
+	while (p->finished < workers) {
 		struct timespec until;
 		clock_gettime(CLOCK_REALTIME, &until);
 		until.tv_nsec += LOOK_NS;
@@ -283,7 +358,8 @@ static int divide_all(struct pool *p, uint64_t *total)
 		p->workers = p->n ? (unsigned)p->n : 1;
 	p->queue = calloc(p->n + 1, sizeof(*p->queue));
 	for (size_t i = 0; p->queue && i < p->n; i++)
-		p->queue[i] = (uint32_t)i;
+		if (!i || p->parts[i].thread != p->parts[i - 1].thread)
+			p->queue[p->threads++] = i;
 	return p->queue ? 0 : -1;
 }
 
@@ -293,23 +369,25 @@ static void run_pool(struct pool *p, uint64_t total,
 	pthread_t ids[WORKERS_MAX];
 	unsigned n = 0;
 
-	while (p->workers > 1 && n < p->workers && !pthread_create(&ids[n], NULL, work, p))
+	for (unsigned i = 0; i < p->workers; i++)
+		p->runs[i] = (struct run){ .p = p };
+	while (p->workers > 1 && n < p->workers &&
+	       !pthread_create(&ids[n], NULL, work, &p->runs[n]))
 		n++;
 	if (n)
-		watch(p, total, progress);
-	else
-		p->workers = 1;
+		watch(p, n, total, progress);
 	for (unsigned i = 0; i < n; i++)
 		pthread_join(ids[i], NULL);
-	for (; !n && p->next < p->n; p->next++)
-		verify_part(p, &p->parts[p->queue[p->next]], total, progress);
+	while (!n && take(p, &p->runs[0]))
+		verify_run(p, &p->runs[0], total, progress);
 }
 
 static int by_length(const void *a, const void *b, void *pool)
 {
-	const uint32_t *x = a, *y = b;
+	const size_t *x = a, *y = b;
 	const struct pool *p = pool;
-	uint64_t l = p->parts[*x].length, m = p->parts[*y].length;
+	uint64_t l = rp_thread_length(p->t, p->parts[*x].thread);
+	uint64_t m = rp_thread_length(p->t, p->parts[*y].thread);
 
 	if (l != m)
 		return l > m ? -1 : 1;
@@ -362,7 +440,7 @@ int replay_verify(struct dj_trace *t, struct replay_verify_result *out,
 		pthread_mutex_init(&p.lock, NULL);
 		pthread_cond_init(&p.done_one, NULL);
 		p.starts = rp_starts_new(t);
-		qsort_r(p.queue, p.n, sizeof(*p.queue), by_length, &p);
+		qsort_r(p.queue, p.threads, sizeof(*p.queue), by_length, &p);
 		run_pool(&p, total, progress);
 		ret = sum_up(&p, out, err);
 		rp_starts_free(p.starts);
