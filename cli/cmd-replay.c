@@ -13,6 +13,7 @@
 #include "cli/replay-files.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -101,16 +102,19 @@ static char *target_command(const char *trace, const char *position, const char 
 	char *full = realpath(trace, NULL); /* gdb may be told to change directory */
 	char *program = shell_word(self), *file = shell_word(full ? full : trace), *command = NULL;
 	char *where = shell_word(position), *whose = shell_word(process ? process : "");
-	char budget[48] = "";
+	char budget[48] = "", messages[32] = "";
+	/* not through gdb, which gives its children what was open when it was started */
+	int fd = fcntl(STDERR_FILENO, F_DUPFD, STDERR_FILENO + 1);
 	if (checkpoints)
 		snprintf(budget, sizeof(budget), " --checkpoints %" PRIu64, checkpoints);
+	if (fd >= 0)
+		snprintf(messages, sizeof(messages), " --messages %d", fd);
 	if (!program || !file || !where || !whose ||
-	    asprintf(
-		    &command,
-		    "target extended-remote | exec %s serve --stdio --at-once%s%s --goto %s%s%s -- "
-		    "%s",
-		    program, no_index ? " --no-index" : "", budget, where,
-		    process ? " --process " : "", process ? whose : "", file) < 0) {
+	    asprintf(&command,
+		     "target extended-remote | exec %s serve --stdio --at-once%s%s%s --goto %s%s%s "
+		     "-- %s",
+		     program, no_index ? " --no-index" : "", budget, messages, where,
+		     process ? " --process " : "", process ? whose : "", file) < 0) {
 		dj_fail(err, 1, "out of memory");
 		command = NULL;
 	}

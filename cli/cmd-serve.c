@@ -9,7 +9,9 @@
 #include "gdbstub/gdbstub.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
+#include <limits.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -42,7 +44,11 @@ static const char usage_text[] =
 	"moment\n"
 	"                        quickly (K, M, G; default: 1G, or a quarter of the machine's if\n"
 	"                        that is less)\n"
-	"  --no-index            neither use nor write FILE.index (deja index)\n\n"
+	"  --no-index            neither use nor write FILE.index (deja index)\n"
+	"  --messages FD         once the recording is open, what would go to standard error goes "
+	"to\n"
+	"                        this descriptor: a gdb that started us looks for more of it with\n"
+	"                        each byte of an answer, until standard error is closed\n\n"
 	"The address that is listened on goes to standard error. In gdb:\n"
 	"  target extended-remote HOST:PORT";
 
@@ -211,12 +217,13 @@ int cmd_serve(int argc, char **argv)
 		{ "at-once", no_argument, NULL, 'o' },
 		{ "no-index", no_argument, NULL, 'i' },
 		{ "checkpoints", required_argument, NULL, 'k' },
+		{ "messages", required_argument, NULL, 'm' },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
 	const char *address = NULL, *position = NULL, *process = NULL;
 	bool use_stdio = false, looks_again = false, index = true;
-	uint64_t checkpoints = 0;
+	uint64_t checkpoints = 0, messages = STDERR_FILENO;
 	int c;
 
 	opterr = 0;
@@ -244,6 +251,14 @@ int cmd_serve(int argc, char **argv)
 			if (!cli_size(optarg, &checkpoints) || !checkpoints)
 				return cli_usage("serve", CLI_CHECKPOINTS);
 			break;
+		case 'm':
+			if (!cli_number(optarg, &messages) || messages > INT_MAX ||
+			    fcntl((int)messages, F_GETFD) < 0)
+				return cli_usage(
+					"serve",
+					"--messages takes a descriptor that is open, not %s",
+					optarg);
+			break;
 		case 'h':
 			puts(usage_text);
 			return cli_finish(CLI_GOOD);
@@ -270,6 +285,7 @@ int cmd_serve(int argc, char **argv)
 		replay_close(r);
 		return cli_error(&err);
 	}
+	dup2((int)messages, STDERR_FILENO);
 	int result = use_stdio ? serve_stdio(r, looks_again, &err)
 			       : serve_tcp(r, address ? address : LOOPBACK ":0", looks_again, &err);
 	if (index)
