@@ -47,6 +47,8 @@ static const char settings[] =
 		   "set auto-load local-gdbinit on\n"
 		   /* a called function that the copy cannot finish is taken back at once */
 		   "set unwindonsignal on\n"
+		   /* else gdb takes all breakpoints out at each stop, and inserts them again */
+		   "set breakpoint always-inserted on\n"
 		   /* monitor commands may move the replay, which gdb cannot know */
 		   "define hookpost-monitor\n"
 		   "pipe maintenance flush register-cache | cat >/dev/null\n"
