@@ -256,11 +256,19 @@ static bool out_of_turn(struct rp_thread *th)
 	return rp_thread_next_seq(th) >= th->seq_stop && rp_thread_order_here(th);
 }
 
+/* So far back from number `seq` next. In a trace that may be as large as it likes. */
+static uint64_t farther(uint64_t back, uint64_t seq)
+{
+	if (!back)
+		return 64;
+	return back < seq / 64 ? back * 64 : seq;
+}
+
 uint64_t rp_thread_steps_before(struct dj_trace *t, uint32_t thread, uint64_t seq)
 {
 	uint64_t safe = 0, back = 0;
 
-	for (bool all = false; !safe && !all; back = back ? back * 64 : 64) {
+	for (bool all = false; !safe && !all; back = farther(back, seq)) {
 		const struct dj_record *r;
 		struct dj_error err;
 		struct dj_cursor *c = dj_cursor_new(t, thread, &err);
