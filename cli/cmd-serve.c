@@ -207,6 +207,21 @@ static int stand(struct replay *r, const char *position, const char *process, st
 	return replay_select(r, alive.number, err);
 }
 
+/* The trace of that name, or the last one if it is NULL; `checkpoints`: bytes for them, 0 is the
+ * default. */
+static struct replay *opened(const char *name, uint64_t checkpoints, bool index,
+			     struct dj_error *err)
+{
+	char *path = cli_trace_path(name, err);
+	struct replay *r = path ? replay_open(path, err) : NULL;
+	free(path);
+	if (r && checkpoints)
+		replay_budget(r, checkpoints);
+	if (r && index)
+		replay_use_index(r);
+	return r;
+}
+
 int cmd_serve(int argc, char **argv)
 {
 	static const struct option options[] = {
@@ -272,15 +287,9 @@ int cmd_serve(int argc, char **argv)
 		return cli_usage("serve", "one trace at a time, not also %s", argv[optind + 1]);
 
 	struct dj_error err = { 0 };
-	char *path = cli_trace_path(optind < argc ? argv[optind] : NULL, &err);
-	struct replay *r = path ? replay_open(path, &err) : NULL;
-	free(path);
+	struct replay *r = opened(optind < argc ? argv[optind] : NULL, checkpoints, index, &err);
 	if (!r)
 		return cli_error(&err);
-	if (checkpoints)
-		replay_budget(r, checkpoints);
-	if (index)
-		replay_use_index(r);
 	if (stand(r, position, process, &err) != 0) {
 		replay_close(r);
 		return cli_error(&err);
