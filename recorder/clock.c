@@ -10,6 +10,10 @@
  * when the last one has been looked after, and comes by itself no sooner than a millisecond later;
  * and a thread that was interrupted before it could do anything is left alone for a while, each
  * time for longer.
+ *
+ * Where the user wants keyframes so far apart and no farther (--keyframes), the supervisor looks
+ * more often whether one is due, so that what a thread computes in a quarter of a second may be
+ * many of them; who owes none is left alone until the next whole tick.
  */
 #include "recorder/recorder.h"
 
@@ -19,9 +23,14 @@
 
 #define TICK	  250000 /* microseconds */
 #define BY_ITSELF 1000
+#define LEAST	  5000
+#define LOOKS	  10   /* at least so many times from one keyframe to the next... */
+#define FAST	  2000 /* ...of a program that executes so many instructions a microsecond */
 
 static volatile sig_atomic_t ticked;
 static bool runs;
+static suseconds_t look = TICK; /* how often is looked whether a keyframe is due */
+static suseconds_t looked;	/* microseconds since the last whole tick */
 
 static void on_alarm(int sig)
 {
@@ -40,7 +49,16 @@ static suseconds_t wanted(void)
 static suseconds_t tick(void)
 {
 	suseconds_t us = wanted();
-	return us ? us : TICK;
+	return us ? us : look;
+}
+
+/* How often to look for keyframes that are to be so far apart. */
+static suseconds_t look_for(const struct rec_interval *in)
+{
+	uint64_t us = in->unit == REC_INSTRUCTIONS  ? in->n / LOOKS / FAST
+		      : in->unit == REC_NANOSECONDS ? in->n / LOOKS / 1000
+						    : TICK;
+	return !in->n || us > TICK ? TICK : us < LEAST ? LEAST : (suseconds_t)us;
 }
 
 /* Whether to leave a thread alone that is in a system call. For a test now and then not: as if it
@@ -53,7 +71,7 @@ static bool leave_call(void)
 
 int64_t rec_clock_gap(void)
 {
-	return tick() * 1000;
+	return (wanted() ? wanted() : TICK) * 1000;
 }
 
 /* The next tick in so long, and others after it. */
@@ -64,20 +82,23 @@ static void next_tick(void)
 	setitimer(ITIMER_REAL, &t, NULL);
 }
 
-void rec_clock(bool on)
+void rec_clock(const struct rec_options *opt)
 {
-	struct sigaction sa = { .sa_handler = on_alarm };
+	struct sigaction sa = { .sa_handler = opt ? on_alarm : SIG_IGN };
 	const struct itimerval none = { { 0, 0 }, { 0, 0 } };
-	if (on && runs) /* every image asks for it */
+	if (opt && runs) /* every image asks for it */
 		return;
-	runs = on;
-	if (!on)
-		sa.sa_handler = SIG_IGN;
+	runs = opt != NULL;
 	sigaction(SIGALRM, &sa, NULL);
-	if (on)
-		next_tick();
-	else
+	if (!opt) {
 		setitimer(ITIMER_REAL, &none, NULL);
+		return;
+	}
+	suseconds_t light = opt->keyframes_cheap ? TICK : look_for(&opt->keyframes);
+	suseconds_t full = opt->full_keyframes_cheap ? TICK : look_for(&opt->full_keyframes);
+	look = light < full ? light : full;
+	looked = 0;
+	next_tick();
 }
 
 bool rec_clock_ticks(void)
@@ -96,8 +117,13 @@ bool rec_clock_ticked(void)
 
 void rec_clock_tick(struct rec_recording *rec)
 {
+	looked += look;
+	bool whole = wanted() || looked >= TICK;
+	if (whole)
+		looked = 0;
 	for (struct rec_thread *t = rec->threads; t; t = t->next) {
-		if (t->state != REC_CACHE || (*rec_tcb(t, T_IN_SYSCALL) && leave_call()))
+		if (t->state != REC_CACHE || (!whole && !rec_keyframe_wants(t)) ||
+		    (*rec_tcb(t, T_IN_SYSCALL) && leave_call()))
 			continue;
 		*rec_tcb(t, T_LIMIT) = 0; /* the next ring record stops */
 		if (t->stops == t->stops_at_tick && t->clock.rest)

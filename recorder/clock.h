@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <sys/user.h>
 
+struct rec_options;
 struct rec_recording;
 struct rec_thread;
 
@@ -19,15 +20,16 @@ struct rec_clocked {
 	unsigned rest, wait; /* so many ticks it leaves it alone from now on; from then on */
 };
 
-void rec_clock(bool on);
-/* A quarter of a second has passed: look after threads that compute. */
+/* Let it tick, as often as the keyframes that are asked for need it; NULL: no more. */
+void rec_clock(const struct rec_options *opt);
+/* A tick has passed: look after threads that compute. */
 bool rec_clock_ticked(void);
 void rec_clock_tick(struct rec_recording *rec);
 /* Whether it has passed, without taking note of it. */
 bool rec_clock_ticks(void);
 /* The clock has stopped the thread in the cache. */
 void rec_clock_stopped(struct rec_thread *t);
-/* How long it is from one tick to the next, nanoseconds. */
+/* How long it is from one look after all threads to the next, nanoseconds. */
 int64_t rec_clock_gap(void);
 
 #endif

@@ -230,6 +230,6 @@ enum rec_state rec_image_ready(struct rec_thread *t)
 	if (take_snapshot(t))
 		return REC_KILLED;
 	rec_image_translator(t);
-	rec_clock(true);
+	rec_clock(&t->rec->opt);
 	return REC_IN_HAND;
 }

@@ -180,7 +180,7 @@ int rec_program(const char *file, char *const argv[], char *const envp[],
 	int rc = start(rec, file, &report);
 	if (!rc) {
 		rec_loop(rec);
-		rec_clock(false);
+		rec_clock(NULL);
 		if (!rec->began && !rec_over(rec))
 			rc = not_started(rec, report);
 	}

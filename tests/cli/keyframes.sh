@@ -282,6 +282,28 @@ apart 1 400 1ms
 apart 0 0 1000000s
 apart 3 24 1MB much
 apart 0 0 1GB much
+# What computes without a stop is looked at more often than four times a second, if it has to be.
+cat >computes.c <<'EOF'
+#include <signal.h>
+#include <sys/time.h>
+#include <unistd.h>
+int main(void)
+{
+	struct itimerval half = { .it_value = { 0, 500000 } }; /* of its processor's time */
+	signal(SIGVTALRM, _exit);
+	setitimer(ITIMER_VIRTUAL, &half, 0);
+	for (volatile unsigned long n = 0;; n++)
+		;
+}
+EOF
+${CC:-gcc} -O1 -static computes.c -o computes || exit 99
+for interval in 20M 10ms; do
+	"$deja" record --keyframes $interval -o computes.deja ./computes >out 2>err
+	[ $? = 26 ] || fail "what computes: $(cat out err)"
+	found=$(kinds computes.deja light)
+	[ "$found" -ge 8 ] || fail "what computes has $found keyframes at $interval"
+	"$deja" verify computes.deja >out 2>&1 || fail "what computes: $(cat out)"
+done
 for interval in '' s 10x 1.5s 5Ks 3MMB 0x5s -1 '5 s' 99999999999999999999 99999999999G; do
 	for option in --keyframes --full-keyframes; do
 		"$deja" record $option "$interval" -o wrong.deja true >out 2>err

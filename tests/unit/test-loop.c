@@ -227,7 +227,7 @@ static bool play(const struct scene *s, bool verbose)
 	struct rec_recording *rec = rec_new(&opt, &fake.tracer, argv, argv, &err);
 	begin(s, rec);
 	rec_loop(rec);
-	rec_clock(false);
+	rec_clock(NULL);
 	if (rec->cut != s->cut || rec->fatal)
 		fake_fail("the recording ended: %s", err.text);
 	for (unsigned i = 0; i < fake.n_threads; i++)
