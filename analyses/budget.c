@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,16 +19,16 @@
 #define TIMES_SIZE 64 /* libdw's tables of a file, amply */
 
 static struct {
-	unsigned depth;
-	clockid_t clock; /* of the thread that is in there */
+	pthread_mutex_t lock;
+	unsigned depth, serial; /* of calls within each other; of those that are in none */
+	clockid_t clock;	/* of the thread that is in there */
 	double start, used;
 	double allowed;
 	uint64_t size; /* of all modules */
 	const char *path;
 	pthread_t who;
 	bool watched;
-	atomic_uint serial; /* odd: a thread is in there */
-} budget = { .allowed = SECONDS };
+} budget = { .lock = PTHREAD_MUTEX_INITIALIZER, .allowed = SECONDS };
 
 static double seconds_of(clockid_t clock)
 {
@@ -77,20 +76,22 @@ static void *watch(void *arg)
 
 	(void)arg;
 	for (;; nanosleep(&pause, NULL)) {
-		unsigned serial = atomic_load_explicit(&budget.serial, memory_order_acquire);
-		if (!(serial & 1))
-			continue;
-		/* still the same when it was looked at: what was read belongs together */
-		double now = budget.used + seconds_of(budget.clock) - budget.start;
-		uint64_t have = resident();
-		bool too_long = now > budget.allowed;
-		bool same = atomic_load_explicit(&budget.serial, memory_order_acquire) == serial;
-		if (same && too_long)
+		pthread_mutex_lock(&budget.lock);
+		bool inside = budget.depth > 0;
+		if (inside &&
+		    budget.used + seconds_of(budget.clock) - budget.start > budget.allowed)
 			over("long");
-		if (same && serial == seen && have > before + most + TIMES_SIZE * budget.size)
+		pthread_mutex_unlock(&budget.lock);
+		if (!inside)
+			continue;
+		uint64_t have = resident();
+		pthread_mutex_lock(&budget.lock);
+		if (budget.depth && budget.serial == seen &&
+		    have > before + most + TIMES_SIZE * budget.size)
 			over("much memory");
-		before = serial == seen ? before : have;
-		seen = serial;
+		before = budget.serial == seen ? before : have;
+		seen = budget.serial;
+		pthread_mutex_unlock(&budget.lock);
 	}
 	return NULL;
 }
@@ -113,16 +114,15 @@ static void begin_watching(void)
 
 void ana_budget_module(uint64_t size)
 {
+	pthread_mutex_lock(&budget.lock);
 	budget.size += size;
 	budget.allowed += (double)size / (10 << 20);
+	pthread_mutex_unlock(&budget.lock);
 }
 
-int ana_budget_begin(const char *path)
+/* With the lock held, in no call so far. */
+static void begin_call(void)
 {
-	if (path || !budget.depth)
-		budget.path = path;
-	if (budget.depth++)
-		return 1;
 	if (!budget.watched)
 		begin_watching();
 	if (!budget.clock || !pthread_equal(budget.who, pthread_self())) {
@@ -132,17 +132,28 @@ int ana_budget_begin(const char *path)
 	}
 	budget.allowed += EACH;
 	budget.start = seconds_of(budget.clock);
-	atomic_fetch_add_explicit(&budget.serial, 1, memory_order_release);
+	budget.serial++;
+}
+
+int ana_budget_begin(const char *path)
+{
+	pthread_mutex_lock(&budget.lock);
+	if (path || !budget.depth)
+		budget.path = path;
+	if (!budget.depth++)
+		begin_call();
+	pthread_mutex_unlock(&budget.lock);
 	return 1;
 }
 
 void ana_budget_end(int *begun)
 {
 	(void)begun;
-	if (--budget.depth)
-		return;
-	atomic_fetch_add_explicit(&budget.serial, 1, memory_order_release);
-	budget.used += seconds_of(budget.clock) - budget.start;
-	if (budget.used > budget.allowed)
-		over("long");
+	pthread_mutex_lock(&budget.lock);
+	if (!--budget.depth) {
+		budget.used += seconds_of(budget.clock) - budget.start;
+		if (budget.used > budget.allowed)
+			over("long");
+	}
+	pthread_mutex_unlock(&budget.lock);
 }

@@ -4,9 +4,9 @@
  *
  * Packed is a copy: whoever writes to the file meanwhile does not write into the trace.
  */
+#include "format/thread.h"
 #include "format/writer.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -64,19 +64,14 @@ static void *pack_all(void *arg)
 	return NULL;
 }
 
-/* With the lock held. The thread hears no signals. */
+/* With the lock held. */
 static bool begin_packing(struct dj_writer *w)
 {
-	sigset_t all, old;
-
 	if (w->packs)
 		return true;
 	if (w->begun) /* it does nothing any more but end */
 		pthread_join(w->packing, NULL);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	w->begun = w->packs = !pthread_create(&w->packing, NULL, pack_all, w);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	w->begun = w->packs = !dj_thread(&w->packing, pack_all, w);
 	return w->packs;
 }
 

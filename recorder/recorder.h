@@ -439,10 +439,10 @@ struct rec_thread {
 	} child;
 };
 
-/* The control block, relative to S. */
-static inline uint64_t *rec_tcb(const struct rec_thread *t, int off)
+/* The control block, relative to S. The program uses it at the same time. */
+static inline _Atomic uint64_t *rec_tcb(const struct rec_thread *t, int off)
 {
-	return (uint64_t *)(void *)(t->own + (off - T_RING));
+	return (_Atomic uint64_t *)(void *)(t->own + (off - T_RING));
 }
 
 /* ---- loop.c ---- */

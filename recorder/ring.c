@@ -14,6 +14,7 @@
  * What lies in the ring and T_HEAD itself are input, to be checked like any other. If they do not
  * make sense the program has written over them: the recording ends with the last record that does.
  */
+#include "format/thread.h"
 #include "recorder/recorder.h"
 
 #include <stdlib.h>
@@ -315,7 +316,7 @@ static struct rec_ring *new_ring(struct rec_thread *t)
 	pthread_mutex_init(&g->lock, NULL);
 	pthread_cond_init(&g->work, NULL);
 	pthread_cond_init(&g->done, NULL);
-	int rc = pthread_create(&g->thread, NULL, writer_main, g);
+	int rc = dj_thread(&g->thread, writer_main, g);
 	if (!rc)
 		return g;
 	free(g);

@@ -21,6 +21,7 @@
  * The program can write to what is looked at. A number that goes back is passed over, and what
  * lies beyond a thread's records is left out when they are written.
  */
+#include "format/thread.h"
 #include "recorder/recorder.h"
 
 #include <stdlib.h>
@@ -40,9 +41,9 @@ struct when {
 struct rec_times {
 	struct rec_times *next;
 	struct rec_keeper *keeper;
-	const uint64_t *steps, *in_call; /* NULL: that memory is gone */
-	struct when latest;		 /* what was seen last */
-	bool noted;			 /* ... and is among those that wait */
+	const _Atomic uint64_t *steps, *in_call; /* NULL: that memory is gone */
+	struct when latest;			 /* what was seen last */
+	bool noted;				 /* ... and is among those that wait */
 	size_t n;
 	struct when waiting[WAITING];
 
@@ -83,8 +84,8 @@ static bool look(struct rec_times *x, uint64_t now)
 	struct when seen = { .time.us = now };
 	if (!x->steps)
 		return false;
-	seen.time.steps = __atomic_load_n(x->steps, __ATOMIC_RELAXED);
-	seen.in_call = __atomic_load_n(x->in_call, __ATOMIC_RELAXED) == 1;
+	seen.time.steps = *x->steps;
+	seen.in_call = *x->in_call == 1;
 	if (seen.time.steps < x->latest.time.steps || seen.time.steps >> 60)
 		return false;
 	bool moved = seen.time.steps != x->latest.time.steps || seen.in_call != x->latest.in_call;
@@ -134,7 +135,6 @@ void rec_keeper_start(struct rec_recording *rec)
 {
 	struct rec_keeper *k = calloc(1, sizeof(*k));
 	pthread_condattr_t monotonic;
-	sigset_t all, old;
 	DJ_ASSERT(k, "out of memory for a clock");
 	k->began = now_us();
 	pthread_mutex_init(&k->lock, NULL);
@@ -142,13 +142,10 @@ void rec_keeper_start(struct rec_recording *rec)
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&k->changed, &monotonic);
 	pthread_condattr_destroy(&monotonic);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	if (pthread_create(&k->thread, NULL, keeper_main, k)) {
+	if (dj_thread(&k->thread, keeper_main, k)) {
 		free(k); /* a recording is as good without */
 		k = NULL;
 	}
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	rec->keeper = k;
 }
 
