@@ -92,16 +92,97 @@ def _deja_monitor():
             else:
                 print(send("here"), end="")
 
+    class Lines:
+        """Ranges of code that gdb goes through without a thought when it steps back (gdbstub/lines.c):
+        those that it takes for one line (find_pc_line() is what it asks, too), and in which it sees
+        the same inlined functions."""
+
+        NEAR = 4096  # bytes of a long function, in pieces of this size, on each side
+
+        def __init__(self):
+            self.known = {}
+            self.sent = None  # to which connection, and which
+            self.meant = None  # the connection whose stub expects such a command
+            for event in "new_objfile", "clear_objfiles":
+                getattr(gdb.events, event).connect(lambda event: self.known.clear())
+
+        def inlined(self, pc):
+            """What tells apart the inlined functions that an address is in."""
+            block, depth = gdb.block_for_pc(pc), 0
+            found = block and (block.start, block.end, str(block.function))
+            while block and not block.is_static and not block.is_global:
+                block, depth = block.superblock, depth + 1
+            return found, depth
+
+        def ranges(self, start, end):
+            found, pc = [], start
+            while pc < end:
+                sal = gdb.find_pc_line(pc)
+                if not sal.symtab or not sal.line or not sal.last or sal.last < pc:
+                    pc += 1
+                    continue
+                beyond = min(sal.last + 1, end)
+                places = [self.inlined(at) for at in range(pc, beyond)]
+                edges = [pc] + [pc + i for i in range(1, len(places)) if places[i] != places[i - 1]]
+                found += zip(edges, edges[1:] + [beyond])
+                pc = beyond
+            return found
+
+        def around(self, pc):
+            """Those of the function that holds pc, as the stub wants them, and a name for them."""
+            block, function = gdb.block_for_pc(pc), None
+            while block and not block.is_static and not block.is_global:
+                block, function = block.superblock, block
+            if not function:
+                return None, ""
+            start, end = function.start, function.end
+            if end - start > 2 * self.NEAR:
+                start = max(start, (pc // self.NEAR - 1) * self.NEAR)
+                end = min(end, start + 3 * self.NEAR)
+            key = start, end, str(function.function), gdb.selected_inferior().progspace.filename
+            if key not in self.known:
+                self.known[key] = ";".join("%x,%x" % (a, b - a) for a, b in self.ranges(start, end))
+            return key, self.known[key]
+
+        def forget(self):
+            """Another command comes, which may mean single instructions: the last one may have failed."""
+            connection, self.meant = self.meant, None
+            if connection and connection.is_valid():
+                connection.send_packet("QDejaLines:")
+                self.sent = None
+
+        def tell(self, connection):
+            # where a value is watched gdb looks at each instruction; the other way round it refuses the command
+            watched = any(b.type == gdb.BP_WATCHPOINT for b in gdb.breakpoints())
+            refused = gdb.parameter("exec-direction") == "reverse"
+            key, text = (None, "") if watched or refused else self.around(gdb.newest_frame().pc())
+            if not text:
+                self.forget()
+                return
+            now = connection, key, text
+            connection.send_packet("QDejaLines" + ("" if self.sent == now else ":" + text))
+            self.sent, self.meant = now, connection
+
     class Selected(gdb.Command):
-        """Before a reverse command: tell which thread it is for, which gdb does not."""
+        """Before a reverse command: tell which thread it is for, which gdb does not, and of which code
+        no more is wanted than to go back through it."""
 
         def __init__(self):
             super().__init__("_deja-selected", gdb.COMMAND_OBSCURE)
+            self.lines = Lines()
 
         def invoke(self, args, from_tty):
             thread = gdb.selected_thread()
             if thread and len(gdb.selected_inferior().threads()) > 1:
                 send("selected %d" % thread.ptid[1])
+            connection = gdb.selected_inferior().connection
+            try:
+                if thread and args == "lines" and hasattr(connection, "send_packet"):
+                    self.lines.tell(connection)
+                else:
+                    self.lines.forget()
+            except gdb.error:
+                pass  # it goes without
 
     class Unknown(gdb.Command):
         """Before and after a core file is written, which has a mapping as a whole or not at all."""
@@ -122,7 +203,9 @@ def _deja_monitor():
         gdb.execute("define hook-generate-core-file\n_deja-unknown zero\nend")
         gdb.execute("define hookpost-generate-core-file\n_deja-unknown error\nend")
         for command in ("step", "stepi", "next", "nexti", "finish"):
-            gdb.execute("define hook-reverse-%s\n_deja-selected\nend" % command)
+            lines = " lines" if command in ("step", "next") else ""
+            gdb.execute("define hook-reverse-%s\n_deja-selected%s\nend" % (command, lines))
+        gdb.execute("define set hook-exec-direction\n_deja-selected\nend")
 
 
 def _deja_position(text):

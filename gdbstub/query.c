@@ -116,6 +116,7 @@ static bool handle_attached(struct stub_session *s, struct stub_scan *a)
 
 const struct stub_session_command stub_session_queries[] = {
 	{ "QCatchSyscalls:", handle_catch_syscalls },
+	{ "QDejaLines", stub_handle_lines },
 	{ "QNonStop:", handle_non_stop },
 	{ "QPassSignals:", handle_pass_signals },
 	{ "QProgramSignals:", handle_ignored },

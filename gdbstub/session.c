@@ -221,6 +221,7 @@ const struct stub_session_command *stub_session_find(const struct stub_session_c
 bool stub_session_packet(struct stub_session *s, struct stub_scan a)
 {
 	stub_textbuf_reset(&s->reply);
+	stub_lines_request(s, a);
 	const struct stub_session_command *c = stub_session_find(commands, &a);
 	if (!c)
 		c = stub_session_find(stub_session_queries, &a);
@@ -287,6 +288,7 @@ void stub_session_free(struct stub_session *s)
 	for (size_t i = 0; i < s->n_points; i++)
 		free(s->points[i].conditions);
 	free(s->points);
+	free(s->lines);
 	stub_threads_free(s);
 	stub_session_images_free(s);
 	free(s->kept_library);

@@ -43,6 +43,11 @@ struct stub_session_image {
 	size_t auxv_len;
 };
 
+/* A range of code within one line: see lines.c. */
+struct stub_session_line {
+	uint64_t start, end;
+};
+
 /* Whether the debugger's changes are in effect: see scratch.c. */
 enum stub_scratch_state { SCRATCH_NONE, SCRATCH_EDITS, SCRATCH_CALL };
 
@@ -92,6 +97,12 @@ struct stub_session {
 
 	struct stub_session_point *points;
 	size_t n_points;
+
+	struct stub_session_line *lines; /* by address; for bs, see lines.c... */
+	size_t n_lines;
+	bool lines_meant; /* ...during this command */
+	bool lines_again; /* bs came last, to a place within the program, of this thread: */
+	uint32_t lines_thread;
 
 	enum stub_scratch_state scratch;
 	bool scratch_edited;	     /* something was changed by hand, which will be forgotten */
@@ -188,6 +199,13 @@ void stub_session_points_clear(struct stub_session *s, uint32_t process);
 bool stub_session_breakpoint_at(struct stub_session *s, uint64_t addr);
 /* The watchpoint with this id of the replay's, or NULL. */
 const struct stub_session_point *stub_session_point(struct stub_session *s, int id);
+
+/* lines.c */
+bool stub_handle_lines(struct stub_session *s, struct stub_scan *a);
+/* Told of each request before it is handled. */
+void stub_lines_request(struct stub_session *s, struct stub_scan a);
+/* The range that holds this address, behind its start; NULL if there is none. */
+const struct stub_session_line *stub_lines_inside(const struct stub_session *s, uint64_t rip);
 
 /* registers.c */
 bool stub_handle_regs_read(struct stub_session *s, struct stub_scan *a);

@@ -170,6 +170,33 @@ for trace in throwing containers lazy inventory python; do
 	fi
 done
 
+# steps back by lines, with what the stub is told of lines and without it
+step_by_lines() {
+	[ -f "$work/$1.deja" ] || return
+	BREAKS=$2 TMPDIR=$work/tmp timeout 120 "$deja" replay "$work/$1.deja" -- -nx -q -batch \
+		-iex "set remotelogfile $work/lines.$1.packets" -x "$here/lines.py" >"$work/lines.$1" 2>&1 </dev/null
+}
+if [[ lines =~ $pattern ]]; then
+	step_by_lines plain "square depth main" &
+	step_by_lines threads "work run"
+	step_by_lines throwing "main deep once" &
+	wait
+fi
+for trace in plain threads throwing; do
+	[ -f "$work/lines.$trace" ] || continue
+	said=$(grep -E '^[1-9][0-9]* starts, [1-9][0-9]* commands, 0 differ, ' "$work/lines.$trace")
+	read -r with without < <(sed 's/.* differ, \([0-9]*\) requests.*step, \([0-9]*\) .*/\1 \2/' <<<"$said")
+	# gdb's log ends early where it loads scripts for C++
+	if [ -n "$said" ] && { [ $trace = throwing ] || [ "$with" -lt "$without" ]; }; then
+		passed=$((passed + 1))
+		echo "PASS: steps back through the lines of $trace: $said"
+	else
+		failed=$((failed + 1))
+		echo "FAIL: steps back through the lines of $trace"
+		sed 's/^/    /' "$work/lines.$trace"
+	fi
+done
+
 # what gdb was given of the traces goes when it goes
 for _ in $(seq 50); do
 	left=$(ls "$work/tmp")

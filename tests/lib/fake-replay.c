@@ -257,12 +257,21 @@ static void history_data(uint64_t n, uint8_t *data)
 	memcpy(data + 0x5000, "libfake.so.1", 13);
 }
 
+static bool one_frame;
+
+void fake_one_frame(bool on)
+{
+	one_frame = on;
+}
+
 static void history_regs(uint64_t n, struct dj_regs *regs)
 {
 	memset(regs, 0, sizeof(*regs));
 	for (unsigned i = 0; i < 16; i++)
 		regs->gpr[i] = 1000 * n + i;
 	regs->gpr[DJ_RSP] = FAKE_STACK;
+	if (one_frame)
+		regs->gpr[DJ_RBP] = FAKE_STACK;
 	regs->rip = FAKE_CODE + 4 * (n % FAKE_LOOP);
 	regs->rflags = 0x202;
 	regs->mxcsr = 0x1f80;

@@ -59,6 +59,8 @@
 #define FAKE_LIB_AT    0x700000ULL
 
 struct replay *fake_replay_new(void);
+/* Whether rbp is FAKE_STACK everywhere, as if all were one function's. */
+void fake_one_frame(bool on);
 /* How often replay_report_signals and the like were called with what. */
 uint64_t fake_signal_mask(const struct replay *r);
 size_t fake_points(const struct replay *r);

@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 static void test_steps(void)
 {
@@ -30,6 +31,65 @@ static void test_steps(void)
 	EXPECT("Szz", "E01");
 	/* the reply carries rbp, rsp and rip */
 	EXPECT("s", "T0506:ed03000000000000;07:00f0600000000000;10:0410400000000000;thread:1092;");
+	finish();
+}
+
+/* 45 instructions from the beginning, when what is told of lines is told, and one of them back. */
+static void tell_lines(const char *packet)
+{
+	ask("bc");
+	CU_ASSERT_EQUAL(position(), 0);
+	EXPECT_STOP("vCont;r401000,4010b4:1092", "T05 ");
+	CU_ASSERT_EQUAL(position(), 45);
+	EXPECT(packet, "OK");
+	EXPECT_STOP("bs", "T05 ");
+	CU_ASSERT_EQUAL(position(), 44);
+}
+
+static void test_lines_back(void)
+{
+	begin();
+	fake_one_frame(true);
+	EXPECT_STOP("bc", "T05 replaylog:begin;");
+	tell_lines("QDejaLines:401020,40;401080,40");
+	EXPECT_STOP("bs", "T05 ");
+	CU_ASSERT_EQUAL(position(), 32); /* the first of that range */
+	for (unsigned n = 31; n >= 23; n--) {
+		EXPECT_STOP("bs", "T05 ");
+		CU_ASSERT_EQUAL(position(), n);
+	}
+	EXPECT("Z0,401030,1", "OK"); /* then gdb has thought about it, and one is one again */
+	EXPECT_STOP("bs", "T05 ");
+	CU_ASSERT_EQUAL(position(), 22);
+	CU_ASSERT_EQUAL(strlen(ask("m401000,4")), 8);
+	EXPECT_STOP("bs", "T05 ");
+	CU_ASSERT_EQUAL(position(), 12); /* where that is */
+	EXPECT_STOP("bs", "T05 ");
+	CU_ASSERT_EQUAL(position(), 8);
+	EXPECT("z0,401030,1", "OK");
+	/* not before it has been asked for twice, nor after a request that no such command makes */
+	static const char *const others[] = { "qfThreadInfo", "?", "vCont;s", "Tp1092.1092",
+					      "QDejaLines:" };
+	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
+		tell_lines(i ? "QDejaLines:401020,40;401080,40" : "QDejaLines");
+		ask(others[i]);
+		uint64_t at = position();
+		EXPECT_STOP("bs", "T05 ");
+		EXPECT_STOP("bs", "T05 ");
+		CU_ASSERT_EQUAL(position(), at - 2);
+	}
+	/* nor where the frame may be another one */
+	tell_lines("QDejaLines:401020,40;401080,40");
+	fake_one_frame(false);
+	EXPECT_STOP("bs", "T05 ");
+	CU_ASSERT_EQUAL(position(), 43);
+	/* nor of ranges that are none */
+	EXPECT("QDejaLines:401080,40;401020,40", "E01");
+	EXPECT("QDejaLines:401020,40;401030,40", "E01");
+	EXPECT("QDejaLines:401020,0", "E01");
+	EXPECT("QDejaLines:401020", "E01");
+	EXPECT("QDejaLines:ffffffffffffffff,2", "E01");
+	EXPECT("QDejaLine", "");
 	finish();
 }
 
@@ -244,6 +304,7 @@ static void test_processes(void)
 
 CU_TestInfo stub_moving[] = {
 	{ "steps", test_steps },
+	{ "steps back through lines", test_lines_back },
 	{ "breakpoints", test_breakpoints },
 	{ "conditions", test_conditions },
 	{ "watchpoints", test_watchpoints },
