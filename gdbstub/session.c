@@ -9,11 +9,13 @@
 #include "gdbstub/session.h"
 #include "gdbstub/gdbstub.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* ---- replies ---------------------------------------------------------------------- */
 
@@ -294,17 +296,38 @@ void stub_session_free(struct stub_session *s)
 	free(s->kept_library);
 }
 
-#define IDLE 200 /* milliseconds after which the client is taken to be thinking */
+#define IDLE  200    /* milliseconds after which the client is taken to be thinking */
+#define AWAKE 200000 /* nanoseconds */
 
 static bool client_waits(void *ctx)
 {
 	return stub_link_waits(ctx, 0);
 }
 
+static int64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Wait for a request. While one comes so soon after another it is waited for awake: to be woken, on
+ * another processor, takes longer than most requests do. False if the client is thinking. */
+static bool await(struct stub_link *link, bool *soon)
+{
+	const int64_t began = now_ns();
+	while (*soon && now_ns() - began < AWAKE && !stub_link_waits(link, 0))
+		sched_yield();
+	bool comes = stub_link_waits(link, IDLE);
+	*soon = now_ns() - began < AWAKE;
+	return comes;
+}
+
 int gdbstub_serve(struct replay *r, int in, int out, bool looks_again, struct dj_error *err)
 {
 	struct stub_link link;
 	struct stub_session s;
+	bool soon = false;
 	if (stub_link_init(&link, in, out) != 0)
 		return dj_fail(err, 1, "out of memory");
 	if (stub_session_init(&s, r, &link, err) != 0) {
@@ -316,7 +339,7 @@ int gdbstub_serve(struct replay *r, int in, int out, bool looks_again, struct dj
 	sigaction(SIGPIPE, &ignore, &before);
 	while (!s.done) {
 		struct stub_scan packet;
-		if (!stub_link_waits(&link, IDLE))
+		if (!await(&link, &soon))
 			replay_ahead(r, client_waits, &link);
 		enum stub_link_got got = stub_link_receive(&link, &packet);
 		if (got == LINK_CLOSED)
