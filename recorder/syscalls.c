@@ -134,6 +134,8 @@ static void record_base(struct rec_thread *t, unsigned long long mask)
 static enum rec_state begin_arch_prctl(struct rec_thread *t)
 {
 	uint64_t what = t->regs.rdi, value = t->regs.rsi;
+	if (!rec_call_allowed(t))
+		return make(t, REC_SYSCALL);
 	switch (what) {
 	case 0x5001 ... 0x5005: /* shadow stacks: not on this processor */
 		return rec_answer(t, -EOPNOTSUPP);

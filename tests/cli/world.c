@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <asm/prctl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -248,6 +249,21 @@ static int report(void)
 	return 5;
 }
 
+/* The gs base, which deja answers for, is a filter's to refuse like any other. */
+static int report_gs(void)
+{
+	static const int nr[] = { SYS_arch_prctl };
+	unsigned long gs = 1;
+	say("set", (unsigned long)syscall(SYS_arch_prctl, ARCH_SET_GS, 0x1234000), 0);
+	say("get", (unsigned long)syscall(SYS_arch_prctl, ARCH_GET_GS, &gs), gs);
+	filter(nr, 1, SECCOMP_RET_ERRNO | EPERM, SECCOMP_RET_ALLOW);
+	say("refused", (unsigned long)syscall(SYS_arch_prctl, ARCH_SET_GS, 0x5678000),
+	    (unsigned long)errno);
+	gs = 1;
+	say("refused", (unsigned long)syscall(SYS_arch_prctl, ARCH_GET_GS, &gs), gs);
+	return 3;
+}
+
 int main(int argc, char **argv)
 {
 	setvbuf(stdout, NULL, _IONBF, 0);
@@ -257,6 +273,8 @@ int main(int argc, char **argv)
 		act(s);
 	if (!strcmp(argv[2], "report"))
 		return report();
+	if (!strcmp(argv[2], "gs"))
+		return report_gs();
 	if (!strcmp(argv[2], "locked"))
 		return report_locked();
 	if (!strcmp(argv[2], "write")) {

@@ -77,6 +77,7 @@ part_sandbox() {
 	same ./world few write
 	same ./world mremap report
 	same ./world strict write
+	same ./world none gs
 }
 
 # goes_on WHY COMMAND...: ends as it does natively, and its recording says why it is shorter, with the name of
