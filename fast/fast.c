@@ -5,6 +5,7 @@
 #include "emu/emu-flags.h"
 
 #include <cpuid.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
@@ -69,7 +70,7 @@ bool fast_has(const struct insn *in)
 
 bool fast_possible(enum dj_cpu_kind kind)
 {
-	static int features; /* 1: no, 2: yes */
+	static atomic_int features; /* 1: no, 2: yes */
 
 	if (!features)
 		features = has_features() && (getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE) ? 2 : 1;

@@ -1,6 +1,7 @@
 /* Telling processors apart (format/cpu.h). CPUID: SDM vol. 2A; AMD64 APM vol. 3, appendix E. */
 #include "format/cpu.h"
 
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -60,7 +61,7 @@ void dj_cpu_describe(char *buf, size_t size)
 
 enum dj_cpu_kind dj_cpu_host(void)
 {
-	static int known = -1; /* CPUID takes long in a virtual machine */
+	static atomic_int known = -1; /* CPUID takes long in a virtual machine */
 
 	if (known < 0) {
 		char line[128];

@@ -6,7 +6,7 @@
 # deja is built with it, in build-check-tsan. Its threads are those that write a trace, watch its clock,
 # pack modules, verify parts of a history and go through it for profiles: rows of the table with
 # threads and processes are recorded and verified, and tests that go through recordings are run. Where
-# ThreadSanitizer finds a race, deja ends with status 66, which is no row's.
+# ThreadSanitizer finds a race, that process of deja ends with status 66, which is no row's.
 set -u
 . tests/lib/packages.sh
 
@@ -32,7 +32,7 @@ make -s -j"$(nproc)" deja "${helpers[@]}" >make.log 2>&1 || {
 nm -D deja | grep -q __tsan_ || failed+=("not built with ThreadSanitizer")
 
 echo "== its threads"
-export DEJA=$build/deja SLOW=10 TSAN_OPTIONS=exitcode=66 XDG_CACHE_HOME=$build/test-cache
+export DEJA=$build/deja SLOW=10 TSAN_OPTIONS="exitcode=66 halt_on_error=1" XDG_CACHE_HOME=$build/test-cache
 mkdir -p "$XDG_CACHE_HOME"
 for test in $tests; do
 	"$top/tests/cli/$test.sh" >"$test.log" 2>&1 && echo "PASS: $test" || {
