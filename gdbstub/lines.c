@@ -72,7 +72,7 @@ void stub_lines_request(struct stub_session *s, struct stub_scan a)
 	s->lines_meant = false;
 }
 
-const struct stub_session_line *stub_lines_inside(const struct stub_session *s, uint64_t rip)
+static const struct stub_session_line *inside(const struct stub_session *s, uint64_t rip)
 {
 	size_t lo = 0, hi = s->n_lines;
 	while (lo < hi) {
@@ -83,4 +83,36 @@ const struct stub_session_line *stub_lines_inside(const struct stub_session *s, 
 			hi = mid;
 	}
 	return lo < s->n_lines && s->lines[lo].start < rip ? &s->lines[lo] : NULL;
+}
+
+void stub_lines_begin(struct stub_session *s, struct stub_line_step *l, uint32_t thread)
+{
+	struct dj_regs regs;
+	*l = (struct stub_line_step){ .thread = thread };
+	replay_regs(s->r, &regs);
+	l->line = inside(s, regs.rip);
+	l->sp = regs.gpr[DJ_RSP];
+	l->fp = regs.gpr[DJ_RBP];
+}
+
+/* How many steps are made without a look at what the client has sent. */
+#define LINE_STEPS 64
+
+bool stub_lines_go_on(struct stub_session *s, struct stub_line_step *l, struct replay_stop *stop)
+{
+	struct dj_regs regs;
+	struct replay_thread now;
+	if (!l->line || stop->reason != REPLAY_STEPPED)
+		return false;
+	replay_thread(s->r, &now);
+	replay_regs(s->r, &regs);
+	if (now.number != l->thread || inside(s, regs.rip) != l->line ||
+	    regs.gpr[DJ_RSP] != l->sp || regs.gpr[DJ_RBP] != l->fp ||
+	    stub_session_breakpoint_at(s, regs.rip))
+		return false;
+	if (++l->made % LINE_STEPS == 0 && s->link && stub_link_poll_interrupt(s->link)) {
+		stop->reason = REPLAY_INTERRUPTED;
+		return false;
+	}
+	return true;
 }

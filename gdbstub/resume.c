@@ -355,52 +355,11 @@ static bool go_on(struct stub_session *s, const struct motion *m, uint32_t threa
 	return m->how != HOW_STEP && moved && !left_range(s, m);
 }
 
-/* A step back of the client's that it would make again and again: see lines.c. */
-struct line_step {
-	const struct stub_session_line *line; /* NULL: it is not */
-	uint32_t thread;
-	uint64_t sp, fp;
-	unsigned made;
-};
-
-static void begin_line_step(struct stub_session *s, struct line_step *l, uint32_t thread)
-{
-	struct dj_regs regs;
-	*l = (struct line_step){ .thread = thread };
-	replay_regs(s->r, &regs);
-	l->line = stub_lines_inside(s, regs.rip);
-	l->sp = regs.gpr[DJ_RSP];
-	l->fp = regs.gpr[DJ_RBP];
-}
-
-/* How many steps are made without a look at what the client has sent. */
-#define LINE_STEPS 64
-
-/* Whether the client, told of this stop, would do nothing but ask for another step. */
-static bool steps_on(struct stub_session *s, struct line_step *l, struct replay_stop *stop)
-{
-	struct dj_regs regs;
-	struct replay_thread now;
-	if (!l->line || stop->reason != REPLAY_STEPPED)
-		return false;
-	replay_thread(s->r, &now);
-	replay_regs(s->r, &regs);
-	if (now.number != l->thread || stub_lines_inside(s, regs.rip) != l->line ||
-	    regs.gpr[DJ_RSP] != l->sp || regs.gpr[DJ_RBP] != l->fp ||
-	    stub_session_breakpoint_at(s, regs.rip))
-		return false;
-	if (++l->made % LINE_STEPS == 0 && s->link && stub_link_poll_interrupt(s->link)) {
-		stop->reason = REPLAY_INTERRUPTED;
-		return false;
-	}
-	return true;
-}
-
 static bool resume(struct stub_session *s, const struct motion *m)
 {
 	struct replay_stop stop;
 	struct replay_pos before;
-	struct line_step line = { .line = NULL };
+	struct stub_line_step line = { .line = NULL };
 	struct dj_error err;
 	const bool vforked = s->vforked, back = m->how == HOW_STEP && m->dir == REPLAY_BACKWARD;
 	const bool again = s->lines_again && back;
@@ -428,10 +387,10 @@ static bool resume(struct stub_session *s, const struct motion *m)
 	}
 	replay_pos(s->r, &before);
 	if (again && s->lines_thread == thread)
-		begin_line_step(s, &line, thread);
+		stub_lines_begin(s, &line, thread);
 	for (;;) {
 		move(s, m, &stop);
-		if (steps_on(s, &line, &stop)) {
+		if (stub_lines_go_on(s, &line, &stop)) {
 			replay_pos(s->r, &before);
 			continue;
 		}

@@ -204,8 +204,16 @@ const struct stub_session_point *stub_session_point(struct stub_session *s, int 
 bool stub_handle_lines(struct stub_session *s, struct stub_scan *a);
 /* Told of each request before it is handled. */
 void stub_lines_request(struct stub_session *s, struct stub_scan a);
-/* The range that holds this address, behind its start; NULL if there is none. */
-const struct stub_session_line *stub_lines_inside(const struct stub_session *s, uint64_t rip);
+/* A step back of the client's that it would make again and again. */
+struct stub_line_step {
+	const struct stub_session_line *line; /* NULL: it is not */
+	uint32_t thread;
+	uint64_t sp, fp;
+	unsigned made;
+};
+void stub_lines_begin(struct stub_session *s, struct stub_line_step *l, uint32_t thread);
+/* Whether the client, told of this stop, would do nothing but ask for another step. */
+bool stub_lines_go_on(struct stub_session *s, struct stub_line_step *l, struct replay_stop *stop);
 
 /* registers.c */
 bool stub_handle_regs_read(struct stub_session *s, struct stub_scan *a);

@@ -861,6 +861,7 @@ int main(int argc, char **argv)
 	if (kept)
 		replay_use_index(quick);
 	struct replay *slow = start(argv[1], UINT64_MAX / 4, UINT64_MAX);
+	slow->patience.fixed = true; /* what the other one keeps is counted as its own */
 	for (uint32_t i = 0; i < quick->nthreads; i++)
 		n += thread(quick, slow, i, argc > 3 ? argv[3] : "");
 	if (!n && !fast_possible(quick->th->e->kind))
