@@ -75,7 +75,7 @@ as_natively() {
 		run_into again "$@"
 		cmp -s native again || echo "$*: two native runs differ, too"
 		fail "$again"
-		diff native recorded | head -n 12
+		diff native recorded | head -n 40
 		head -n 5 err
 		return
 	fi
