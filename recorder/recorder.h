@@ -239,7 +239,8 @@ struct rec_process {
 	struct {
 		struct rec_action action; /* what the program wants */
 		bool lost;		  /* the kernel has SIG_DFL instead */
-		struct rec_thread *due;	  /* it is for this thread, as soon as that is safe */
+		uint64_t resets; /* so many traps of ours have, or would have, seen to that */
+		struct rec_thread *due; /* it is for this thread, as soon as that is safe */
 		bool faults; /* there is, or was, a handler of faults, which sees flags */
 	} trap;		     /* SIGTRAP (sigtrap.c), and faults */
 	bool writes_memory;  /* through a descriptor of it */
@@ -307,7 +308,8 @@ struct rec_thread {
 		bool again; /* `info` has been taken from the kernel, which is to have it back */
 		bool then_call; /* the handler is put back before a call */
 		siginfo_t info;
-		struct rec_action action; /* the argument of rt_sigaction */
+		struct rec_action action; /* the argument of rt_sigaction, ... */
+		uint64_t resets;	  /* ...and how many there had been when that was begun */
 	} trap;				  /* SIGTRAP (sigtrap.c) */
 	bool quiet; /* calls made for us stop at their entry and exit, where no signal is forced */
 	bool held;  /* all others are blocked meanwhile... */

@@ -28,6 +28,8 @@
  *  - The handler is put back whenever a thread goes on, also one that blocks SIGTRAP, and before
  *    each call that the supervisor makes for the program, which may sleep. A thread that
  *    stops in the midst of a fragment goes to the next boundary for it.
+ *    The call that does it takes two stops, and while it is made another thread may trap: which
+ *    came first nobody knows, so it is made again (`trap.resets`).
  *  - Between a trap of ours and that, the kernel may find a SIGTRAP for another thread. But it asks
  *    us first, and there we let that thread wait (REC_TRAP_WAIT) until nobody who blocks SIGTRAP
  *    can run into a trap of ours: such threads are brought out of the cache, as for gather.c, and
@@ -110,8 +112,10 @@ static void settle(struct rec_thread *t)
 	bool ignored = group->trap.action.handler == IGNORE;
 	if (t->trap.blocked)
 		set_blocked(t, true);
-	if (group->trap.lost || group->trap.action.handler == DEFAULT ||
-	    !(t->trap.blocked || ignored))
+	if (group->trap.action.handler == DEFAULT || !(t->trap.blocked || ignored))
+		return;
+	group->trap.resets++;
+	if (group->trap.lost)
 		return;
 	group->trap.lost = true;
 	rec_trap_classes(t);
@@ -300,8 +304,9 @@ void rec_after_sigaction(struct rec_thread *t, const struct user_regs_struct *in
 	if (in->rdx) /* the rest of it is still the kernel's */
 		rec_write(proc, in->rdx, &old, sizeof(old));
 	if (in->rsi) {
+		bool reset = group->trap.resets != t->trap.resets; /* by another thread */
 		group->trap.action = t->trap.action;
-		group->trap.lost = false;
+		group->trap.lost = reset && t->trap.action.handler != DEFAULT;
 		if (!t->sys.quiet)
 			settle(t);
 		rec_trap_classes(t);
@@ -367,6 +372,9 @@ bool rec_trap_to_restore(const struct rec_thread *t)
 static enum rec_state restored(struct rec_thread *t, int64_t result)
 {
 	(void)result;
+	if (t->group->trap.resets !=
+	    t->trap.resets) /* by another thread: before the call or since */
+		return rec_trap_restore(t);
 	t->quiet = false;
 	t->group->trap.lost = false;
 	set_blocked(t, t->trap.blocked);
@@ -388,6 +396,7 @@ enum rec_state rec_trap_restore(struct rec_thread *t)
 		rec_put_aside(t, &t->trap.info);
 	}
 	rec_hold(t, true);
+	t->trap.resets = t->group->trap.resets;
 	*(struct rec_action *)rec_tcb(t, T_ARGS) = t->group->trap.action;
 	t->quiet = true;
 	return rec_call(t, restored, SYS_rt_sigaction, SIGTRAP, t->s + (uint64_t)T_ARGS, 0,

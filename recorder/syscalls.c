@@ -106,6 +106,7 @@ enum rec_state rec_make_last_call(struct rec_thread *t)
 static enum rec_state begin_sigaction(struct rec_thread *t)
 {
 	rec_read(t->proc, t->regs.rsi, &t->trap.action, sizeof(t->trap.action));
+	t->trap.resets = t->group->trap.resets;
 	return rec_make_call(t);
 }
 
