@@ -20,28 +20,50 @@ _Static_assert(FAST_BELOW <= EMU_BELOW, "the control block and the tables lie th
 /* ---- whether it can be ------------------------------------------------------------------------
  */
 
-static bool has_sha, has_gfni,
-	has_adx; /* what a recorded program may find beyond x86-64-v3 and AES */
+#define HWCAP2_FSGSBASE 2 /* arch/x86/include/uapi/asm/hwcap2.h: wrgsbase may be executed */
 
-/* What every recorded program may find in a processor (recorder/cpuid.c), as this host has it. */
-static bool has_features(void)
+/* What this host's processor has; SHA, GFNI and ADX are what a recorded program may find beyond
+ * x86-64-v3 and AES. */
+enum {
+	HOST_KNOWN = 1,
+	HOST_ALL = 2, /* everything that all of them may find */
+	HOST_SHA = 4,
+	HOST_GFNI = 8,
+	HOST_ADX = 16
+};
+
+/* HOST_*: what every recorded program may find in a processor (recorder/cpuid.c), and what only
+ * some. */
+static unsigned find_features(void)
 {
-	unsigned a, b, c, d;
+	unsigned a, b, c, d, found = HOST_KNOWN;
 	const unsigned c1 = 1u << 0 | 1u << 1 | 1u << 9 | 1u << 12 | 1u << 13 | 1u << 19 |
 			    1u << 20 | 1u << 22 | 1u << 23 | 1u << 25 | 1u << 27 | 1u << 28 |
 			    1u << 29;
 	const unsigned b7 = 1u << 3 | 1u << 5 | 1u << 8;
 
 	if (!__get_cpuid(1, &a, &b, &c, &d) || (c & c1) != c1)
-		return false;
+		return found;
 	__asm__ volatile("xgetbv" : "=a"(a), "=d"(d) : "c"(0)); /* the kernel keeps ymm registers */
 	if ((a & 6) != 6 || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || (b & b7) != b7)
-		return false;
-	has_adx = b & 1u << 19;
-	has_sha = b & 1u << 29;
-	has_gfni = c & 1u << 8;
-	return __get_cpuid(0x80000001, &a, &b, &c, &d) &&
-	       (c & (1u << 5 | 1u << 0)) == (1u << 5 | 1u << 0);
+		return found;
+	found |= (b & 1u << 19 ? HOST_ADX : 0) | (b & 1u << 29 ? HOST_SHA : 0) |
+		 (c & 1u << 8 ? HOST_GFNI : 0);
+	if (__get_cpuid(0x80000001, &a, &b, &c, &d) &&
+	    (c & (1u << 5 | 1u << 0)) == (1u << 5 | 1u << 0) &&
+	    (getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE))
+		found |= HOST_ALL;
+	return found;
+}
+
+static bool host_has(unsigned features)
+{
+	static atomic_uint known; /* 0: nobody has asked; two threads may ask at once */
+	unsigned found = known;
+
+	if (!found)
+		known = found = find_features();
+	return (found & features) == features;
 }
 
 bool fast_has(const struct insn *in)
@@ -49,7 +71,7 @@ bool fast_has(const struct insn *in)
 	switch (in->id) {
 	case INSN_ADCX:
 	case INSN_ADOX:
-		return has_adx;
+		return host_has(HOST_ADX);
 	case INSN_SHA1RNDS4:
 	case INSN_SHA1NEXTE:
 	case INSN_SHA1MSG1:
@@ -57,24 +79,18 @@ bool fast_has(const struct insn *in)
 	case INSN_SHA256RNDS2:
 	case INSN_SHA256MSG1:
 	case INSN_SHA256MSG2:
-		return has_sha;
+		return host_has(HOST_SHA);
 	case INSN_GF2P8MULB:
 	case INSN_GF2P8AFFINEQB:
 	case INSN_GF2P8AFFINEINVQB:
-		return has_gfni;
+		return host_has(HOST_GFNI);
 	}
 	return true;
 }
 
-#define HWCAP2_FSGSBASE 2 /* arch/x86/include/uapi/asm/hwcap2.h: wrgsbase may be executed */
-
 bool fast_possible(enum dj_cpu_kind kind)
 {
-	static atomic_int features; /* 1: no, 2: yes */
-
-	if (!features)
-		features = has_features() && (getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE) ? 2 : 1;
-	return features == 2 && kind == dj_cpu_host();
+	return host_has(HOST_ALL) && kind == dj_cpu_host();
 }
 
 bool fast_fits(const struct fast *f)
