@@ -87,7 +87,7 @@ static const struct {
 	[REC_SYSCALL]      = { "system call", "a supervised system call, or its fork or exec event", rec_on_syscall, true },
 	[REC_SIGRETURN]    = { "sigreturn", "rt_sigreturn", rec_on_sigreturn, true },
 	[REC_NATIVE]       = { "native", "a step of an instruction executed natively", rec_on_native, true },
-	[REC_NATIVE_RUN]   = { "native run", "the breakpoint behind a string instruction", rec_on_native_run, true },
+	[REC_NATIVE_RUN]   = { "native run", "the breakpoint behind an instruction", rec_on_native_run, true },
 	[REC_TRAP]         = { "trap", "a trap of ours, from which a signal can be injected", rec_on_trap, true },
 	[REC_HANDLER]      = { "handler", "a signal handler's first instruction", rec_on_handler, true },
 	[REC_FATAL_SIGNAL] = { "fatal signal", "the end, by a signal", rec_on_fatal_signal, false },
@@ -392,6 +392,8 @@ static void handle(struct rec_thread *t, int status)
 	if (!WIFSTOPPED(status)) {
 		if (t->state == REC_HELPER)
 			rec_helper_ended(t);
+		if (t->state == REC_NATIVE_RUN && WIFEXITED(status) && t->proc->n_threads == 1)
+			rec_native_ran_away(t);
 		rec_ended(t, status);
 		return;
 	}

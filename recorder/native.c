@@ -3,10 +3,9 @@
  * does not know, what is not deterministic, and what is about to fault for reasons only the
  * processor knows (no such page, no such instruction).
  *
- * A long REP instruction traps at every iteration of a single step, and what the kernel emulates
- * (linux/arch/x86/kernel/umip.c; calls into the vsyscall page) does not trap at all: the step ends
- * behind the instruction that follows. These run to a hardware breakpoint instead, if the machine
- * has those; should they stop for another reason, the rest is stepped. A load of ss holds the trap
+ * A long REP instruction traps at every iteration of a single step. It runs to a hardware
+ * breakpoint instead, if the machine has those; should it stop for another reason, the rest is
+ * stepped. What the kernel emulates does not trap in time (apart.c). A load of ss holds the trap
  * back by an instruction, too, breakpoints included (SDM vol. 3, 6.8.3). It is not executed if it
  * changes nothing; else the two instructions are one step of the recording.
  *
@@ -129,22 +128,12 @@ static bool keeps_ss(const struct rec_thread *t)
 	       (uint16_t)t->native.before.gpr[in->opnd[1].reg] == t->native.before.ss;
 }
 
-/* Where the processor is when the instruction has been executed, if a single step does not stop
- * there; else 0. */
-static uint64_t stops_late(struct rec_thread *t)
+/* Behind an instruction of many iterations; else 0. */
+static uint64_t stops_often(const struct rec_thread *t)
 {
 	const struct insn *in = &t->native.in;
-	uint64_t behind = 0;
-	if (t->native.pc >> 12 == 0xffffffffff600) { /* the vsyscall page returns */
-		rec_read(t->proc, t->regs.rsp, &behind, sizeof(behind));
-		return behind;
-	}
-	if (!t->native.known)
-		return 0;
-	bool umip = in->id == INSN_SGDT || in->id == INSN_SIDT || in->id == INSN_SMSW ||
-		    in->id == INSN_SLDT || in->id == INSN_STR;
-	bool rep = (in->attr & INSN_A_REP) && t->regs.rcx > 32;
-	return umip || rep ? t->native.pc + in->len : 0;
+	bool rep = t->native.known && (in->attr & INSN_A_REP) && t->regs.rcx > 32;
+	return rep && !t->trap_flag ? t->native.pc + in->len : 0;
 }
 
 /* Code that changes unheard has changed since it was read: where nothing could be translated no
@@ -178,11 +167,16 @@ enum rec_state rec_native_begin(struct rec_thread *t)
 	bool known = got && insn_decode(in, t->native.code, got, t->regs.rip) > 0;
 	t->native.known = known;
 	t->native.pc = t->regs.rip;
-	t->native.nowhere = 0;
+	t->native.nowhere = t->native.apart = 0;
 	if (is_stale(t, got)) {
 		rec_code_forget(t->proc, t->native.pc, t->native.pc + INSN_MAX);
 		return REC_IN_HAND;
 	}
+	bool apart = rec_apart_has(t) && !is_ours(t->proc, t->native.pc);
+	if (apart && !tr_syscall_insn(t->proc->tr) && !t->proc->no_arena)
+		return rec_arena_begin(t, t->regs.rip);
+	if (apart && !rec_turn(t))
+		return REC_WAIT;
 	if (known)
 		rec_code_translated(t->proc, t->native.pc, in->len);
 	rec_full_regs(t, &t->native.before);
@@ -204,8 +198,8 @@ enum rec_state rec_native_begin(struct rec_thread *t)
 
 	if (known)
 		rec_order_hold(t, in);
-	t->native.traps = t->trap_flag;
-	if (t->trap_flag)
+	t->native.traps = t->trap_flag && !apart;
+	if (t->native.traps)
 		t->regs.eflags |= TRAP_FLAG;
 	t->regs.gs_base = *rec_tcb(t, T_GSBASE);
 	t->regs.orig_rax = (unsigned long long)-1;
@@ -227,7 +221,9 @@ enum rec_state rec_native_begin(struct rec_thread *t)
 		rec_run(t, REC_CONT, 0);
 		return REC_NATIVE;
 	}
-	t->native.stop_at = t->trap_flag ? 0 : stops_late(t);
+	if (apart)
+		return rec_apart_begin(t);
+	t->native.stop_at = stops_often(t);
 	if (t->native.stop_at && !tracer->set_breakpoint(tracer, t->tid, t->native.stop_at)) {
 		if (rec_set_regs(t, &t->regs))
 			return REC_KILLED;
@@ -249,14 +245,18 @@ bool rec_native_left(struct rec_thread *t)
 {
 	struct rec_tracer *tracer = t->rec->tracer;
 	struct user_regs_struct r;
-	uint64_t at = t->native.nowhere ? t->native.nowhere : t->native.pc;
+	uint64_t at = t->native.nowhere ? t->native.nowhere
+		      : t->native.apart ? t->native.apart
+					: t->native.pc;
 	if ((t->state != REC_NATIVE && t->state != REC_NATIVE_RUN) || t->flags_lost ||
 	    rec_get_regs(t, &r) || r.rip != at || r.rcx != t->native.before.gpr[DJ_RCX])
 		return false;
-	if (t->state == REC_NATIVE_RUN)
+	if (t->state == REC_NATIVE_RUN && !t->native.apart)
 		tracer->set_breakpoint(tracer, t->tid, 0);
 	t->regs = r;
 	t->regs.rip = t->native.pc;
+	if (t->native.apart)
+		rec_apart_back(t);
 	t->regs.eflags &= ~TRAP_FLAG;
 	unmask(t);
 	rec_order_release(t);
@@ -308,17 +308,58 @@ static enum rec_state done(struct rec_thread *t)
 	return REC_IN_HAND;
 }
 
+/* Whether a step may have ended where it has. A gather traps at every element. */
+static bool may_be_there(const struct rec_thread *t)
+{
+	const struct insn *in = &t->native.in;
+	uint64_t rip = t->regs.rip, pc = t->native.pc;
+	return !t->native.known || rip == pc || rip == pc + in->len || loads_ss(in) ||
+	       in->attr & INSN_A_BRANCH || in->id == INSN_INT || in->id == INSN_IRET ||
+	       in->id == INSN_SYSENTER || in->id == INSN_SYSCALL || in->id == INSN_XBEGIN;
+}
+
+/* It has not stopped where it should have: what it has done by now nobody knows. */
+enum rec_state rec_native_ran_away(struct rec_thread *t)
+{
+	rec_fatal(t->rec, "the instruction executed natively at %#llx led to %#llx",
+		  (unsigned long long)t->native.pc, (unsigned long long)t->regs.rip);
+	return REC_KILLED;
+}
+
+static enum rec_state apart_done(struct rec_thread *t, const struct rec_stop *stop)
+{
+	bool trap = !stop->event && stop->sig == SIGTRAP && t->regs.rip == t->native.stop_at + 1;
+	if (stop->event || !rec_apart_done(t))
+		return rec_native_ran_away(t);
+	t->regs.orig_rax = (unsigned long long)-1;
+	if (trap)
+		return done(t);
+	if (t->regs.rip != t->native.pc) { /* it was made, and something came of it */
+		enum rec_state next = done(t);
+		return next == REC_IN_HAND ? rec_deliver(t, &stop->info, 0) : next;
+	}
+	rec_order_release(t);
+	if (t->regs.rax != t->native.before.gpr[DJ_RAX]) { /* left by the kernel when it gave up */
+		struct dj_regs after;
+		rec_full_regs(t, &after);
+		effects(t, &after, DJ_WHY_FAULTING);
+	}
+	return rec_deliver(t, &stop->info, 0);
+}
+
 enum rec_state rec_on_native_run(struct rec_thread *t, const struct rec_stop *stop)
 {
 	struct rec_tracer *tracer = t->rec->tracer;
 	struct user_regs_struct r;
-	tracer->set_breakpoint(tracer, t->tid, 0);
 	if (rec_get_regs(t, &r))
 		return REC_KILLED;
 	t->regs = r;
+	if (t->native.apart)
+		return apart_done(t, stop);
+	tracer->set_breakpoint(tracer, t->tid, 0);
 	bool there = !stop->event && stop->sig == SIGTRAP && stop->info.si_code == TRAP_HWBKPT &&
 		     r.rip == t->native.pc + t->native.in.len;
-	return there ? done(t) : step_it(t);
+	return there ? done(t) : r.rip == t->native.pc ? step_it(t) : rec_native_ran_away(t);
 }
 
 /* After a step over popf or iret the kernel takes the trap flag of the next single step for the
@@ -351,7 +392,9 @@ enum rec_state rec_on_native(struct rec_thread *t, const struct rec_stop *stop)
 			t->trap_flag = r.eflags & TRAP_FLAG;
 		t->regs.eflags &= ~TRAP_FLAG;
 		if (r.rip == t->native.pc && rep && !t->native.traps)
-			return step_it(t);     /* the next iteration */
+			return step_it(t); /* the next iteration */
+		if (!may_be_there(t))
+			return rec_native_ran_away(t);
 		enum rec_state next = done(t); /* if only of an iteration, which has trapped */
 		return next == REC_IN_HAND ? after_step(t, stop) : next;
 	}

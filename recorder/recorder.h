@@ -370,7 +370,10 @@ struct rec_thread {
 		uint64_t pc, rax, rdx;
 		uint64_t nowhere;	  /* where it is made to fault instead */
 		uint64_t faulted, wanted; /* there once, instead of here: see deliver.c */
-		uint64_t stop_at;	  /* the breakpoint */
+		uint64_t stop_at;	  /* the breakpoint, or apart: the int3 */
+		/* of what is executed apart (apart.c): where, or 0; where the program goes on; and
+		 * the registers that it is lent */
+		uint64_t apart, behind, lent_rax, lent_rsp;
 	} native;
 	struct {
 		siginfo_t info;
@@ -530,6 +533,19 @@ enum rec_state rec_idle_begin(struct rec_thread *t);
 /* ---- native.c ---- */
 /* In hand: execute the instruction at t->regs.rip. */
 enum rec_state rec_native_begin(struct rec_thread *t);
+/* It is not where the instruction should have left it: the recording ends. */
+enum rec_state rec_native_ran_away(struct rec_thread *t);
+
+/* ---- apart.c: what the kernel emulates ---- */
+/* Whether the instruction at hand (t->native) is to be executed apart. It needs the thread's turn.
+ */
+bool rec_apart_has(const struct rec_thread *t);
+enum rec_state rec_apart_begin(struct rec_thread *t);
+/* It has not been executed: t->regs are those from before it. */
+void rec_apart_back(struct rec_thread *t);
+/* It has stopped with t->regs: they become the program's own, behind the instruction or, where it
+ * faults, at it. False if the thread is somewhere else. */
+bool rec_apart_done(struct rec_thread *t);
 /* Stopped for a signal: in hand before the instruction, if nothing of it has been executed. */
 bool rec_native_left(struct rec_thread *t);
 

@@ -19,7 +19,7 @@ rt_heads:
 rt_bulks:
 
 	.text
-	.globl	rt_begin, rt_import, rt_import_masked, rt_import_patch8, rt_other, rt_places, rt_miss, rt_syscall, rt_map_check, rt_map_log, rt_cpuid, rt_call_data, rt_call_data_out, rt_call_data_end, rt_state_data, rt_order_wait, rt_order_spin, rt_order_spin_end, rt_order_two, rt_order_hold, rt_order_look, rt_order_give, rt_end
+	.globl	rt_begin, rt_import, rt_import_masked, rt_import_patch8, rt_other, rt_places, rt_miss, rt_syscall, rt_apart, rt_map_check, rt_map_log, rt_cpuid, rt_call_data, rt_call_data_out, rt_call_data_end, rt_state_data, rt_order_wait, rt_order_spin, rt_order_spin_end, rt_order_two, rt_order_hold, rt_order_look, rt_order_give, rt_end
 
 	.p2align 6
 rt_begin:
@@ -491,6 +491,10 @@ rt_syscall:
 	syscall
 	int3
 	.long	STOP_SYSCALL_DONE
+
+/* An instruction that is not executed where the program has it (tr_put_apart), with a trap behind it. */
+rt_apart:
+	.skip	16, 0xcc
 
 /*
  * May the system call with number eax be made in the cache, by its arguments (doc/mappings.md)?

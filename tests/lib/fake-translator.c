@@ -264,6 +264,12 @@ uint64_t tr_syscall_insn(const struct translator *tr)
 	return tr->arena ? RT_SYSCALL : 0;
 }
 
+uint64_t tr_put_apart(struct translator *tr, const uint8_t *code, size_t len)
+{
+	(void)tr, (void)code, (void)len;
+	return 0;
+}
+
 bool tr_arena(const struct translator *tr, unsigned i, uint64_t *at, uint64_t *size)
 {
 	*at = tr->va;

@@ -1,0 +1,152 @@
+/*
+ * Instructions that the kernel emulates, in the handler of their fault: sgdt, sidt, smsw, sldt and
+ * str where the processor keeps them from programs (linux/arch/x86/kernel/umip.c), cli and sti
+ * after iopl(3) (traps.c there), and calls of the vsyscall page
+ * (linux/arch/x86/entry/vsyscall/vsyscall_64.c). It returns behind them with the
+ * resume flag set, as the processor saves it in every fault (SDM vol. 3, 18.3.1.1). So neither a
+ * single step nor a breakpoint of the processor's stops there: the next instruction is executed,
+ * whatever it is, and from a breakpoint that was missed on the program runs away from us.
+ *
+ * So the next one is ours. The instruction is executed from a place in the arena with an int3
+ * behind it (tr_put_apart); one that addresses memory relative to itself addresses it by a register
+ * instead. A call of the vsyscall page returns to such an int3, because the return address that it
+ * finds is not the program's but one in our area, with the same for its stack pointer. All else is
+ * the program's own, so the kernel does what it would have done: it writes, refuses, asks filters.
+ *
+ * A program that has set the trap flag finds the same natively: no trap behind such an instruction,
+ * one behind the next.
+ */
+#include "recorder/area.h"
+#include "recorder/end.h"
+#include "recorder/image.h"
+#include "recorder/syscalls.h"
+
+#include <cpuid.h>
+#include <string.h>
+
+#define VSYSCALL_PAGE (0xffffffffff600000 >> 12) /* arch/x86/include/uapi/asm/vsyscall.h */
+
+static bool calls_vsyscall(const struct rec_thread *t)
+{
+	return t->native.pc >> 12 == VSYSCALL_PAGE;
+}
+
+/* SDM vol. 2A, CPUID, leaf 7 */
+static bool has_umip(void)
+{
+	unsigned a, b, c, d;
+	return __get_cpuid_count(7, 0, &a, &b, &c, &d) && c & 1u << 2;
+}
+
+bool rec_apart_has(const struct rec_thread *t)
+{
+	const struct insn *in = &t->native.in;
+	if (calls_vsyscall(t))
+		return true;
+	if (!t->native.known || in->lock)
+		return false;
+	switch (in->id) {
+	case INSN_SGDT:
+	case INSN_SIDT:
+	case INSN_SMSW:
+	case INSN_SLDT:
+	case INSN_STR:
+		return has_umip();
+	case INSN_CLI:
+	case INSN_STI:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool by_rip(const struct insn *in)
+{
+	return in->has_mem && in->base == INSN_RIP;
+}
+
+/* The instruction as it can be executed anywhere, and its length. If it addressed memory relative
+ * to itself it now does by rax. */
+static size_t movable(struct rec_thread *t, uint8_t *code)
+{
+	const struct insn *in = &t->native.in;
+	size_t modrm = in->modrm_off, behind = modrm + 1 + in->disp_size;
+	memcpy(code, t->native.code, in->len);
+	if (!by_rip(in))
+		return in->len;
+	t->regs.rax = in->target;
+	code[modrm] &= 0x38;
+	if (in->rex)
+		code[in->rex_off] &= 0xfe;
+	memmove(code + modrm + 1, code + behind, in->len - behind);
+	return in->len - in->disp_size;
+}
+
+/* Where it is executed, and where the int3 behind it is. */
+static bool place(struct rec_thread *t)
+{
+	struct translator *tr = t->proc->tr;
+	uint8_t code[INSN_MAX];
+	if (calls_vsyscall(t)) {
+		t->native.apart = t->native.pc;
+		t->native.stop_at = tr_syscall_insn(tr) + 2;
+		*rec_tcb(t, T_ARGS) = t->native.stop_at;
+		t->regs.rsp = t->s + (uint64_t)T_ARGS;
+		return true;
+	}
+	size_t len = movable(t, code);
+	t->native.apart = tr_put_apart(tr, code, len);
+	t->native.stop_at = t->native.apart + len;
+	return t->native.apart != 0;
+}
+
+enum rec_state rec_apart_begin(struct rec_thread *t)
+{
+	t->native.lent_rax = t->regs.rax;
+	t->native.lent_rsp = t->regs.rsp;
+	bool stack = rec_read(t->proc, t->regs.rsp, &t->native.behind, sizeof(t->native.behind)) ==
+		     sizeof(t->native.behind);
+	if (!calls_vsyscall(t))
+		t->native.behind = t->native.pc + t->native.in.len;
+	else if (!stack) /* that faults, and needs no return address */
+		return rec_step(t, &t->regs, REC_NATIVE);
+	if (!place(t)) {
+		rec_cut(t->rec,
+			"%s executes an instruction at %#llx that the kernel emulates, and there "
+			"is no room "
+			"for code of deja's; the recording ends there",
+			rec_program_name(t), (unsigned long long)t->native.pc);
+		return REC_KILLED;
+	}
+	t->regs.rip = t->native.apart;
+	if (rec_set_regs(t, &t->regs))
+		return REC_KILLED;
+	rec_run(t, REC_CONT, 0);
+	return REC_NATIVE_RUN;
+}
+
+void rec_apart_back(struct rec_thread *t)
+{
+	const struct insn *in = &t->native.in;
+	if (calls_vsyscall(t))
+		t->regs.rsp = t->native.lent_rsp;
+	else if (by_rip(in))
+		t->regs.rax = t->native.lent_rax;
+	t->regs.rip = t->native.pc;
+}
+
+bool rec_apart_done(struct rec_thread *t)
+{
+	uint64_t rip = t->regs.rip;
+	/* behind the int3; or before it, where a filter has a signal sent instead of the call */
+	bool over = rip == t->native.stop_at + 1 || rip == t->native.stop_at;
+	if (!over && rip != t->native.apart)
+		return false;
+	rec_apart_back(t);
+	if (!over)
+		return true;
+	t->regs.rip = t->native.behind;
+	if (calls_vsyscall(t))
+		t->regs.rsp += 8;
+	return true;
+}

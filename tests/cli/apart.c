@@ -1,0 +1,253 @@
+/* For tests/cli/apart.sh: what the kernel emulates, with every kind of operand, many times; where
+ * it faults; with the trap flag set; in several threads at once.
+ *
+ * usage: apart ROUNDS [threads|filtered] */
+#define _GNU_SOURCE
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#define VSYSCALL 0xffffffffff600000
+
+static uint8_t cell[16] __attribute__((used));
+static int alone; /* nobody else writes to it */
+
+static uint64_t mixed(uint64_t sum, const void *bytes, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		sum = sum * 31 + ((const uint8_t *)bytes)[i];
+	return sum;
+}
+
+/* One instruction, with another behind it that shows whether it was reached once. */
+#define MEMORY(insn)                                                                               \
+	memset(at, 0xa5, sizeof(at));                                                              \
+	__asm__ volatile(insn "\n\tinc %0"                                                         \
+			 : "+r"(reached)                                                           \
+			 : "b"(at), "r"(8L)                                                        \
+			 : "memory", "rax", "r13");                                                \
+	sum = mixed(sum, at, sizeof(at))
+#define RELATIVE(insn)                                                                             \
+	memset(cell, 0x5a, sizeof(cell));                                                          \
+	__asm__ volatile(insn "\n\tinc %0" : "+r"(reached) : : "memory");                          \
+	sum = alone ? mixed(sum, cell, sizeof(cell)) : sum
+#define REGISTER(insn)                                                                             \
+	r = 0x123456789abcdef0;                                                                    \
+	__asm__ volatile(insn "\n\tinc %0" : "+r"(reached), "+a"(r) : : "r9");                     \
+	sum = mixed(sum, &r, sizeof(r))
+#define EACH 21 /* instructions like that in a round */
+
+static uint64_t all(int rounds, uint64_t *counted)
+{
+	uint64_t sum = 0, reached = 0, r;
+	uint8_t at[32];
+	for (int i = 0; i < rounds; i++) {
+		MEMORY("sgdt (%%rbx)");
+		MEMORY("sidt 4(%%rbx,%2,2)");
+		MEMORY("smsw (%%rbx)");
+		MEMORY("sldt 3(%%rbx)");
+		MEMORY("str (%%rbx)");
+		MEMORY("mov %%rbx, %%r13\n\tsgdt (%%r13)");
+		MEMORY("mov %%rbx, %%rax\n\tsidt %%ds:(%%rax)");
+		RELATIVE("sgdt cell(%%rip)");
+		RELATIVE("sidt cell+2(%%rip)");
+		RELATIVE("smsw cell+1(%%rip)");
+		RELATIVE("str cell(%%rip)");
+		RELATIVE(".byte 0x49\n\tsgdt cell(%%rip)"); /* REX.B */
+		REGISTER("smsw %%eax");
+		REGISTER("smsw %%ax");
+		REGISTER("smsw %%rax");
+		REGISTER("sldt %%eax");
+		REGISTER("sldt %%ax");
+		REGISTER("str %%eax");
+		REGISTER("str %%rax");
+		REGISTER("mov %%rax, %%r9\n\tstr %%r9d\n\tmov %%r9, %%rax");
+		__asm__ volatile(
+			"mov %%rsp, %%r12\n\tsub $256, %%rsp\n\tand $-16, %%rsp\n\tcall *%1\n\t"
+			"inc %0\n\tmov %%r12, %%rsp"
+			: "+b"(reached)
+			: "a"(VSYSCALL + 0x400), "D"(NULL)
+			: "rcx", "rdx", "rsi", "r8", "r9", "r10", "r11", "r12", "memory", "cc");
+	}
+	*counted = reached;
+	return sum;
+}
+
+/* ---- where they fault -------------------------------------------------------------------------
+ */
+
+static sigjmp_buf jump;
+static uintptr_t base, pages; /* what addresses are told from */
+
+static uintptr_t told_from(uintptr_t address)
+{
+	return address - base < 1 << 16	   ? address - base
+	       : address - pages < 1 << 16 ? address - pages
+					   : address;
+}
+
+static void faulted(int sig, siginfo_t *info, void *context)
+{
+	const greg_t *g = ((ucontext_t *)context)->uc_mcontext.gregs;
+	uint64_t rip = (uint64_t)g[REG_RIP];
+	printf(" signal %d code %d address %lx rip %lx rsp %lx rax %llx error %llx", sig,
+	       info->si_code, told_from((uintptr_t)info->si_addr), told_from(rip),
+	       (unsigned long)g[REG_RSP] % 16, g[REG_RAX], g[REG_ERR]);
+	siglongjmp(jump, 1);
+}
+
+static int times_ok(void *tv, uint64_t function)
+{
+	int (*call)(void *, void *) = (int (*)(void *, void *))(VSYSCALL + function);
+	return call(tv, NULL);
+}
+
+static void faults(uint8_t *page)
+{
+	struct sigaction sa = { .sa_sigaction = faulted, .sa_flags = SA_SIGINFO };
+	sigaction(SIGSEGV, &sa, NULL);
+	sigaction(SIGILL, &sa, NULL);
+	sigaction(SIGBUS, &sa, NULL);
+	for (int k = 0; k < 12; k++) {
+		uint8_t *places[] = { page + 4096, page + 4096 - 4, (uint8_t *)8,
+				      (uint8_t *)0x8000000000000000 };
+		uint8_t *at = places[k & 3];
+		printf("fault %d:", k);
+		if (!sigsetjmp(jump, 1)) {
+			if (k < 4)
+				__asm__ volatile("sgdt (%0)" : : "r"(at), "a"(1L) : "memory");
+			else if (k < 8)
+				__asm__ volatile("str (%0)" : : "r"(at), "a"(2L) : "memory");
+			else
+				printf(" %d", times_ok(at, 0));
+		}
+		printf("\n");
+	}
+	printf("no such call:");
+	if (!sigsetjmp(jump, 1))
+		printf(" %d", times_ok(page, 0xc00));
+	printf("\ninside a call:");
+	if (!sigsetjmp(jump, 1))
+		printf(" %d", times_ok(page, 7));
+	printf("\nread only:");
+	mprotect(page, 4096, PROT_READ);
+	if (!sigsetjmp(jump, 1))
+		__asm__ volatile("sidt (%0)" : : "r"(page), "a"(3L) : "memory");
+	printf("\ncli:");
+	if (!sigsetjmp(jump, 1))
+		__asm__ volatile("cli\n\tinc %%eax" : : "a"(4L));
+	printf("\nlock sgdt:");
+	if (!sigsetjmp(jump, 1))
+		__asm__ volatile(".byte 0xf0\n\tsgdt (%0)" : : "r"(page), "a"(5L) : "memory");
+	printf("\n");
+}
+
+/* ---- the trap flag ----------------------------------------------------------------------------
+ */
+
+static void trapped(int sig, siginfo_t *info, void *context)
+{
+	const greg_t *g = ((ucontext_t *)context)->uc_mcontext.gregs;
+	uint64_t rip = (uint64_t)g[REG_RIP];
+	printf(" %lx", told_from(rip));
+	(void)sig, (void)info;
+}
+
+static void traps(uint8_t *at)
+{
+	struct sigaction sa = { .sa_sigaction = trapped, .sa_flags = SA_SIGINFO };
+	sigaction(SIGTRAP, &sa, NULL);
+	printf("traps at");
+	__asm__ volatile(
+		"pushfq\n\torl $0x100, (%%rsp)\n\tpopfq\n\tnop\n\tsgdt (%0)\n\tnop\n\tnop\n\t"
+		"str %%ecx\n\tstr %%ecx\n\tnop\n\tsidt cell(%%rip)\n\tinc %%ecx\n\tnop\n\t"
+		"call *%1\n\tnop\n\tnop\n\tpushfq\n\tandl $~0x100, (%%rsp)\n\tpopfq"
+		:
+		: "b"(at), "a"(VSYSCALL + 0x400), "D"(NULL)
+		: "rcx", "rdx", "rsi", "r8", "r9", "r10", "r11", "memory", "cc");
+	printf("\n");
+}
+
+/* ---- a filter that answers calls of the vsyscall page ------------------------------------------
+ */
+
+static void refused(int sig, siginfo_t *info, void *context)
+{
+	const greg_t *g = ((ucontext_t *)context)->uc_mcontext.gregs;
+	printf("signal %d code %d call %d at %lx rip %lx\n", sig, info->si_code, info->si_syscall,
+	       told_from((uintptr_t)info->si_call_addr), told_from((uintptr_t)g[REG_RIP]));
+}
+
+static void filtered(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_time, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 77),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getcpu, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = { sizeof(filter) / sizeof(*filter), filter };
+	struct sigaction sa = { .sa_sigaction = refused, .sa_flags = SA_SIGINFO };
+	sigaction(SIGSYS, &sa, NULL);
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog))
+		return;
+	struct timeval tv = { 0 };
+	printf("time %d", times_ok(NULL, 0x400));
+	printf(" gettimeofday %d", times_ok(&tv, 0));
+	printf(" %d\n", tv.tv_sec > 1000000000);
+	printf("getcpu %d\n", times_ok(NULL, 0x800));
+}
+
+static void *thread(void *rounds)
+{
+	uint64_t counted, sum = all((int)(intptr_t)rounds, &counted);
+	char line[100];
+	snprintf(line, sizeof(line), "%lu instructions, %016lx\n", counted, sum);
+	return strdup(line);
+}
+
+int main(int argc, char **argv)
+{
+	int rounds = argc > 1 ? atoi(argv[1]) : 10;
+	const char *mode = argc > 2 ? argv[2] : "";
+	uint8_t *page =
+		mmap(NULL, 4096 * 2, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pages = (uintptr_t)page;
+	base = (uintptr_t)main & ~(uintptr_t)0xfff;
+	munmap(page + 4096, 4096);
+	pthread_t threads[3];
+	int n = strcmp(mode, "threads") ? 0 : 3;
+	alone = !n;
+	for (int i = 0; i < n; i++)
+		pthread_create(&threads[i], NULL, thread, (void *)(intptr_t)rounds);
+	fputs(thread((void *)(intptr_t)rounds), stdout);
+	for (int i = 0; i < n; i++) {
+		void *line;
+		pthread_join(threads[i], &line);
+		fputs(line, stdout);
+	}
+	printf("%d in a round\n", EACH);
+	if (!n) {
+		traps(page);
+		faults(page);
+	}
+	if (!strcmp(mode, "filtered"))
+		filtered();
+	return 0;
+}
