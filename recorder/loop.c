@@ -385,6 +385,26 @@ static void go_on(struct rec_thread *t, enum rec_state next)
 		kill_program(rec);
 }
 
+/* A process exits by a call, which is made here for it. One that exits otherwise has got away from
+ * us, and who knows since when. (A thread that is not the last may exit where it is, by another's
+ * call; a single instruction may be such a call, of the old kinds.) */
+static bool exits_unseen(const struct rec_thread *t, int status)
+{
+	if (!WIFEXITED(status) || t->group->exits || t->group->n_threads != 1 || rec_over(t->rec))
+		return false;
+	switch (t->state) {
+	case REC_CACHE:
+	case REC_BOUNDARY:
+	case REC_NATIVE_RUN:
+	case REC_CALL:
+	case REC_TRAP:
+	case REC_HANDLER:
+		return true;
+	default:
+		return false;
+	}
+}
+
 static void handle(struct rec_thread *t, int status)
 {
 	struct rec_stop stop;
@@ -392,8 +412,12 @@ static void handle(struct rec_thread *t, int status)
 	if (!WIFSTOPPED(status)) {
 		if (t->state == REC_HELPER)
 			rec_helper_ended(t);
-		if (t->state == REC_NATIVE_RUN && WIFEXITED(status) && t->proc->n_threads == 1)
-			rec_native_ran_away(t);
+		if (exits_unseen(t, status))
+			rec_fatal(t->rec,
+				  "process %d has exited by a call that deja did not make for it: "
+				  "some of it "
+				  "was not recorded",
+				  t->group->pid);
 		rec_ended(t, status);
 		return;
 	}

@@ -247,6 +247,7 @@ struct rec_process {
 	bool no_arena;	     /* there was no room for an arena */
 	bool idle;	     /* shadows of threads that sleep are to be given back */
 	bool child;	     /* not recorded, only brought on its way (child.c) */
+	bool exits;	     /* it has called exit_group */
 	const char *leaving; /* it is to be recorded no more (leave.c), for this reason */
 	bool follow;	     /* a child that will be recorded from its exec on (vfork.c) */
 	bool free;	     /* goes on unrecorded (end.c) */

@@ -97,6 +97,7 @@ enum rec_state rec_make_call(struct rec_thread *t)
 enum rec_state rec_make_last_call(struct rec_thread *t)
 {
 	rec_digest(t, true);
+	t->group->exits |= t->regs.rax == SYS_exit_group;
 	t->regs.gs_base = *rec_tcb(t, T_GSBASE);
 	return make(t, REC_SYSCALL);
 }

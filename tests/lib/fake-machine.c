@@ -71,6 +71,7 @@ static void make_child(struct fake_thread *m, bool vfork)
 	if (fake.follows) {
 		c->child = false;
 		c->clone = true;
+		c->n_script = 1; /* its exit */
 		c->own_mask = m->own_mask;
 	}
 	c->regs = m->regs;
@@ -167,8 +168,14 @@ static int in_cache(struct fake_thread *m)
 	uint64_t at = m->regs.rip & 15;
 	unsigned k;
 	bool handler;
-	if (m->clone)
+	if (m->clone && m->tid != m->pid)
 		return ends(m, EXITED);
+	if (m->clone) { /* where its parent makes its next call */
+		m->regs.rip = (m->regs.rip & ~15ULL) + 5;
+		m->regs.rax = SYS_exit_group;
+		m->expected = SYS_exit_group;
+		return signal_stop(m, SIGTRAP, SI_KERNEL);
+	}
 	fake_owner(fake_pc(m->regs.rip), &k, &handler);
 	if (m->how == REC_CONT && m->mask != m->own_mask)
 		fake_fail("thread %d: the mask in the cache is not the program's", m->number);
@@ -181,6 +188,8 @@ static int in_cache(struct fake_thread *m)
 		m->expected = SYS_rt_sigreturn;
 	else if (k != m->done || k >= m->n_script)
 		fake_fail("thread %d comes to action %u after %u", m->number, k, m->done);
+	else if (m->script[k].kind == FAKE_AWAY)
+		return ends(m, EXITED);
 	else if (m->script[k].kind == FAKE_CALL)
 		m->expected = m->script[k].nr;
 	if (m->expected >= 0)

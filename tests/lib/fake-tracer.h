@@ -19,6 +19,7 @@ enum fake_kind {
 	FAKE_CALL,   /* the system call `nr` */
 	FAKE_NATIVE, /* an instruction that is executed natively */
 	FAKE_REP,    /* ... a string instruction with a long count */
+	FAKE_AWAY,   /* none that anybody sees: the program is gone */
 };
 
 struct fake_action {
@@ -40,7 +41,8 @@ struct fake_thread {
 	unsigned n_script, done;   /* actions, and how many have been performed */
 	bool alive, traced, child; /* child: of a fork or vfork, not recorded */
 	bool own_space;
-	bool clone; /* a thread, or a recorded child, that ends as soon as it executes anything */
+	bool clone; /* a thread that ends, or a recorded child that exits, as soon as it executes
+		       anything */
 
 	bool running, listening, continued, born;
 	enum rec_resume how;

@@ -84,6 +84,7 @@ static bool next_order(void)
 static const struct fake_action
 	maps[] =    { { FAKE_CALL, SYS_mmap }, { FAKE_CALL, SYS_exit_group } },
 	natives[] = { { FAKE_NATIVE, 0 }, { FAKE_CALL, SYS_exit_group } },
+	away[] =    { { FAKE_CALL, SYS_brk }, { FAKE_AWAY, 0 } },
 	ends[] =    { { FAKE_CALL, SYS_exit_group } },
 	forks[] =   { { FAKE_CALL, SYS_fork }, { FAKE_CALL, SYS_exit_group } },
 	vforks[] =  { { FAKE_CALL, SYS_vfork }, { FAKE_CALL, SYS_exit_group } },
@@ -114,6 +115,7 @@ struct scene {
 	struct fake_outside outside[6];
 	uint64_t caught;
 	bool cut;    /* the recording ends before the program does: no room for a thread */
+	bool away;   /* ... because of FAKE_AWAY */
 	bool follow; /* forked children are recorded */
 	bool vfork_needs_second; /* the vfork child cannot get on before thread 1 has ended */
 	bool newest_first;	 /* one order: the kernel's, of threads that stop all the time */
@@ -142,7 +144,7 @@ static void check_thread(const struct fake_thread *m)
 	}
 	if (m->alive)
 		fake_fail("thread %d has not ended", m->number);
-	if (fake.rec->cut)
+	if (fake.rec->cut || fake.rec->fatal)
 		return;
 	if (m->done != m->n_script)
 		fake_fail("thread %d ended after %u actions of %u", m->number, m->done,
@@ -228,7 +230,7 @@ static bool play(const struct scene *s, bool verbose)
 	begin(s, rec);
 	rec_loop(rec);
 	rec_clock(NULL);
-	if (rec->cut != s->cut || rec->fatal)
+	if (rec->cut != s->cut || rec->fatal != s->away)
 		fake_fail("the recording ended: %s", err.text);
 	for (unsigned i = 0; i < fake.n_threads; i++)
 		check_thread(&fake.threads[i]);
@@ -330,6 +332,13 @@ static void test_cut(void)
 		.threads = { { 0, SCRIPT(threads) } }, .cut = true, .orders = 200 });
 }
 
+/* A process that exits without a call is a recording that has lost it. */
+static void test_away(void)
+{
+	play_all(&(struct scene){ .threads = { { 0, SCRIPT(away) }, { 1, SCRIPT(ends) } },
+				  .away = true });
+}
+
 /* Two signals, at any two moments. */
 static void test_signals(void)
 {
@@ -386,6 +395,7 @@ int main(int argc, char **argv)
 	CU_add_test(s, "recorded children", test_follow);
 	CU_add_test(s, "new threads", test_clone);
 	CU_add_test(s, "the end of a recording", test_cut);
+	CU_add_test(s, "exits that nobody sees", test_away);
 	CU_add_test(s, "signals", test_signals);
 	CU_add_test(s, "stops by job control", test_stops);
 	CU_add_test(s, "everything at random", test_random);
