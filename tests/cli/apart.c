@@ -94,9 +94,11 @@ static uintptr_t base, pages; /* what addresses are told from */
 
 static uintptr_t told_from(uintptr_t address)
 {
-	return address - base < 1 << 16	   ? address - base
-	       : address - pages < 1 << 16 ? address - pages
-					   : address;
+	if (address - base < 1 << 16)
+		return address - base;
+	if (address - pages < 1 << 16)
+		return address - pages;
+	return address;
 }
 
 static void faulted(int sig, siginfo_t *info, void *context)
