@@ -36,6 +36,8 @@ __asm__(".globl at_load, at_end, target, fault_load\n.text\n"
 	"fault_callrcx: mov %rdi,%rsp\n lea target(%rip),%rcx\n call *(%rcx)\n"
 	"fault_callreg: mov %rdi,%rsp\n mov $78,%ecx\n lea target(%rip),%rax\n call *%rax\n"
 	"fault_pushmem: mov %rdi,%rsp\n mov $79,%ecx\n push target(%rip)\n"
+	"fault_sgdt: clc\n sgdt (%rdi)\n ret\n"
+	"fault_str: mov %rdi,%r9\n str -2(%r9)\n ret\n"
 	"fault_gather: vpcmpeqd %xmm2,%xmm2,%xmm2\n vpxor %xmm0,%xmm0,%xmm0\n"
 	"vmovdqu indices(%rip),%xmm1\n lea target(%rip),%rax\n"
 	"vgatherdps %xmm2,(%rax,%xmm1,4),%xmm0\n ret\n"
@@ -51,6 +53,8 @@ __asm__(".globl at_load, at_end, target, fault_load\n.text\n"
 	"tf_own: call tf_on\n nop\n int3\n nop\n .byte 0xf1\n nop\n call tf_off\n ret\n"
 	"tf_kill: call tf_on\n cmp $3,%sil\n mov $10,%edx\n mov $62,%eax\n syscall\n nop\n call "
 	"tf_off\n ret\n"
+	"tf_kept: call tf_on\n str %eax\n nop\n nop\n sgdt -64(%rsp)\n smsw %ecx\n nop\n"
+	"sidt -64(%rsp)\n sldt %eax\n cpuid\n call tf_off\n ret\n" /* the kernel emulates these */
 	"tf_ss: call tf_on\n mov %ss,%eax\n mov %eax,%ss\n nop\n nop\n call tf_off\n ret\n"
 	"call_flags: push %rbx\n mov %edi,%ebx\n mov %rsi,%r8\n"
 	/* dead flags, live flags; in the cache and not */
@@ -68,11 +72,11 @@ __asm__(".globl at_load, at_end, target, fault_load\n.text\n"
 	".data\n target: .quad at_end\n indices: .long 0, 1, 0x40000000, 0\n .text\n");
 extern void call_flags(int n, uint64_t *out), call_kill(pid_t pid, int sig);
 extern void call_mask(int how, const sigset_t *set);
-extern void tf_plain(void), tf_calls(void), tf_odd(void), tf_own(void), tf_ss(void);
+extern void tf_plain(void), tf_calls(void), tf_odd(void), tf_own(void), tf_ss(void), tf_kept(void);
 extern void tf_kill(pid_t pid, int sig);
 extern fault_code fault_store, fault_rmw, fault_xadd, fault_div, fault_ud, fault_int3, fault_push,
 	fault_call, fault_rep, fault_edge, fault_words, fault_callpush, fault_callrcx,
-	fault_callreg, fault_pushmem, fault_gather;
+	fault_callreg, fault_pushmem, fault_gather, fault_sgdt, fault_str;
 
 void fault(void)
 {
@@ -82,7 +86,7 @@ void fault(void)
 					      fault_int3,    fault_call,    fault_rep,
 					      fault_edge,    fault_words,   fault_callpush,
 					      fault_callrcx, fault_callreg, fault_pushmem,
-					      fault_gather };
+					      fault_gather,  fault_sgdt,    fault_str };
 	unsigned k = rnd(sizeof(faults) / sizeof(*faults));
 	sigset_t unblock;
 	if (k == 15 && !__builtin_cpu_supports("avx2"))
@@ -120,7 +124,7 @@ void trap_flag(void)
 	static void (*const traps[])(void) = { tf_plain, tf_calls, tf_odd, tf_own, tf_ss };
 	struct sigaction sa = { .sa_sigaction = handler, .sa_flags = SA_SIGINFO };
 	sigset_t trap;
-	unsigned k = rnd(8);
+	unsigned k = rnd(9);
 
 	sigemptyset(&trap);
 	sigaddset(&trap, SIGTRAP);
@@ -140,6 +144,12 @@ void trap_flag(void)
 		sigprocmask(SIG_SETMASK, &trap, NULL);
 		set_trap_flag = 1 + (int)rnd(40);
 		raise(SIGUSR1);
+	} else if (k == 7) {
+		void *saved;
+		__asm__ volatile("mov %%rbx, %0\n\tcall tf_kept\n\tmov %0, %%rbx"
+				 : "=&r"(saved)
+				 :
+				 : "rax", "rcx", "rdx", "cc", "memory");
 	} else {
 		__asm__ volatile(".byte 0xf1"); /* int1 */
 	}

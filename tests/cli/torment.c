@@ -33,7 +33,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { THREADS = 6, STEPS = 24, OPERATIONS = 28 };
+enum { THREADS = 6, STEPS = 24, OPERATIONS = 29 };
 
 struct script {
 	uint8_t op[STEPS];
@@ -77,7 +77,6 @@ static void bad(unsigned op, unsigned line)
 static void on_signal(int sig, siginfo_t *info, void *context)
 {
 	int e = errno;
-
 	if (sig == SIGSEGV) {
 		if (escapes && (char *)info->si_addr == faulty)
 			siglongjmp(escape, 1);
@@ -106,7 +105,6 @@ static long again(ssize_t (*f)(int, void *, size_t), int fd, void *p, size_t n)
 static int reap(pid_t pid)
 {
 	int status = -1;
-
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
@@ -192,7 +190,6 @@ static void fault(unsigned op, uint32_t arg)
 static void masks(unsigned op, uint32_t arg)
 {
 	sigset_t s, old, now;
-
 	sigemptyset(&s);
 	sigaddset(&s, SIGUSR1);
 	sigaddset(&s, SIGRTMIN + 1 + (int)(arg % 3));
@@ -214,7 +211,6 @@ static void child(unsigned op, uint32_t arg)
 	char number[16];
 	sigset_t all, old;
 	pid_t pid;
-
 	/* in the child no signal of the tormentor's is wanted */
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &old);
@@ -251,7 +247,6 @@ static void child(unsigned op, uint32_t arg)
 static void own_traps(unsigned op, uint32_t arg)
 {
 	unsigned before = traps, stepped = steps;
-
 	__asm__ volatile("int3");
 	must(traps > before);
 	if (arg & 1) { /* singly, behind each of five instructions */
@@ -272,7 +267,6 @@ static void own_traps(unsigned op, uint32_t arg)
 static void raised_trap(unsigned op, uint32_t arg)
 {
 	unsigned before = traps;
-
 	must(raise(SIGTRAP) == 0);
 	must(traps > before);
 	sum += arg % 19;
@@ -284,7 +278,6 @@ static void waited_trap(unsigned op, uint32_t arg)
 	sigset_t s, old, pending;
 	unsigned before;
 	int sig;
-
 	sigemptyset(&s);
 	sigaddset(&s, SIGTRAP);
 	must(pthread_sigmask(SIG_BLOCK, &s, &old) == 0);
@@ -321,7 +314,6 @@ static void suspended(unsigned op, uint32_t arg)
 {
 	sigset_t s, old, all_but;
 	int before = handled[SIGUSR2];
-
 	sigfillset(&all_but);
 	sigdelset(&all_but, SIGUSR2);
 	sigemptyset(&s);
@@ -347,7 +339,6 @@ static void *filtered(void *arg)
 	};
 	struct sock_fprog prog = { sizeof(code) / sizeof(*code), code };
 	int before = handled[SIGSYS];
-
 	must(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
 	must(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) == 0);
 	long r = syscall(SYS_getpgrp);
@@ -363,10 +354,23 @@ static void limits(unsigned op, uint32_t arg)
 {
 	struct rlimit l = { (1ULL << 40) + arg, RLIM_INFINITY };
 	int what = arg & 1 ? RLIMIT_DATA : RLIMIT_AS;
-
 	must(setrlimit(what, &l) == 0);
 	l.rlim_cur = 0;
 	must(getrlimit(what, &l) == 0 && l.rlim_cur >> 40 == 1 && l.rlim_max == RLIM_INFINITY);
+}
+
+/* By the kernel, on most machines: each is executed once, whatever comes in between. */
+static void emulated(unsigned op, uint32_t arg)
+{
+	unsigned done = 0;
+	for (unsigned i = 0; i < arg % 20; i++) {
+		unsigned task = 0;
+		uint8_t gdt[10] = { 0 };
+		__asm__ volatile("str %0\n\tinc %1\n\tsgdt %2\n\tinc %1"
+				 : "+r"(task), "+r"(done), "+m"(gdt));
+		must(task != 0 && (gdt[8] | gdt[9]) != 0);
+	}
+	must(done == arg % 20 * 2);
 }
 
 static void perform(unsigned op, uint32_t arg)
@@ -494,6 +498,9 @@ static void perform(unsigned op, uint32_t arg)
 	case 27:
 		waited_trap(op, arg);
 		break;
+	case 28:
+		emulated(op, arg);
+		break;
 	}
 	done_ops[op]++;
 }
@@ -501,7 +508,6 @@ static void perform(unsigned op, uint32_t arg)
 static void *run(void *arg)
 {
 	const struct script *s = arg;
-
 	for (unsigned i = 0; i < s->len; i++)
 		perform(s->op[i], s->arg[i]);
 	turn++;
