@@ -38,7 +38,7 @@ recorded awk 30 awk 'BEGIN { for (i = 0; i < 2000; i++) { s = sprintf("%d %.3f",
 recorded sh 10 bash -c 'trap "n=\$((n + 1))" USR1
 	for i in 1 2 3; do kill -USR1 $$; x=$(echo $i | sort); done; echo $n $x; ls -l / | wc -l; exec true'
 seq 20000 | sort -R >numbers
-recorded sort 10 sort --parallel=2 -n -S 100K numbers
+recorded sort 30 sort --parallel=2 -n -S 100K numbers
 found="$(kinds sort.deja light) $(kinds sort.deja full)"
 case $found in *' 0') fail "sort has no full keyframe" ;; esac
 "$deja" info sort.deja | awk '/ keyframes$/ { all = $1 } / of these full$/ { print all - $1, $1 }' >out
