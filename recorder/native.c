@@ -17,6 +17,7 @@
 #include "recorder/area.h"
 #include "recorder/cpuid.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
@@ -319,10 +320,16 @@ static bool may_be_there(const struct rec_thread *t)
 }
 
 /* It has not stopped where it should have: what it has done by now nobody knows. */
-enum rec_state rec_native_ran_away(struct rec_thread *t)
+static enum rec_state ran_away(struct rec_thread *t, const struct rec_stop *stop)
 {
-	rec_fatal(t->rec, "the instruction executed natively at %#llx led to %#llx",
-		  (unsigned long long)t->native.pc, (unsigned long long)t->regs.rip);
+	char bytes[2 * INSN_MAX + 1] = "";
+	for (unsigned i = 0; t->native.known && i < t->native.in.len; i++)
+		snprintf(bytes + 2 * i, 3, "%02x", t->native.code[i]);
+	rec_fatal(t->rec,
+		  "the instruction %s executed natively at %#llx led to %#llx (signal %d, code %d, "
+		  "event %d)",
+		  bytes, (unsigned long long)t->native.pc, (unsigned long long)t->regs.rip,
+		  stop->sig, stop->info.si_code, stop->event);
 	return REC_KILLED;
 }
 
@@ -330,7 +337,7 @@ static enum rec_state apart_done(struct rec_thread *t, const struct rec_stop *st
 {
 	bool trap = !stop->event && stop->sig == SIGTRAP && t->regs.rip == t->native.stop_at + 1;
 	if (stop->event || !rec_apart_done(t))
-		return rec_native_ran_away(t);
+		return ran_away(t, stop);
 	t->regs.orig_rax = (unsigned long long)-1;
 	if (trap)
 		return done(t);
@@ -357,9 +364,12 @@ enum rec_state rec_on_native_run(struct rec_thread *t, const struct rec_stop *st
 	if (t->native.apart)
 		return apart_done(t, stop);
 	tracer->set_breakpoint(tracer, t->tid, 0);
-	bool there = !stop->event && stop->sig == SIGTRAP && stop->info.si_code == TRAP_HWBKPT &&
-		     r.rip == t->native.pc + t->native.in.len;
-	return there ? done(t) : r.rip == t->native.pc ? step_it(t) : rec_native_ran_away(t);
+	/* Its siginfo may say another reason: what the processor notes of a breakpoint gets lost
+	 * now and then where a hypervisor comes in between, as with single steps. */
+	bool trap = !stop->event && stop->sig == SIGTRAP && stop->sync;
+	if (trap && r.rip == t->native.pc + t->native.in.len)
+		return done(t);
+	return r.rip == t->native.pc ? step_it(t) : ran_away(t, stop);
 }
 
 /* After a step over popf or iret the kernel takes the trap flag of the next single step for the
@@ -394,7 +404,7 @@ enum rec_state rec_on_native(struct rec_thread *t, const struct rec_stop *stop)
 		if (r.rip == t->native.pc && rep && !t->native.traps)
 			return step_it(t); /* the next iteration */
 		if (!may_be_there(t))
-			return rec_native_ran_away(t);
+			return ran_away(t, stop);
 		enum rec_state next = done(t); /* if only of an iteration, which has trapped */
 		return next == REC_IN_HAND ? after_step(t, stop) : next;
 	}

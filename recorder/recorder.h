@@ -534,8 +534,6 @@ enum rec_state rec_idle_begin(struct rec_thread *t);
 /* ---- native.c ---- */
 /* In hand: execute the instruction at t->regs.rip. */
 enum rec_state rec_native_begin(struct rec_thread *t);
-/* It is not where the instruction should have left it: the recording ends. */
-enum rec_state rec_native_ran_away(struct rec_thread *t);
 
 /* ---- apart.c: what the kernel emulates ---- */
 /* Whether the instruction at hand (t->native) is to be executed apart. It needs the thread's turn.
