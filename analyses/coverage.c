@@ -418,7 +418,6 @@ static int by_other(const void *a, const void *b)
 static void as_gcov(struct coverage *c)
 {
 	size_t kept = 0;
-
 	if (!c->n_others)
 		return;
 	qsort(c->others, c->n_others, sizeof(*c->others), by_other);
@@ -435,15 +434,17 @@ static void as_gcov(struct coverage *c)
 		c->lines[kept++] = *l;
 	}
 	c->n_lines = kept;
-	qsort(c->lines, c->n_lines, sizeof(*c->lines), by_line);
+	if (kept)
+		qsort(c->lines, c->n_lines, sizeof(*c->lines), by_line);
 }
 
 static void add_up(struct coverage *c)
 {
 	size_t kept = 0;
-
-	qsort(c->lines, c->n_lines, sizeof(*c->lines), by_line);
-	qsort(c->choices, c->n_choices, sizeof(*c->choices), by_choice);
+	if (c->n_lines)
+		qsort(c->lines, c->n_lines, sizeof(*c->lines), by_line);
+	if (c->n_choices)
+		qsort(c->choices, c->n_choices, sizeof(*c->choices), by_choice);
 	for (size_t i = 0; i < c->n_lines; i++) {
 		if (kept && !by_line(&c->lines[kept - 1], &c->lines[i])) {
 			c->lines[kept - 1].count += c->lines[i].count;

@@ -91,6 +91,7 @@ struct fast_block {
 	/* if executions are counted: its ways out, its indirect branch, and its code */
 	uint8_t n;
 	uint8_t n_exits;
+	uint16_t size; /* of its code */
 	uint32_t exits, branch;
 	uint8_t *bytes;
 	unsigned n_pages;

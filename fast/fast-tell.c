@@ -221,6 +221,7 @@ bool fast_keep(struct fast *f, struct fast_block *b)
 		f->bytes = more;
 	}
 	b->n = (uint8_t)s->n;
+	b->size = (uint16_t)size;
 	b->bytes = f->bytes->bytes + f->bytes->used;
 	f->bytes->used += size;
 	uint8_t *to = b->bytes;
@@ -268,12 +269,12 @@ static bool is_indirect(const struct insn *in)
 
 static void decode_again(const struct fast *f, const struct fast_block *b, struct sums *s)
 {
-	const uint8_t *at = b->bytes;
+	const uint8_t *at = b->bytes, *end = at + b->size;
 	uint64_t pc = b->pc;
 
 	for (unsigned i = 0; i < b->n; i++) {
 		struct insn *in = &s->insn[i];
-		insn_decode_as(f->e->kind, in, at, INSN_MAX, pc);
+		insn_decode_as(f->e->kind, in, at, (size_t)(end - at), pc);
 		at += in->len;
 		pc += in->len;
 		if (in->id == INSN_JMP && !is_indirect(in))

@@ -430,3 +430,10 @@ int run_set_up(void)
 		sigaction(signals[i], &sa, NULL);
 	return 0;
 }
+
+int run_tear_down(void)
+{
+	tr_free(tr);
+	tr = NULL;
+	return 0;
+}

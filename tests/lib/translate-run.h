@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 int run_set_up(void);
+int run_tear_down(void);
 /* Where a program of GEN_CODE bytes can be put, in low memory or high. */
 uint64_t run_place(bool high);
 /* Run it in all three ways and compare; prints what differs. `step`: also one instruction at a

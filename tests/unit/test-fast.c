@@ -330,6 +330,10 @@ static void test_notes(void)
 {
 	unsigned was = broken;
 
+#ifdef __SANITIZE_ADDRESS__
+	printf("(its shadow lies where the notes are to lie) ");
+	return;
+#endif
 	if (!fast)
 		return;
 	fast_free(fast);

@@ -642,7 +642,8 @@ int main(int argc, char **argv)
 	printf("seed %llu\n", (unsigned long long)gen_seed);
 	suites_begin();
 	CU_pSuite parts = CU_add_suite("parts", NULL, NULL);
-	CU_pSuite whole = CU_add_suite("whole", oracle_available() ? run_set_up : NULL, NULL);
+	CU_pSuite whole =
+		CU_add_suite("whole", oracle_available() ? run_set_up : NULL, run_tear_down);
 	CU_add_test(parts, "operands", test_rm_rr);
 	CU_add_test(parts, "immediates and jumps", test_imm);
 	CU_add_test(parts, "encoding again", test_reencode);
