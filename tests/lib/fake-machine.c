@@ -217,7 +217,11 @@ static int in_program(struct fake_thread *m)
 	m->natives++;
 	m->regs.rip += 2;
 	m->regs.rcx = 0;
-	return signal_stop(m, SIGTRAP, m->how == REC_CONT ? TRAP_HWBKPT : TRAP_TRACE);
+	/* the reason gets lost at times */
+	return signal_stop(m, SIGTRAP,
+			   m->natives & 1	? TRAP_BRKPT
+			   : m->how == REC_CONT ? TRAP_HWBKPT
+						: TRAP_TRACE);
 }
 
 /* The signal that the recorder let through takes effect. Returns a stop, or 0. */
