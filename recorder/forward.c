@@ -28,8 +28,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SIGNALS 65
-#define RECENT	200 /* milliseconds */
+#define SIGNALS	 65
+#define RECENT	 200 /* milliseconds */
+#define PATIENCE 10  /* milliseconds that whoever sends one to a group may take for it */
 
 static struct sigaction inherited[SIGNALS];
 static bool taken[SIGNALS];
@@ -149,6 +150,12 @@ static bool pass_on(struct rec_thread *t, int sig, pid_t sender)
 {
 	bool stopped, pending = has(t, sig, &stopped);
 	bool recent = seen[sig].from == sender && now() - seen[sig].when < RECENT;
+	if (!stopped && !pending && !recent) {
+		/* It may be on its way: the kernel sends it to one after the other, and a processor
+		 * that is not real may be away in between. */
+		nanosleep(&(struct timespec){ .tv_nsec = PATIENCE * 1000000L }, NULL);
+		pending = has(t, sig, &stopped);
+	}
 	if (stopped && !pending && !recent)
 		return false;
 	if (recent)
