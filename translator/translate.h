@@ -238,8 +238,8 @@ bool tr_waits(const struct translator *tr, uint64_t va);
  * first arena. */
 uint64_t tr_syscall_insn(const struct translator *tr);
 
-/* Put an instruction of at most INSN_MAX bytes where it can be executed apart from the program's code,
- * with an int3 behind it. There is one such place, so nobody may be executing it. Returns its
+/* Put an instruction of at most INSN_MAX bytes where it can be executed apart from the program's
+ * code, with an int3 behind it. There is one such place, so nobody may be executing it. Returns its
  * address, or 0 before the first arena. */
 uint64_t tr_put_apart(struct translator *tr, const uint8_t *code, size_t len);
 
