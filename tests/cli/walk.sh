@@ -39,11 +39,11 @@ cover() {
 }
 
 # Memory that nobody knows yet.
-"${CC:-gcc}" -O1 -w "$here/walk.c" -o reader || exit 99
+${CC:-gcc} -O1 -w "$here/walk.c" -o reader || exit 99
 walk reader ./reader
 # Threads that share memory; a look at it replays them all.
-"${CC:-gcc}" -O1 -w -pthread "$here/../gdb/threads.c" -o threads || exit 99
-"${CC:-gcc}" -O1 -w -pthread "$here/disputed.c" -o disputed || exit 99
+${CC:-gcc} -O1 -w -pthread "$here/../gdb/threads.c" -o threads || exit 99
+${CC:-gcc} -O1 -w -pthread "$here/disputed.c" -o disputed || exit 99
 positions=$((positions / 5)) walk threads ./threads
 # Regular expressions and floating point; child processes, signals and pipes.
 walk awk awk 'BEGIN { for (i = 0; i < 2000; i++) { s = sprintf("%d %.3f", i, i / 7)
@@ -120,7 +120,7 @@ int main(void)
 	return sum != 0;
 }
 END
-"${CC:-gcc}" -O1 -w noise.c -o noise || exit 99
+${CC:-gcc} -O1 -w noise.c -o noise || exit 99
 "$deja" record -o noise.deja -- ./noise || fail "recording noise"
 "$deja" index noise.deja >index.out 2>index.err
 [ $? = 1 ] && grep -q '^deja: .* takes more than the [0-9]* KB that the index .* may have' index.err ||
@@ -128,7 +128,7 @@ END
 [ ! -e noise.deja.index ] || fail "there is an index that has nothing"
 
 # --checkpoints: of a program that changes all of 8 MB all the time, the server's memory at the end of history.
-"${CC:-gcc}" -O0 -no-pie -w "$here/../../bench/src/long.c" -o long || exit 99
+${CC:-gcc} -O0 -no-pie -w "$here/../../bench/src/long.c" -o long || exit 99
 "$deja" record -o long.deja -- ./long 5 >/dev/null || fail "recording long"
 cat >memory.py <<'END'
 import subprocess, sys
@@ -161,7 +161,7 @@ for size in 0 x 12Q; do
 done
 
 # Memory that comes and goes, moves, and lies where other memory lies modulo 4 GiB.
-"${CC:-gcc}" -O1 -w "$here/ground.c" -o ground || exit 99
+${CC:-gcc} -O1 -w "$here/ground.c" -o ground || exit 99
 cover 20000 ./ground
 # Where two that are in use do, the emulator says which is meant, and it is not asked about the same
 # ground again and again: that takes at most ten times the processor time of two that do not.
@@ -183,7 +183,7 @@ int main(void)
 END
 TIMEFORMAT='%U %S'
 for apart in 0 65536; do
-	"${CC:-gcc}" -O1 -w -DAPART=$apart same.c -o same || exit 99
+	${CC:-gcc} -O1 -w -DAPART=$apart same.c -o same || exit 99
 	"$deja" record -o same.deja -- ./same
 	time covered same.deja 20000 2>>same.err
 done 2>same.times
@@ -205,7 +205,7 @@ for word in 0 1 2; do
 done
 covered threads.deja 20000 stops
 # The same of a page that they map anew, and that system calls write to.
-"${CC:-gcc}" -O1 -w -pthread "$here/remapped.c" -o remapped || exit 99
+${CC:-gcc} -O1 -w -pthread "$here/remapped.c" -o remapped || exit 99
 for n in 16 27; do
 	cover 3000 ./remapped "$n"
 	at=$(sed -n 's/^words at \(0x[0-9a-f]*\):.*/\1/p' cover.out)
