@@ -32,7 +32,7 @@ static bool calls_vsyscall(const struct rec_thread *t)
 }
 
 /* SDM vol. 2A, CPUID, leaf 7 */
-static bool has_umip(void)
+bool rec_has_umip(void)
 {
 	unsigned a, b, c, d;
 	return __get_cpuid_count(7, 0, &a, &b, &c, &d) && c & 1u << 2;
@@ -51,7 +51,7 @@ bool rec_apart_has(const struct rec_thread *t)
 	case INSN_SMSW:
 	case INSN_SLDT:
 	case INSN_STR:
-		return has_umip();
+		return t->rec->umip;
 	case INSN_CLI:
 	case INSN_STI:
 		return true;
@@ -82,12 +82,14 @@ static size_t movable(struct rec_thread *t, uint8_t *code)
 	return in->len - in->disp_size;
 }
 
-/* Where it is executed, and where the int3 behind it is. */
+/* Where it is executed, and where the int3 behind it is. False if there is no room. */
 static bool place(struct rec_thread *t)
 {
 	struct translator *tr = t->proc->tr;
 	uint8_t code[INSN_MAX];
 	if (calls_vsyscall(t)) {
+		if (!tr_syscall_insn(tr))
+			return false;
 		t->native.apart = t->native.pc;
 		t->native.stop_at = tr_syscall_insn(tr) + 2;
 		*rec_tcb(t, T_ARGS) = t->native.stop_at;
@@ -100,21 +102,24 @@ static bool place(struct rec_thread *t)
 	return t->native.apart != 0;
 }
 
+/* Where the program goes on. False if a call has no return address that can be read. */
+static bool find_behind(struct rec_thread *t)
+{
+	t->native.behind = t->native.pc + t->native.in.len;
+	return !calls_vsyscall(t) || rec_read(t->proc, t->regs.rsp, &t->native.behind,
+					      sizeof(t->native.behind)) == sizeof(t->native.behind);
+}
+
 enum rec_state rec_apart_begin(struct rec_thread *t)
 {
 	t->native.lent_rax = t->regs.rax;
 	t->native.lent_rsp = t->regs.rsp;
-	bool stack = rec_read(t->proc, t->regs.rsp, &t->native.behind, sizeof(t->native.behind)) ==
-		     sizeof(t->native.behind);
-	if (!calls_vsyscall(t))
-		t->native.behind = t->native.pc + t->native.in.len;
-	else if (!stack) /* that faults, and needs no return address */
+	if (!find_behind(t)) /* that faults */
 		return rec_step(t, &t->regs, REC_NATIVE);
 	if (!place(t)) {
 		rec_cut(t->rec,
 			"%s executes an instruction at %#llx that the kernel emulates, and there "
-			"is no room "
-			"for code of deja's; the recording ends there",
+			"is no room for code of deja's; the recording ends there",
 			rec_program_name(t), (unsigned long long)t->native.pc);
 		return REC_KILLED;
 	}

@@ -415,8 +415,7 @@ static void handle(struct rec_thread *t, int status)
 		if (exits_unseen(t, status))
 			rec_fatal(t->rec,
 				  "process %d has exited by a call that deja did not make for it: "
-				  "some of it "
-				  "was not recorded",
+				  "some of it was not recorded",
 				  t->group->pid);
 		rec_ended(t, status);
 		return;

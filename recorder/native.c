@@ -338,7 +338,6 @@ static enum rec_state apart_done(struct rec_thread *t, const struct rec_stop *st
 	bool trap = !stop->event && stop->sig == SIGTRAP && t->regs.rip == t->native.stop_at + 1;
 	if (stop->event || !rec_apart_done(t))
 		return ran_away(t, stop);
-	t->regs.orig_rax = (unsigned long long)-1;
 	if (trap)
 		return done(t);
 	if (t->regs.rip != t->native.pc) { /* it was made, and something came of it */

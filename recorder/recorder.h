@@ -120,6 +120,7 @@ struct rec_recording {
 	struct rec_keeper *keeper; /* times.c */
 	struct rec_idles idles;
 	int store;		 /* the directory of store.c; 0: not needed yet */
+	bool umip;		 /* the processor has it (apart.c) */
 	uint64_t evex;		 /* instructions with an EVEX prefix, executed natively */
 	bool cut;		 /* recording ends before the program does: err says why */
 	bool fatal;		 /* deja failed: err says how */
@@ -534,8 +535,12 @@ enum rec_state rec_idle_begin(struct rec_thread *t);
 /* ---- native.c ---- */
 /* In hand: execute the instruction at t->regs.rip. */
 enum rec_state rec_native_begin(struct rec_thread *t);
+/* Stopped for a signal: in hand before the instruction, if nothing of it has been executed. */
+bool rec_native_left(struct rec_thread *t);
 
 /* ---- apart.c: what the kernel emulates ---- */
+/* Whether the processor keeps sgdt, sidt, smsw, sldt and str from programs. */
+bool rec_has_umip(void);
 /* Whether the instruction at hand (t->native) is to be executed apart. It needs the thread's turn.
  */
 bool rec_apart_has(const struct rec_thread *t);
@@ -545,8 +550,6 @@ void rec_apart_back(struct rec_thread *t);
 /* It has stopped with t->regs: they become the program's own, behind the instruction or, where it
  * faults, at it. False if the thread is somewhere else. */
 bool rec_apart_done(struct rec_thread *t);
-/* Stopped for a signal: in hand before the instruction, if nothing of it has been executed. */
-bool rec_native_left(struct rec_thread *t);
 
 /* ---- syscalls.c ---- */
 /* The map of system calls that generated code leaves to us. */

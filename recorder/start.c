@@ -161,6 +161,7 @@ struct rec_recording *rec_new(const struct rec_options *opt, struct rec_tracer *
 	if (!rec->opt.digest_interval)
 		rec->opt.digest_interval = REC_DIGEST_INTERVAL;
 	rec->kept_room = KEPT_ROOM;
+	rec->umip = rec_has_umip();
 	rec->tracer = tracer;
 	rec->err = err;
 	rec->argv = argv;

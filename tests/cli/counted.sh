@@ -21,8 +21,9 @@ counted() {
 	[ $? != 137 ] || fail "$name: it has not ended"
 	"$deja" verify program.deja >verified 2>&1 || fail "$name: $(tail -1 verified)"
 	"$deja" coverage --lcov lines program.deja >/dev/null 2>err || fail "$name: $(cat err)"
+	objdump --dwarf=decodedline program >table || fail "$name: objdump"
 	gcov --json-format ./*.gcda >/dev/null 2>err || fail "$name: $(cat err)"
-	/usr/bin/python3 "$here/counted.py" lines ./*.gcov.json.gz >compared 2>&1 || fail "$name $*: $(head -20 compared)"
+	/usr/bin/python3 "$here/counted.py" lines table ./*.gcov.json.gz >compared 2>&1 || fail "$name $*: $(head -20 compared)"
 	cd ..
 }
 
