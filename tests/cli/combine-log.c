@@ -99,6 +99,17 @@ static void put_place(uintptr_t rip)
 		note("at", (long long)(rip - (uintptr_t)at_load));
 }
 
+/* Under some hypervisors on AMD's processors int1 traps before itself instead of behind: natively
+ * it would be executed for ever. Where it has trapped twice it is left behind. */
+static void leave_int1(greg_t *rip)
+{
+	static greg_t before;
+
+	if (*rip == before && *(const uint8_t *)(uintptr_t)*rip == 0xf1)
+		++*rip;
+	before = *rip;
+}
+
 void handler(int sig, siginfo_t *info, void *context)
 {
 	ucontext_t *u = context;
@@ -133,6 +144,8 @@ void handler(int sig, siginfo_t *info, void *context)
 	note("tf", (u->uc_mcontext.gregs[REG_EFL] >> 8) & 1);
 	if (info->si_code > 0)
 		put_place((uintptr_t)u->uc_mcontext.gregs[REG_RIP]);
+	if (sig == SIGTRAP && info->si_code > 0)
+		leave_int1(&u->uc_mcontext.gregs[REG_RIP]);
 	if (info->si_code == SI_USER && u->uc_mcontext.gregs[REG_RIP] >= (greg_t)at_load &&
 	    u->uc_mcontext.gregs[REG_RIP] <= (greg_t)at_end) {
 		put_place((uintptr_t)u->uc_mcontext.gregs[REG_RIP]);

@@ -305,7 +305,7 @@ def check_stubs(trace):
 # chosen by what processor there is, or that look at it; what ends a process with valgrind's own
 # library loaded, and the system call that does.
 DIFFERENT = re.compile(
-    r"^_*(mem|str|wmem|wcs|rawmem|stp|bcmp|bcopy|index|rindex)"
+    r"^_*(GI_)?(mem|str|wmem|wcs|rawmem|stp|bcmp|bcopy|index|rindex)"
     r"|cacheinfo|cpu_features|elision|tunable|ptmalloc_init|sysconf"
     r"|^__cxa_finalize$|unregister_atfork|^__libc_start|^__init_misc$|^_dl_|^dl_|^call_init"
     r"|^_init_first$|^_exit$|^__libc_early_init|^__run_exit_handlers$|sigsegv|^__vdso|_IO_cleanup|^getenv$")
