@@ -112,6 +112,7 @@ static enum rec_state our_trap(struct rec_thread *t, struct user_regs_struct *r)
 		.flags = TR_FLAGS_HW, .spilled = TR_HOME_BIT, .pc = stop->pc, .lag = stop->lag
 	};
 	rec_take(t, r, &w);
+	rec_late_due(t);
 	if (t->n_pending) { /* first the signal; then it comes here again */
 		t->flags_lost = stop->kind != TR_STOP_SYSCALL && stop->kind != TR_STOP_NATIVE &&
 				!rec_flags_known(t);
@@ -126,6 +127,7 @@ static enum rec_state our_trap(struct rec_thread *t, struct user_regs_struct *r)
 	case TR_STOP_SYSCALL:
 		rec_count(t, REC_COUNT_SYSCALL);
 		rec_check_call(t);
+		rec_late_call(t);
 		return rec_syscall(t);
 	case TR_STOP_NATIVE:
 		return rec_native_begin(t);
@@ -165,7 +167,8 @@ static enum rec_state interrupted(struct rec_thread *t)
 	struct user_regs_struct r;
 	if (t->helper.by && !rec_get_regs(t, &r) && rec_helper_holds(t, &r))
 		return REC_CACHE;
-	if (t->proc->gather.by || t->group->leaving || rec_trap_held(t) || t->idle.brought_out) {
+	if (t->proc->gather.by || t->group->leaving || rec_trap_held(t) || t->idle.brought_out ||
+	    rec_late(t)) {
 		t->idle.brought_out = false;
 		return rec_bring_out(t);
 	}
@@ -206,6 +209,7 @@ static bool trapped(struct rec_thread *t, const struct rec_stop *stop,
 enum rec_state rec_on_cache(struct rec_thread *t, const struct rec_stop *stop)
 {
 	struct user_regs_struct r;
+	rec_late_stopped(t);
 	if (stop->event == PTRACE_EVENT_STOP)
 		return interrupted(t);
 	if (stop->event) {

@@ -129,8 +129,11 @@ static enum rec_state enter(struct rec_thread *t, const struct tr_frag *f)
 	*rec_tcb(t, T_FACTS) = t->facts;
 	*rec_tcb(t, T_STEPS) = t->steps - tr_entry_lag(f);
 	r.rip = tr_entry(f);
-	t->made_at = t->flags_made ? r.rip : 0;
-	t->made_steps = *rec_tcb(t, T_STEPS);
+	t->entered.at = r.rip;
+	t->entered.lagged = *rec_tcb(t, T_STEPS);
+	t->entered.pc = t->regs.rip;
+	t->entered.steps = t->steps;
+	t->entered.flags_made = t->flags_made;
 	r.gs_base = t->s;
 	t->epoch = tr_epoch(t->proc->tr);
 	r.orig_rax = (unsigned long long)-1;
@@ -141,7 +144,10 @@ static enum rec_state enter(struct rec_thread *t, const struct tr_frag *f)
 		rec_run(t, REC_STEP, 0);
 		return REC_BOUNDARY;
 	}
-	rec_run(t, REC_CONT, 0);
+	if (rec_late(t))
+		rec_late_run(t);
+	else
+		rec_run(t, REC_CONT, 0);
 	if (t->helper.by) /* which did not get it in the midst of something else */
 		t->rec->tracer->interrupt(t->rec->tracer, t->tid);
 	return REC_CACHE;
@@ -211,6 +217,7 @@ enum rec_state rec_go_on(struct rec_thread *t)
 	*rec_tcb(t, T_STEPS) = t->steps;
 	*rec_tcb(t, T_SEQ) = t->seq;
 	rec_order_enter(t);
+	rec_late_due(t);
 	if (t->group->leaving)
 		return rec_leave(t, t->group->leaving);
 	if (t->hand_over) {

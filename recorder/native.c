@@ -197,6 +197,7 @@ enum rec_state rec_native_begin(struct rec_thread *t)
 		return REC_IN_HAND; /* the trap flag's comes behind the next one */
 	}
 
+	rec_late_native(t);
 	if (known)
 		rec_order_hold(t, in);
 	t->native.traps = t->trap_flag && !apart;

@@ -326,8 +326,17 @@ struct rec_thread {
 	bool lost;	  /* it was killed while we asked for its registers: they are not known */
 	bool asked;	  /* to stop, by the clock */
 	bool hand_over;	  /* the ring, when next in hand */
-	uint64_t made_at; /* where it entered the cache with flags just made, or 0, ... */
-	uint64_t made_steps; /* ... with this in T_STEPS */
+	/* How it entered the cache: there, with this in T_STEPS, with flags just made, at this
+	 * instruction of the program's, after so many. */
+	struct {
+		uint64_t at, lagged, pc, steps;
+		bool flags_made;
+	} entered;
+	struct {			  /* starve.c */
+		siginfo_t info;		  /* a signal that comes late; of none si_signo is 0 */
+		unsigned in_a_row, slice; /* came where it entered; microseconds to run first */
+		bool runs;		  /* for those, none coming in */
+	} late;
 	uint64_t stops, natives, stops_at_tick;
 	struct rec_clocked clock;
 	uint64_t facts; /* of the process, that hold for it */
@@ -541,8 +550,7 @@ bool rec_native_left(struct rec_thread *t);
 /* ---- apart.c: what the kernel emulates ---- */
 /* Whether the processor keeps sgdt, sidt, smsw, sldt and str from programs. */
 bool rec_has_umip(void);
-/* Whether the instruction at hand (t->native) is to be executed apart. It needs the thread's turn.
- */
+/* Whether the instruction at hand (t->native) is to be executed apart; it needs a turn. */
 bool rec_apart_has(const struct rec_thread *t);
 enum rec_state rec_apart_begin(struct rec_thread *t);
 /* It has not been executed: t->regs are those from before it. */

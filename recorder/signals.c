@@ -187,7 +187,8 @@ bool rec_takeable(struct rec_thread *t, const struct user_regs_struct *r, struct
 	if (!tr_locate(t->proc->tr, r->rip, *rec_tcb(t, T_RT_RET), w))
 		return false;
 	/* Not a step on from where it entered: it is no matter what flags others come with. */
-	if (r->rip == t->made_at && *rec_tcb(t, T_STEPS) == t->made_steps)
+	if (t->entered.flags_made && r->rip == t->entered.at &&
+	    *rec_tcb(t, T_STEPS) == t->entered.lagged)
 		w->flags_lost = false;
 	return w->boundary || w->string_head || w->before_syscall;
 }
@@ -347,6 +348,9 @@ enum rec_state rec_signal_stop(struct rec_thread *t, const struct rec_stop *stop
 		return code_gone(t, &r, &w);
 	if (stop->sync)
 		return located ? fault(t, stop, &r, &w) : nowhere(t, stop, &r);
+	if (rec_starves(t, stop, &r))
+		return rec_starved(t, stop);
+	rec_late_merge(t, stop);
 	rec_put_aside(t, &stop->info);
 	return rec_step_to_boundary(t);
 }

@@ -25,6 +25,25 @@ bool rec_takeable(struct rec_thread *t, const struct user_regs_struct *r, struct
  * where arithmetic flags are the program's (cache.c). */
 bool rec_goes_beyond(struct rec_thread *t);
 
+/* ---- starve.c: signals of timers that are faster than we are ---- */
+/* Stopped in the cache with these registers for a signal: whether it should come late. If so, the
+ * thread goes on without it for a while. */
+bool rec_starves(struct rec_thread *t, const struct rec_stop *stop,
+		 const struct user_regs_struct *r);
+enum rec_state rec_starved(struct rec_thread *t, const struct rec_stop *stop);
+/* Whether there is one that comes late. */
+bool rec_late(const struct rec_thread *t);
+/* The thread goes on into the cache, for a while. It has stopped there, for whatever reason. */
+void rec_late_run(struct rec_thread *t);
+void rec_late_stopped(struct rec_thread *t);
+/* In hand: it is put aside, unless nothing has been executed since it came. */
+void rec_late_due(struct rec_thread *t);
+/* In hand, about to make a call of the program's, or to execute an instruction natively. */
+void rec_late_call(struct rec_thread *t);
+void rec_late_native(struct rec_thread *t);
+/* Another signal is about to be put aside. */
+void rec_late_merge(struct rec_thread *t, const struct rec_stop *stop);
+
 /* ---- deliver.c ---- */
 /* In hand at a signal-delivery stop. `after` is the address behind the system call that was
  * interrupted, or 0. */

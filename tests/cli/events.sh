@@ -87,7 +87,7 @@ int main(void)
 }
 END
 ${CC:-gcc} -w -O1 often.c -o often || exit 99
-"$deja" record -o often.deja ./often >calls 2>/dev/null || fail "often: exit status $?"
+timeout -s KILL 100 "$deja" record -o often.deja ./often >calls 2>/dev/null || fail "often: exit status $?"
 "$deja" events -e clock_gettime often.deja >often.txt || fail "events of many signals"
 grep -Evm 1 ' clock_gettime\(CLOCK_MONOTONIC, \{tv_sec=[0-9]+, tv_nsec=[0-9]+\}\) *= 0$' often.txt &&
 	fail "what a call wrote is not there"

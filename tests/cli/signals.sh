@@ -74,9 +74,17 @@ done
 ${CC:-gcc} -O1 -w "$here/flags.c" -o flags -lm || exit 99
 for args in "" fault trap "x87 30"; do
 	./flags $args >out 2>&1 || fail "flags $args, natively: $(cat out)"
-	"$deja" record -o t.deja ./flags ${args:-1000} >out 2>&1 || fail "flags $args: $(cat out)"
+	timeout -s KILL 100 "$deja" record -o t.deja ./flags ${args:-1000} >out 2>&1 || fail "flags $args: $(cat out)"
 	grep -q 'enough: 0 wrong' out || fail "flags $args: $(cat out)"
 	"$deja" verify t.deja >out 2>&1 || fail "flags $args: the trace does not replay: $(cat out)"
+done
+
+# timers whose next signal is there before the recorder is done with the last one
+${CC:-gcc} -O1 -w "$here/timers.c" -o timers || exit 99
+for kind in interval again timer; do
+	for us in 20 80 200; do
+		as_natively "timers $kind $us" "" ./timers $kind $us
+	done
 done
 
 # that costs something, and is done only for a handler that is told of the context
