@@ -16,6 +16,7 @@
  * A program that has set the trap flag finds the same natively: no trap behind such an instruction,
  * one behind the next.
  */
+#include "recorder/apart.h"
 #include "recorder/area.h"
 #include "recorder/end.h"
 #include "recorder/image.h"

@@ -25,7 +25,7 @@ static bool undo_branch(struct rec_thread *t)
 	    !(in.attr & (INSN_A_RET | INSN_A_INDIRECT)))
 		return false;
 	t->steps--;
-	*rec_tcb(t, T_STEPS) = t->steps;
+	rec_lagged_set(t, t->steps);
 	if (in.attr & INSN_A_RET) {
 		t->regs.rsp -= 8 + (in.imm_size ? in.imm & 0xffff : 0);
 	} else if (in.attr & INSN_A_CALL) {
@@ -49,7 +49,7 @@ static enum rec_state go_past(struct rec_thread *t, struct user_regs_struct *r)
 	if (rec_set_regs(t, r))
 		return REC_KILLED;
 	if (t->n_pending || rec_trap_urgent(t) || rec_idle_wants(t) ||
-	    rec_digest_is_due(t, *rec_tcb(t, T_STEPS)) || rec_keyframe_wants(t))
+	    rec_digest_is_due(t, rec_lagged(t)) || rec_keyframe_wants(t))
 		return rec_step_to_boundary(t);
 	rec_run(t, REC_CONT, 0);
 	return REC_CACHE;
@@ -182,8 +182,7 @@ static enum rec_state interrupted(struct rec_thread *t)
 		rec_run(t, REC_CONT, 0);
 		return REC_CACHE;
 	}
-	if ((rec_digest_is_due(t, *rec_tcb(t, T_STEPS)) || rec_idle_wants(t) ||
-	     rec_keyframe_wants(t)) &&
+	if ((rec_digest_is_due(t, rec_lagged(t)) || rec_idle_wants(t) || rec_keyframe_wants(t)) &&
 	    !rec_get_regs(t, &r) && tr_in_cache(t->proc->tr, r.rip) && !*rec_tcb(t, T_IN_SYSCALL)) {
 		t->hand_over = true;
 		return rec_step_to_boundary(t);

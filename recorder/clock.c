@@ -137,7 +137,7 @@ void rec_clock_tick(struct rec_recording *rec)
 void rec_clock_stopped(struct rec_thread *t)
 {
 	struct user_regs_struct r;
-	uint64_t steps = *rec_tcb(t, T_STEPS);
+	uint64_t steps = rec_lagged(t);
 	if (!wanted() || rec_get_regs(t, &r))
 		return;
 	bool same = steps == t->clock.steps && !memcmp(&r, &t->clock.regs, sizeof(r));

@@ -236,7 +236,7 @@ void rec_thread_finish(struct rec_thread *t)
 		t->rec->cut = true;
 	}
 	struct dj_record r = last_record(t, steps);
-	*rec_tcb(t, T_STEPS) = steps;
+	rec_lagged_set(t, steps);
 	rec_ring_time(t, steps);
 	rec_ring_record(t, &r);
 	t->steps = steps;

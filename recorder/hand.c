@@ -23,13 +23,26 @@ static unsigned long long saved_flags(const struct rec_thread *t, unsigned long 
 	return eflags;
 }
 
+uint64_t rec_lagged(const struct rec_thread *t)
+{
+	uint64_t sum = 0;
+	for (int i = 0; i < TR_COUNTERS; i++)
+		sum += *rec_tcb(t, T_STEPS(i));
+	return sum;
+}
+
+void rec_lagged_set(struct rec_thread *t, uint64_t steps)
+{
+	*rec_tcb(t, T_STEPS(0)) += steps - rec_lagged(t);
+}
+
 /* The thread's steps, at a place whose lag is known. */
 static uint64_t counted(struct rec_thread *t, uint32_t lag)
 {
-	uint64_t steps = *rec_tcb(t, T_STEPS) + lag;
+	uint64_t steps = rec_lagged(t) + lag;
 	if (steps >= t->steps && steps < 1ULL << 48) /* as many bits as a record has for it */
 		return steps;
-	rec_overwritten(t, T_STEPS);
+	rec_overwritten(t, T_STEPS(0));
 	return t->steps;
 }
 
@@ -38,7 +51,7 @@ uint64_t rec_steps(struct rec_thread *t)
 	if (t->in_hand || t->state == REC_GONE)
 		return t->steps;
 	/* somewhere in the cache: so many at least */
-	uint64_t behind = t->steps - *rec_tcb(t, T_STEPS);
+	uint64_t behind = t->steps - rec_lagged(t);
 	return behind <= TR_LAG_MAX ? t->steps : counted(t, 0);
 }
 
@@ -127,10 +140,10 @@ static enum rec_state enter(struct rec_thread *t, const struct tr_frag *f)
 	*rec_tcb(t, T_SLOT(DJ_R11)) = r.r11;
 	*rec_tcb(t, T_CALL) = 0;
 	*rec_tcb(t, T_FACTS) = t->facts;
-	*rec_tcb(t, T_STEPS) = t->steps - tr_entry_lag(f);
+	rec_lagged_set(t, t->steps - tr_entry_lag(f));
 	r.rip = tr_entry(f);
 	t->entered.at = r.rip;
-	t->entered.lagged = *rec_tcb(t, T_STEPS);
+	t->entered.lagged = rec_lagged(t);
 	t->entered.pc = t->regs.rip;
 	t->entered.steps = t->steps;
 	t->entered.flags_made = t->flags_made;
@@ -214,7 +227,7 @@ enum rec_state rec_go_on(struct rec_thread *t)
 		return rec_trap_restore(t);
 	if (t->proc->gather.by || rec_trap_held(t))
 		return REC_WAIT;
-	*rec_tcb(t, T_STEPS) = t->steps;
+	rec_lagged_set(t, t->steps);
 	*rec_tcb(t, T_SEQ) = t->seq;
 	rec_order_enter(t);
 	rec_late_due(t);

@@ -177,7 +177,7 @@ static bool in_call(const struct rec_thread *t)
 static void note_places(struct rec_recording *rec, int64_t at)
 {
 	for (struct rec_thread *t = rec->threads; t; t = t->next) {
-		uint64_t place = t->own ? *rec_tcb(t, T_STEPS) + *rec_tcb(t, T_HEAD) + t->stops : 0;
+		uint64_t place = t->own ? rec_lagged(t) + *rec_tcb(t, T_HEAD) + t->stops : 0;
 		if (!in_call(t) || place != t->idle.place)
 			t->idle.since = at;
 		t->idle.place = place;
@@ -247,7 +247,7 @@ static bool choose(struct rec_thread *t)
 	    !w.after_syscall)
 		return false;
 	/* a keyframe is not made between a signal and the first instruction of its handler */
-	if (*rec_tcb(t, T_STEPS) + w.lag == t->signalled || t->trap_flag || t->held)
+	if (rec_lagged(t) + w.lag == t->signalled || t->trap_flag || t->held)
 		return false;
 	t->idle.state = REC_IDLE_CHOSEN;
 	t->idle.call = w.pc;

@@ -220,7 +220,7 @@ enum rec_state rec_image_ready(struct rec_thread *t)
 		return rec_follow_ready(t);
 	if (!rec_ring_start(t))
 		return REC_KILLED;
-	*rec_tcb(t, T_STEPS) = t->steps;
+	rec_lagged_set(t, t->steps);
 	*rec_tcb(t, T_FSBASE) = t->regs.fs_base;
 	*rec_tcb(t, T_GSBASE) = 0;
 	*rec_tcb(t, T_SELF) = t->s;

@@ -213,7 +213,7 @@ static uint64_t since(struct rec_thread *t, const struct rec_keyframe_place *p,
 	case REC_TRACE_BYTES:
 		return dj_writer_size(t->rec->writer) - p->size;
 	default:
-		return beyond(t->in_hand ? t->steps : *rec_tcb(t, T_STEPS), p->steps);
+		return beyond(t->in_hand ? t->steps : rec_lagged(t), p->steps);
 	}
 }
 

@@ -14,6 +14,7 @@
  * the program's; what the kernel sets for a single step it hides from us, and from the program in
  * all places but the flags that pushf pushes (arch/x86/kernel/step.c).
  */
+#include "recorder/apart.h"
 #include "recorder/area.h"
 #include "recorder/cpuid.h"
 

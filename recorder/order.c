@@ -291,9 +291,9 @@ static bool lost(struct rec_thread *t, uint64_t owner)
 {
 	struct timespec now;
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	if (owner != t->order.owner || *rec_tcb(t, T_STEPS) != t->order.steps) {
+	if (owner != t->order.owner || rec_lagged(t) != t->order.steps) {
 		t->order.owner = owner;
-		t->order.steps = *rec_tcb(t, T_STEPS);
+		t->order.steps = rec_lagged(t);
 		t->order.since = now.tv_sec;
 		t->order.stops = 0;
 	}

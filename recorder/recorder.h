@@ -506,6 +506,9 @@ size_t rec_read(struct rec_process *proc, uint64_t addr, void *buf, size_t len);
 bool rec_write(struct rec_process *proc, uint64_t addr, const void *buf, size_t len);
 
 /* ---- hand.c ---- */
+/* The sum of T_STEPS: the instructions executed, but for the lag of the place; and make it that. */
+uint64_t rec_lagged(const struct rec_thread *t);
+void rec_lagged_set(struct rec_thread *t, uint64_t steps);
 /* How far the thread has come: in the cache, T_STEPS, if that can be; else recording ends, and it
  * is what was last known. */
 uint64_t rec_steps(struct rec_thread *t);
@@ -546,18 +549,6 @@ enum rec_state rec_idle_begin(struct rec_thread *t);
 enum rec_state rec_native_begin(struct rec_thread *t);
 /* Stopped for a signal: in hand before the instruction, if nothing of it has been executed. */
 bool rec_native_left(struct rec_thread *t);
-
-/* ---- apart.c: what the kernel emulates ---- */
-/* Whether the processor keeps sgdt, sidt, smsw, sldt and str from programs. */
-bool rec_has_umip(void);
-/* Whether the instruction at hand (t->native) is to be executed apart; it needs a turn. */
-bool rec_apart_has(const struct rec_thread *t);
-enum rec_state rec_apart_begin(struct rec_thread *t);
-/* It has not been executed: t->regs are those from before it. */
-void rec_apart_back(struct rec_thread *t);
-/* It has stopped with t->regs: they become the program's own, behind the instruction or, where it
- * faults, at it. False if the thread is somewhere else. */
-bool rec_apart_done(struct rec_thread *t);
 
 /* ---- syscalls.c ---- */
 /* The map of system calls that generated code leaves to us. */

@@ -187,8 +187,7 @@ bool rec_takeable(struct rec_thread *t, const struct user_regs_struct *r, struct
 	if (!tr_locate(t->proc->tr, r->rip, *rec_tcb(t, T_RT_RET), w))
 		return false;
 	/* Not a step on from where it entered: it is no matter what flags others come with. */
-	if (t->entered.flags_made && r->rip == t->entered.at &&
-	    *rec_tcb(t, T_STEPS) == t->entered.lagged)
+	if (t->entered.flags_made && r->rip == t->entered.at && rec_lagged(t) == t->entered.lagged)
 		w->flags_lost = false;
 	return w->boundary || w->string_head || w->before_syscall;
 }

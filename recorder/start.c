@@ -1,6 +1,7 @@
 /*
  * Starting a recording: the program's first process, and after the loop what came of it.
  */
+#include "recorder/apart.h"
 #include "recorder/ahead.h"
 
 #include <errno.h>

@@ -40,8 +40,7 @@ bool rec_starves(struct rec_thread *t, const struct rec_stop *stop,
 {
 	if (t->state != REC_CACHE || t->n_pending)
 		return false;
-	if (!timers(&stop->info) || r->rip != t->entered.at ||
-	    *rec_tcb(t, T_STEPS) != t->entered.lagged) {
+	if (!timers(&stop->info) || r->rip != t->entered.at || rec_lagged(t) != t->entered.lagged) {
 		t->late.in_a_row = 0;
 		return false;
 	}

@@ -143,7 +143,7 @@ static enum rec_state ready(struct rec_thread *t, int64_t result)
 			rec_program_name(t), strerror((int)-result));
 		return REC_KILLED;
 	}
-	*rec_tcb(t, T_STEPS) = 0;
+	rec_lagged_set(t, 0);
 	*rec_tcb(t, T_SEQ) = t->seq;
 	*rec_tcb(t, T_FSBASE) = t->regs.fs_base;
 	*rec_tcb(t, T_GSBASE) = gs;

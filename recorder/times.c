@@ -84,7 +84,8 @@ static bool look(struct rec_times *x, uint64_t now)
 	struct when seen = { .time.us = now };
 	if (!x->steps)
 		return false;
-	seen.time.steps = *x->steps;
+	for (unsigned i = 0; i < TR_COUNTERS; i++)
+		seen.time.steps += x->steps[i];
 	seen.in_call = *x->in_call == 1;
 	if (seen.time.steps < x->latest.time.steps || seen.time.steps >> 60)
 		return false;
@@ -191,7 +192,7 @@ void rec_times_start(struct rec_thread *t)
 	if (!t->times)
 		t->times = new_times(k, t->steps);
 	pthread_mutex_lock(&k->lock);
-	t->times->steps = rec_tcb(t, T_STEPS);
+	t->times->steps = rec_tcb(t, T_STEPS(0));
 	t->times->in_call = rec_tcb(t, T_IN_SYSCALL);
 	pthread_mutex_unlock(&k->lock);
 }

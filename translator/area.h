@@ -26,17 +26,15 @@
 #define DEJA_TRANSLATOR_AREA_H
 
 /* Control block, relative to S. */
-#define T_BASE	  (-4096)
-#define T_SLOT(r) (T_BASE + 8 * (r)) /* spilled program registers */
-#define T_FLAGS	  (T_BASE + 0x080)   /* saved flags: ah = sf zf af pf cf, al = of */
-#define T_STEPS                                                                                    \
-	(T_BASE + 0x088) /* instructions executed, but for the lag of the place (translate.h) */
-#define T_HEAD	     (T_BASE + 0x090) /* where the next ring record goes */
-#define T_LIMIT	     (T_BASE + 0x098) /* records beyond here call the supervisor */
-#define T_IMP_ADDR   (T_BASE + 0x0a0) /* import: address of the load */
-#define T_IMP_DESC   (T_BASE + 0x0a8) /* import: size | ordinal << 8 | step offset << 16 */
-#define T_IMP_RET    (T_BASE + 0x0b0) /* import: where to go on */
-#define T_IMP_REP    (T_BASE + 0x0b8) /* import: count register inside REP, else 0 */
+#define T_BASE	     (-4096)
+#define T_SLOT(r)    (T_BASE + 8 * (r)) /* spilled program registers */
+#define T_FLAGS	     (T_BASE + 0x080)	/* saved flags: ah = sf zf af pf cf, al = of */
+#define T_HEAD	     (T_BASE + 0x090)	/* where the next ring record goes */
+#define T_LIMIT	     (T_BASE + 0x098)	/* records beyond here call the supervisor */
+#define T_IMP_ADDR   (T_BASE + 0x0a0)	/* import: address of the load */
+#define T_IMP_DESC   (T_BASE + 0x0a8)	/* import: size | ordinal << 8 | step offset << 16 */
+#define T_IMP_RET    (T_BASE + 0x0b0)	/* import: where to go on */
+#define T_IMP_REP    (T_BASE + 0x0b8)	/* import: count register inside REP, else 0 */
 #define T_SAVE(i)    (T_BASE + 0x0c0 + 8 * (i)) /* runtime routines' own */
 #define T_FSBASE     (T_BASE + 0x100)		/* the program's fs base */
 #define T_GSBASE     (T_BASE + 0x108)		/* the program's (virtual) gs base */
@@ -81,6 +79,11 @@
 #define T_ORDER_BACK	(T_BASE + 0x6b8)	   /* rt_order_hold: where to go on */
 #define T_FACTS		(T_BASE + 0x6a8) /* facts of its process that the thread's stream knows of */
 #define T_SEQ_AT	(T_BASE + 0x6c0) /* steps just after the last of the events in T_SEQ */
+/* Instructions executed, but for the lag of the place (translate.h), are the sum of these. To add
+ * to memory takes some six cycles after the last addition to the same place: so fragments share
+ * them. */
+#define T_STEPS(i)  (T_BASE + 0x6d0 + 8 * (i))
+#define TR_COUNTERS 4
 /* What calls made in the cache write (rt_call_data) */
 #define T_DATA_NR     (T_BASE + 0x700) /* the call being made */
 #define T_DATA_LIMIT  (T_BASE + 0x708) /* so many bytes of what it writes are kept */

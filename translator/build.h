@@ -158,8 +158,11 @@ static inline uint32_t tr_lag(const struct tr_build *b)
 }
 
 /* ---- translate-exit.c; `steps`: how many are not in T_STEPS when leaving ---- */
-/* Add n to T_STEPS, through the home register, which must be free, if flags are to be kept. */
+/* Add n to one of T_STEPS, through the home register, which must be free, if flags are to be kept.
+ */
 void tr_emit_steps(struct cg *c, int32_t n, bool keep_flags);
+/* Their sum, and the lag, into a register; flags are free. */
+void tr_emit_get_steps(struct cg *c, unsigned reg, int32_t lag);
 /* Everything that leaving takes except the jump: n is added to T_STEPS, flags, registers but the
  * home one. */
 void tr_exit_leave(struct cg *c, const struct tr_state *st, int32_t n, uint32_t live);

@@ -21,6 +21,13 @@ rt_bulks:
 	.text
 	.globl	rt_begin, rt_import, rt_import_masked, rt_import_patch8, rt_other, rt_places, rt_miss, rt_syscall, rt_apart, rt_map_check, rt_map_log, rt_cpuid, rt_call_data, rt_call_data_out, rt_call_data_end, rt_state_data, rt_order_wait, rt_order_spin, rt_order_spin_end, rt_order_two, rt_order_hold, rt_order_look, rt_order_give, rt_end
 
+	.macro	ADD_STEPS reg
+	add	%gs:T_STEPS(0), \reg
+	add	%gs:T_STEPS(1), \reg
+	add	%gs:T_STEPS(2), \reg
+	add	%gs:T_STEPS(3), \reg
+	.endm
+
 	.p2align 6
 rt_begin:
 
@@ -42,7 +49,7 @@ import_lines:
 	and	$-64, %rcx
 1:	mov	%gs:T_HEAD, %rax
 	movzwl	%gs:(T_IMP_DESC + 2), %esi
-	add	%gs:T_STEPS, %rsi
+	ADD_STEPS %rsi
 	mov	%rsi, (%rax)
 	movzbl	%gs:(T_IMP_DESC + 1), %esi
 	movb	%sil, 6(%rax)
@@ -81,7 +88,7 @@ import_lines:
 	mov	%gs:T_IMP_REP, %rsi
 	mov	%rsi, 16(%rax)
 	movzwl	%gs:(T_IMP_DESC + 2), %esi
-	add	%gs:T_STEPS, %rsi
+	ADD_STEPS %rsi
 	mov	%rsi, (%rax)
 	inc	%rsi
 	mov	%rsi, %gs:T_SEQ_AT
@@ -133,7 +140,7 @@ rt_import_patch8:
 	and	$-64, %rcx
 	mov	%gs:T_HEAD, %rax
 	movzwl	%gs:(T_IMP_DESC + 2), %esi
-	add	%gs:T_STEPS, %rsi
+	ADD_STEPS %rsi
 	mov	%rsi, (%rax)
 	movb	$0, 6(%rax)
 	movb	$RING_IMPORT, 7(%rax)
@@ -208,7 +215,7 @@ rt_import_patch8:
 	and	$-64, %rcx
 	.rept	2
 	movzwl	%gs:(T_IMP_DESC + 2), %esi
-	add	%gs:T_STEPS, %rsi
+	ADD_STEPS %rsi
 	mov	%rsi, (%rax)
 	movb	$0, 6(%rax)
 	movb	$RING_IMPORT, 7(%rax)
@@ -426,7 +433,7 @@ rt_order_look:
 	mov	%gs:T_HEAD, %rdx
 	mov	%rax, 8(%rdx)
 	movq	$0, 16(%rdx)
-	add	%gs:T_STEPS, %rcx
+	ADD_STEPS %rcx
 	mov	%rcx, (%rdx)
 	inc	%rcx
 	mov	%rcx, %gs:T_SEQ_AT
@@ -467,7 +474,7 @@ rt_cpuid:
 	jmp	*%gs:T_CALL_RET
 4:	mov	%gs:T_HEAD, %rdx
 	mov	%gs:T_SAVE(0), %eax
-	add	%gs:T_STEPS, %rax
+	ADD_STEPS %rax
 	mov	%rax, (%rdx)
 	movb	$RING_CPUID, 7(%rdx)
 	mov	%gs:T_SAVE(1), %rax
@@ -643,7 +650,7 @@ rt_map_log:
 	mov	%r8, %gs:T_DATA_ARG(4)
 	mov	%r9, %gs:T_DATA_ARG(5)
 	mov	%rax, %gs:T_DATA_RESULT
-	add	%gs:T_STEPS, %rcx
+	ADD_STEPS %rcx
 	mov	%rcx, %gs:T_DATA_STEPS
 	movb	$RING_DATA, %gs:(T_DATA_STEPS + 7)
 	.endm

@@ -160,8 +160,7 @@ void tr_call_insn(struct tr_build *b)
 	cg_load_gs(c, 1, T_HEAD);
 	cg_store(c, 0, &at8);
 	cg_store(c, 11, &at16);
-	cg_load_gs(c, 11, T_STEPS);
-	cg_lea(b->c, 11, 11, (int32_t)tr_lag(b));
+	tr_emit_get_steps(c, 11, (int32_t)tr_lag(b));
 	cg_store(c, 11, &at);
 	struct ea type = ea_base(1, 7);
 	cg_rm(c, 4, 0xc6, 0, &type, 1);
@@ -195,8 +194,7 @@ void tr_tsc_insn(struct tr_build *b)
 	cg_store(c, 1, &m[3]);
 	cg_addr(c, 0, in->addr + in->len);
 	cg_store(c, 0, &m[4]);
-	cg_load_gs(c, 0, T_STEPS);
-	cg_lea(b->c, 0, 0, (int32_t)tr_lag(b));
+	tr_emit_get_steps(c, 0, (int32_t)tr_lag(b));
 	cg_store(c, 0, &m[0]);
 	struct ea type = ea_base(s, 7), length = ea_base(s, 6);
 	cg_rm(c, 4, 0xc6, 0, &type, 1);

@@ -12,7 +12,7 @@ static void emit_stop(struct cg *c, uint32_t number)
 
 void tr_emit_steps(struct cg *c, int32_t n, bool keep_flags)
 {
-	struct ea m = ea_gs(T_STEPS), plus = ea_base(HOME, n);
+	struct ea m = ea_gs(T_STEPS((int)(cg_va(c) / 64 % TR_COUNTERS))), plus = ea_base(HOME, n);
 	bool small = n >= -128 && n < 128;
 	if (!n)
 		return;
@@ -27,6 +27,16 @@ void tr_emit_steps(struct cg *c, int32_t n, bool keep_flags)
 	cg_load(c, HOME, &m);
 	cg_rm(c, 8, 0x8d, HOME, &plus, 0);
 	cg_store(c, HOME, &m);
+}
+
+void tr_emit_get_steps(struct cg *c, unsigned reg, int32_t lag)
+{
+	cg_load_gs(c, reg, T_STEPS(0));
+	for (int i = 1; i < TR_COUNTERS; i++) {
+		struct ea m = ea_gs(T_STEPS(i));
+		cg_rm(c, 8, 0x03, reg, &m, 0); /* add */
+	}
+	cg_lea(c, reg, reg, lag);
 }
 
 static void home_to_slot(struct cg *c, const struct tr_state *st)

@@ -128,8 +128,7 @@ static void note(struct tr_build *b)
 		  limit = ea_gs(T_LIMIT);
 	cg_load_gs(c, 1, T_HEAD);
 	cg_store(c, 0, &at8);
-	cg_load_gs(c, 0, T_STEPS);
-	cg_lea(c, 0, 0, (int32_t)tr_lag(b));
+	tr_emit_get_steps(c, 0, (int32_t)tr_lag(b));
 	cg_store(c, 0, &at);
 	cg_rm(c, 4, 0xc6, 0, &type, 1); /* mov byte */
 	cg8(c, RING_SEQ);
@@ -145,8 +144,7 @@ static void note(struct tr_build *b)
 /* T_SEQ_AT, by way of a register. */
 static void note_place(const struct tr_build *b, struct cg *c, unsigned reg)
 {
-	cg_load_gs(c, reg, T_STEPS);
-	cg_lea(c, reg, reg, (int32_t)tr_lag(b) + 1);
+	tr_emit_get_steps(c, reg, (int32_t)tr_lag(b) + 1);
 	cg_store_gs(c, reg, T_SEQ_AT);
 }
 

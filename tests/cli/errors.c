@@ -477,9 +477,11 @@ static int do_overwrite(const char *what, unsigned seed)
 	} else if (!strcmp(what, "head")) {
 		AT(T_HEAD) = (unsigned long)other;
 	} else if (!strcmp(what, "steps")) {
-		AT(T_STEPS) = -5UL;
+		for (int i = 0; i < TR_COUNTERS; i++)
+			AT(T_STEPS(i)) = i ? 0 : -5UL;
 	} else if (!strcmp(what, "back")) {
-		AT(T_STEPS) = 1;
+		for (int i = 0; i < TR_COUNTERS; i++)
+			AT(T_STEPS(i)) = i ? 0 : 1;
 	} else if (!strcmp(what, "seq")) {
 		AT(T_SEQ) += 1UL << 50;
 	} else if (!strcmp(what, "gsbase")) {

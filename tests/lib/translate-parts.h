@@ -73,6 +73,10 @@ static inline uint64_t *tcb(int64_t off)
 	return (uint64_t *)(void *)(area + AREA_CONTROL + off);
 }
 
+/* The sum of T_STEPS; and make it that. */
+uint64_t steps_now(void);
+void set_steps(uint64_t steps);
+
 void complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- translate-stops.c ---- */

@@ -36,7 +36,7 @@ void at_boundary(const greg_t *now)
 	rebuild(g, &w);
 	for (int i = 0; i < 16; i++)
 		gpr[i] = (uint64_t)g[greg[i]];
-	uint64_t step = *tcb(T_STEPS) + w.lag;
+	uint64_t step = steps_now() + w.lag;
 	const struct point *p = find_point(step, w.string_head, gpr);
 	if (!p) {
 		complain("at %#llx: step %llu does not exist", (unsigned long long)w.pc,

@@ -204,12 +204,26 @@ static void set_timer(long us)
 		  NULL); /* a locked operation across two lines may sleep each time */
 }
 
+uint64_t steps_now(void)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < TR_COUNTERS; i++)
+		sum += *tcb(T_STEPS(i));
+	return sum;
+}
+
+void set_steps(uint64_t steps)
+{
+	*tcb(T_STEPS(0)) += steps - steps_now();
+}
+
 static void start_control(void)
 {
 	run.n_imports = run.n_effects = 0;
 	run.steps = 0;
 	run.n_numbers = 0;
-	*tcb(T_STEPS) = 0;
+	set_steps(0);
 	*tcb(T_SEQ) = run.first_seq = gen_rnd(5);
 	*tcb(T_ORDER_NUMBER) = run.first_seq + gen_rnd(5);
 	*tcb(T_ORDER_SHARED) = gen_chance(60) ? gen_chance(50) ? 1 : 3 : 0;
@@ -229,7 +243,7 @@ static uint64_t entry_of(uint64_t pc, const struct dj_regs *r)
 
 	if (f) {
 		*tcb(T_SLOT(DJ_R11)) = r->gpr[DJ_R11];
-		*tcb(T_STEPS) -= tr_entry_lag(f);
+		set_steps(steps_now() - tr_entry_lag(f));
 		return tr_entry(f);
 	}
 	return 0;

@@ -182,7 +182,7 @@ void rebuild(greg_t *g, const struct tr_where *w)
 static void take(greg_t *g, const struct tr_where *w)
 {
 	rebuild(g, w);
-	run.steps = *tcb(T_STEPS) + w->lag;
+	run.steps = steps_now() + w->lag;
 }
 
 /* Instructions that nobody may find slow. */
@@ -223,7 +223,7 @@ static void enter(ucontext_t *uc, uint64_t pc)
 {
 	greg_t *g = uc->uc_mcontext.gregs;
 
-	*tcb(T_STEPS) = run.steps;
+	set_steps(run.steps);
 	if (pc == prog->end) {
 		end_run(uc, 0, pc);
 		return;
@@ -231,7 +231,7 @@ static void enter(ucontext_t *uc, uint64_t pc)
 	struct tr_frag *f = fragment(pc);
 	if (f) {
 		*tcb(T_SLOT(DJ_R11)) = (uint64_t)g[REG_R11];
-		*tcb(T_STEPS) = run.steps - tr_entry_lag(f);
+		set_steps(run.steps - tr_entry_lag(f));
 		g[REG_RIP] = (greg_t)tr_entry(f);
 		if (run.stepping)
 			g[REG_EFL] |= (greg_t)TF;
@@ -287,7 +287,7 @@ static void at_stop(ucontext_t *uc)
 	w.lag = stop->lag;
 	take(g, &w);
 	if (stop->kind == TR_STOP_NATIVE) {
-		*tcb(T_STEPS) = run.steps;
+		set_steps(run.steps);
 		start_native(uc, stop->pc);
 		return;
 	}

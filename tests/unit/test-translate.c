@@ -170,8 +170,8 @@ static void test_imm(void)
 		check(decoded(&in) && in.id == INSN_MOV && in.seg == 5 && in.mem_size == 4 &&
 			      in.disp == T_SLOT(3) && (uint32_t)in.imm == (uint32_t)v,
 		      "cg_imm_gs");
-		cg_store_gs(fresh(), r, T_STEPS);
-		check(decoded(&in) && in.seg == 5 && in.disp == T_STEPS && in.opnd[1].reg == r &&
+		cg_store_gs(fresh(), r, T_HEAD);
+		check(decoded(&in) && in.seg == 5 && in.disp == T_HEAD && in.opnd[1].reg == r &&
 			      in.base == INSN_NOREG && in.mem_size == 8,
 		      "cg_store_gs");
 	}
