@@ -2,6 +2,7 @@
  * A new process image: right after exec, before its first instruction, the supervisor takes stock
  * of the mappings, puts the area in place, and saves the memory that no module file has.
  */
+#include "format/cpu.h"
 #include "recorder/ahead.h"
 #include "recorder/area.h"
 
@@ -203,6 +204,7 @@ void rec_image_translator(struct rec_thread *t)
 	struct tr_config config = { .bales = true,
 				    .tables = proc->tables,
 				    .policy = tr_policies[policy[t->rec->opt.predict]] };
+	config.policy.copy_rsp = dj_cpu_host() == DJ_CPU_AMD;
 	config.policy.number = t->rec->opt.memory_model >= DJ_ORDER_FENCE;
 	config.policy.exact_flags = t->rec->opt.exact_flags;
 	config.policy.fault_flags = proc->trap.faults && !config.policy.exact_flags;

@@ -193,6 +193,9 @@ bool tr_mem_operand(struct tr_build *b, struct ea *mem, struct ea *shadow);
 /* Check a load of `size` bytes; afterwards the shadow has what was read. */
 void tr_mem_check(struct tr_build *b, const struct ea *mem, const struct ea *shadow, unsigned size);
 /* Load `size` bytes into register `dst` (not part of the operand), checked. */
+/* The operand on the shadow by way of a scratch register, if it is by way of rsp and the policy
+ * asks for that. */
+struct ea tr_by_copy(struct tr_build *b, const struct ea *shadow, uint32_t avoid, bool low);
 void tr_mem_load(struct tr_build *b, unsigned size, unsigned dst, const struct ea *mem,
 		 const struct ea *shadow);
 /* The cold side of a check: `routine` imports `size` bytes at `mem` and goes on at hot address
@@ -246,8 +249,10 @@ void tr_string_insn(struct tr_build *b);
 /* translate-flow.c; true if the fragment ends with it */
 bool tr_flow_insn(struct tr_build *b);
 /* translate-stack.c */
-void tr_push_reg(struct tr_build *b, unsigned size, unsigned reg);
-void tr_mirror_top(struct tr_build *b, unsigned size, unsigned reg);
+/* Push a register, of which `value` is one that has the same and is not rsp; pop one that is not
+ * rsp, checked as by tr_mem_load(). */
+void tr_push_reg(struct tr_build *b, unsigned size, unsigned reg, unsigned value);
+void tr_pop_reg(struct tr_build *b, unsigned reg);
 extern const struct ea tr_stack_top, tr_shadow_top;
 void tr_stack_insn(struct tr_build *b);
 /* translate-call.c */

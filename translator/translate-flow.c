@@ -41,9 +41,7 @@ static void push_return(struct tr_build *b, unsigned s)
 		cg_rm(b->c, 8, 0x8d, s, &code, 0);
 	else
 		cg_addr(b->c, s, ret);
-	tr_mark_body(b);
-	tr_push_reg(b, 8, s);
-	tr_mirror_top(b, 8, s);
+	tr_push_reg(b, 8, s, s);
 	b->ret_site = ret;
 }
 
@@ -103,8 +101,9 @@ bool tr_flow_insn(struct tr_build *b)
 		tr_reg_spill(b, HOME);
 		tr_flags_clobber(b, false);
 		b->busy |= HOME_BIT;
-		tr_mem_load(b, 8, HOME, &tr_stack_top, &tr_shadow_top);
-		cg_lea(b->c, 4, 4, 8 + pop);
+		tr_pop_reg(b, HOME);
+		if (pop)
+			cg_lea(b->c, 4, 4, pop);
 		tr_exit_indirect(b, tr_lag(b) + 1);
 		return true;
 	}

@@ -93,6 +93,26 @@ bool tr_mem_operand(struct tr_build *b, struct ea *mem, struct ea *shadow)
 	return true;
 }
 
+/*
+ * The processor may guess that a load at rsp + d has the value that was last loaded or stored at
+ * rsp + d, and does so well: the stack is where most values wait for a moment. (AMD's of the Zen 5
+ * generation do.) But it takes gs:[esp + d] for the same place, so that each of the two is guessed
+ * to be the other. The value is right, the place is not, and that is as bad as a wrong guess. By
+ * way of another register they are two places.
+ */
+struct ea tr_by_copy(struct tr_build *b, const struct ea *shadow, uint32_t avoid, bool low)
+{
+	struct ea by = *shadow;
+	if (by.base != 4 || !b->policy.copy_rsp)
+		return by;
+	int s = tr_reg_scratch(b, avoid | ea_regs(shadow) | b->busy, low);
+	if (b->failed)
+		return by;
+	cg_rr(b->c, 4, 0x89, 4, (unsigned)s);
+	by.base = (int8_t)s;
+	return by;
+}
+
 void tr_mem_import(struct tr_build *b, unsigned s, const struct ea *mem, unsigned size,
 		   uint64_t resume, const uint8_t *routine)
 {
@@ -143,12 +163,13 @@ void tr_mem_check(struct tr_build *b, const struct ea *mem, const struct ea *sha
 	int s = tr_reg_scratch(b, ea_regs(mem), false);
 	if (b->failed)
 		return;
+	struct ea by = tr_by_copy(b, shadow, 1u << s | ea_regs(mem), false);
 	tr_mark_body(b);
 	uint8_t *jumps[5], at[5], bytes[5];
 	unsigned n = parts_of(size, at, bytes), n_jumps = 0;
 	for (unsigned k = 0; k <= n; k++) {
 		if (k && !b->policy.import_all) {
-			struct ea sh = ea_add(*shadow, at[k - 1]);
+			struct ea sh = ea_add(by, at[k - 1]);
 			cg_cmp(b->c, bytes[k - 1], (unsigned)s, &sh);
 		}
 		if (k < n) {
@@ -172,13 +193,14 @@ static void load_to_register(struct tr_build *b, const struct insn *in, const st
 {
 	unsigned d = in->opnd[0].reg, size = in->mem_size;
 	tr_flags_clobber(b, false);
+	struct ea by = tr_by_copy(b, shadow, 1u << d, false);
 	tr_mark_body(b);
 	uint8_t *j;
 	cg_reencode(b->c, in, mem);
 	if (b->policy.import_all) {
 		j = cg_jmp(b->c, 0);
 	} else {
-		cg_cmp(b->c, size, d, shadow);
+		cg_cmp(b->c, size, d, &by);
 		j = cg_jcc(b->c, 5, 0);
 	}
 	if (!b->c->overflow)
@@ -192,13 +214,14 @@ void tr_mem_load(struct tr_build *b, unsigned size, unsigned dst, const struct e
 		 const struct ea *shadow)
 {
 	tr_flags_clobber(b, false);
+	struct ea by = tr_by_copy(b, shadow, 1u << dst, false);
 	tr_mark_body(b);
 	uint8_t *j;
 	cg_load_zx(b->c, size, dst, mem);
 	if (b->policy.import_all) {
 		j = cg_jmp(b->c, 0);
 	} else {
-		cg_cmp(b->c, size, dst, shadow);
+		cg_cmp(b->c, size, dst, &by);
 		j = cg_jcc(b->c, 5, 0);
 	}
 	if (!b->c->overflow)
@@ -327,10 +350,12 @@ static void store(struct tr_build *b, const struct insn *in, const struct ea *me
 		tr_pop_to_memory(b, in, mem, shadow, in->mem_size);
 		return;
 	}
+	struct ea by = *shadow;
+	if (mirror)
+		by = tr_by_copy(b, shadow, ea_regs(mem), in->vex == 2 || !(in->rex || in->vex));
 	tr_mark_body(b);
-	if (!cg_reencode(b->c, in, mem) || (mirror && !cg_reencode(b->c, in, shadow)))
+	if (!cg_reencode(b->c, in, mem) || (mirror && !cg_reencode(b->c, in, &by)))
 		b->failed = true;
-	return;
 }
 
 /*

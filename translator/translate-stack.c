@@ -2,23 +2,73 @@
  * Translation of stack instructions.
  */
 #include "translator/build.h"
+#include "translator/runtime.h"
 
 const struct ea tr_stack_top = { .base = 4, .index = -1, .scale = 1 };
 const struct ea tr_shadow_top = { .base = 4, .index = -1, .scale = 1, .gs = true, .a32 = true };
 
-void tr_mirror_top(struct tr_build *b, unsigned size, unsigned reg)
+/* The top of the stack in the shadow, where it is when something has been pushed. The copy of rsp,
+ * if there is one, is the one to be made then. */
+static struct ea top_after(struct tr_build *b, uint32_t avoid)
 {
-	if (b->policy.mirror)
-		cg_store_size(b->c, size, reg, &tr_shadow_top);
+	struct ea top = tr_shadow_top;
+	if (!b->policy.mirror || !b->policy.copy_rsp)
+		return top;
+	int s = tr_reg_scratch(b, avoid | b->busy, false);
+	if (!b->failed)
+		top.base = (int8_t)s;
+	return top;
 }
 
-void tr_push_reg(struct tr_build *b, unsigned size, unsigned reg)
+static void copy_rsp(struct tr_build *b, const struct ea *top)
 {
+	if (top->base != 4)
+		cg_rr(b->c, 4, 0x89, 4, (unsigned)top->base);
+}
+
+void tr_push_reg(struct tr_build *b, unsigned size, unsigned reg, unsigned value)
+{
+	struct ea top = top_after(b, 1u << reg | 1u << value);
+	tr_mark_body(b);
 	if (size == 2)
 		cg8(b->c, 0x66);
 	if (reg >= 8)
 		cg8(b->c, 0x41);
 	cg8(b->c, (uint8_t)(0x50 | (reg & 7)));
+	copy_rsp(b, &top);
+	if (b->policy.mirror)
+		cg_store_size(b->c, size, value, &top);
+}
+
+/* With a pop of its own the processor knows where the next one finds its value. */
+void tr_pop_reg(struct tr_build *b, unsigned reg)
+{
+	struct ea mem = ea_add(tr_stack_top, -8);
+	uint8_t *j;
+	if (!b->policy.copy_rsp) {
+		tr_mem_load(b, 8, reg, &tr_stack_top, &tr_shadow_top);
+		cg_lea(b->c, 4, 4, 8);
+		return;
+	}
+	tr_flags_clobber(b, false);
+	struct ea shadow = tr_by_copy(b, &tr_shadow_top, 1u << reg, false);
+	tr_mark_body(b);
+	if (reg >= 8)
+		cg8(b->c, 0x41);
+	cg8(b->c, (uint8_t)(0x58 | (reg & 7)));
+	if (b->policy.import_all) {
+		j = cg_jmp(b->c, 0);
+	} else {
+		cg_cmp(b->c, 8, reg, &shadow);
+		j = cg_jcc(b->c, 5, 0);
+	}
+	if (!b->c->overflow)
+		cg_patch32(j, b->c->delta, cg_va(b->cold));
+	tr_mem_import(b, reg, &mem, 8, 0, rt_import);
+	cg_load(b->cold, reg, &shadow);
+	cg_jmp(b->cold, cg_va(b->c));
+	if (b->policy.look && b->insn[b->i].attr & INSN_A_BRANCH)
+		tr_order_look(b);
 }
 
 static void push(struct tr_build *b, const struct insn *in, unsigned size)
@@ -33,16 +83,16 @@ static void push(struct tr_build *b, const struct insn *in, unsigned size)
 				return;
 			cg_rr(c, 8, 0x89, 4, (unsigned)s);
 		}
-		tr_mark_body(b);
-		tr_push_reg(b, size, r);
-		tr_mirror_top(b, size, (unsigned)s);
+		tr_push_reg(b, size, r, (unsigned)s);
 	} else if (in->opnd[0].kind == OPND_IMM) {
+		struct ea top = top_after(b, 0);
 		tr_mark_body(b);
 		cg_bytes(c, in->bytes, in->len);
+		copy_rsp(b, &top);
 		if (b->policy.mirror) {
 			unsigned n = size == 2 ? 2 : 4;
 			uint32_t imm = (uint32_t)in->imm;
-			cg_rm(c, size, 0xc7, 0, &tr_shadow_top, n);
+			cg_rm(c, size, 0xc7, 0, &top, n);
 			cg_bytes(c, &imm, n);
 		}
 	} else {
@@ -57,8 +107,7 @@ static void push(struct tr_build *b, const struct insn *in, unsigned size)
 		if (b->failed)
 			return;
 		tr_mem_load(b, size, (unsigned)s, &mem, &shadow);
-		tr_push_reg(b, size, (unsigned)s);
-		tr_mirror_top(b, size, (unsigned)s);
+		tr_push_reg(b, size, (unsigned)s, (unsigned)s);
 	}
 }
 
@@ -98,8 +147,7 @@ static void pop(struct tr_build *b, const struct insn *in, unsigned size)
 		if (r != 4)
 			cg_lea(b->c, 4, 4, 2);
 	} else {
-		tr_mem_load(b, 8, r, &tr_stack_top, &tr_shadow_top);
-		cg_lea(b->c, 4, 4, 8);
+		tr_pop_reg(b, r);
 	}
 }
 

@@ -255,6 +255,7 @@ static void choose_model(void)
 	tr->policy.look = gen_chance(40);
 	tr->policy.lock = tr->policy.look && gen_chance(50);
 	tr->policy.fault_flags = gen_chance(40);
+	tr->policy.copy_rsp = gen_chance(50);
 	tr->build->policy = tr->policy;
 }
 
