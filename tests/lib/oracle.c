@@ -30,6 +30,7 @@ unsigned oracle_emu_loads;
  * Elsewhere it is read, and must tell the same.
  */
 static FILE *log_file;
+static enum dj_cpu_kind log_kind;
 
 #ifdef __x86_64__
 static const char log_mode[] = "wb";
@@ -40,18 +41,23 @@ static const char log_mode[] = "rb";
 bool oracle_log_open(void)
 {
 	const char *name = getenv("ORACLE_LOG");
-	int kind = (int)dj_cpu_host();
 
 	if (log_file || !name)
 		return log_file != NULL;
 	log_file = fopen(name, log_mode);
 	DJ_ASSERT(log_file, "cannot open %s", name);
+	log_kind = dj_cpu_host();
 	if (*log_mode == 'w')
-		fputc(kind, log_file);
+		fputc((int)log_kind, log_file);
 	else
-		kind = fgetc(log_file);
-	insn_follow((enum dj_cpu_kind)kind);
+		log_kind = fgetc(log_file) == DJ_CPU_AMD ? DJ_CPU_AMD : DJ_CPU_INTEL;
+	insn_follow(log_kind);
 	return true;
+}
+
+enum dj_cpu_kind oracle_kind(void)
+{
+	return oracle_log_open() ? log_kind : dj_cpu_host();
 }
 
 int oracle_log_signal(int sig)

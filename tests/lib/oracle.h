@@ -8,6 +8,7 @@
 #ifndef DEJA_TESTS_LIB_ORACLE_H
 #define DEJA_TESTS_LIB_ORACLE_H
 
+#include "format/cpu.h"
 #include "format/regs.h"
 
 #include <stdbool.h>
@@ -26,6 +27,10 @@ bool oracle_available(void);
  * is the emulator's, but for the signal, and it is the emulator's results that must be the log's.
  */
 bool oracle_ready(void);
+
+/* Whose processor it is that answers: this CPU's kind, or that of the log's. An emulator that is
+ * compared with it must be of the same kind. */
+enum dj_cpu_kind oracle_kind(void);
 
 /* A result of the emulator, for the log or to be compared with it: whether it is the same. */
 bool oracle_log(const struct dj_regs *out, const uint8_t *mem);

@@ -589,6 +589,7 @@ static int set_up(void)
 	emu->before_store = before_store;
 	emu->after_store = after_store;
 	emu->exact = true;
+	emu->kind = oracle_kind();
 	return 0;
 }
 
