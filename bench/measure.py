@@ -181,6 +181,16 @@ class Deja:
             raise Failed("deja verify: status %d: %s" % (done.status, (text + done.errors).strip()[-300:]))
         return done
 
+    def index(self):
+        """Make the index anew, and remove it: the Run, and its size in bytes."""
+        name = self.trace + ".index"
+        if os.path.exists(name):
+            os.unlink(name)
+        done = run([self.path, "index", self.trace], self.directory)
+        size = os.path.getsize(name)
+        os.unlink(name)
+        return done, size
+
 
 def record_statistics(text):
     """The numbers `deja record -v` leaves on stderr: "322 stops, 71 executed natively, ...". """

@@ -27,6 +27,8 @@ COLUMNS = [
     ("all cpus", "replay_together", "%.2fx"),
     ("keyed", "keyed_together", "%.2fx"),
     ("keyed size", "keyed_size", "%.2fx"),
+    ("index", "index", "%.2fx"),
+    ("index MB", lambda r: r["index_size"] / 1e6, "%.2f"),
     ("valgrind", "valgrind", "%.1fx"),
     ("gdb instr/s", "gdb", "%.0f"),
     ("stops", lambda r: r["statistics"]["stops"], "%d"),
@@ -126,6 +128,13 @@ class Result:
             mean = geomean(self._column("keyed_together"))
             yield judge("the same with a keyframe every 500 million instructions, at least 1.8x", mean,
                         "%.2fx", mean and mean >= 1.8)
+        mean = geomean(self._column("index"))
+        yield judge("deja index by processor time against deja verify, geometric mean, at most 2x", mean,
+                    "%.2fx", mean and mean <= 2)
+        indexed = [r for r in self.rows if r.get("index_size")]
+        large = [r["name"] for r in indexed if r["index_size"] > r["index_room"]]
+        yield judge("the index within a tenth of the trace or 1 MB per 10^9 instructions",
+                    (", ".join(large) or "all within") if indexed else None, "%s", not large)
         for name, limit in (("/bin/true", 0.3), ("/bin/true, nothing kept", 0.3),
                             ("python3 -c pass", 0.25), ("python3 -c pass, nothing kept", 0.25)):
             seconds = self.start.get(name)
@@ -149,7 +158,7 @@ class Result:
         means = ["geometric mean"]
         for c in COLUMNS[1:]:
             keep = c[0] in ("record", "cpu time", "bits/instr", "verify M/s", "by cpu time",
-                              "/ native", "/ record", "all cpus", "keyed", "keyed size",
+                              "/ native", "/ record", "all cpus", "keyed", "keyed size", "index",
                               "valgrind", "gdb instr/s")
             values = [v for v in (value_of(r, c) for r in self.rows) if v] if keep else []
             means.append(cell(geomean(values), c[2]) if values else "")

@@ -122,6 +122,7 @@ static bool pop(struct fast *f, const struct insn *in)
 	r11_free(f);
 	cg_load(&f->c, COUNT, &top);
 	cg_lea(&f->c, 4, 4, 8); /* the address is that with rsp raised (SDM vol. 2B, POP) */
+	fast_note_changed(f, 1u << DJ_RSP);
 	m = fast_operand(f, in);
 	fast_note_access(f, &m, 8, INSN_W);
 	cg_store(&f->c, COUNT, &m);
@@ -527,10 +528,13 @@ bool fast_emit(struct fast *f, struct fast_block *b)
 	f->n_sides = 0;
 	f->block_branch = 0;
 	unsigned i = 0, ran = f->notes ? f->notes->n_ran : 0;
+	if (f->notes)
+		f->notes->n_noted = 0;
 	while (i < n) {
 		fast_note_stretch(f, i);
 		if (!emit_insn(f, &s->i[i], i))
 			break;
+		fast_note_changed(f, s->i[i].in.gpr_written);
 		i++;
 	}
 	if (i < n) { /* found only now; the count of fences is relative to the end */

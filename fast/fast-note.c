@@ -5,41 +5,62 @@
  * each access, which makes it ten times slower than it could be. Generated code has room for one
  * more instruction instead: beside each access a store of ones to a table with a byte for each byte
  * of the shadow, with the same address and the same size. Nobody's registers and no flags are
- * touched by that.
+ * touched by that. What the block has noted already, by the same registers, is not noted again.
  *
  * An address that was cut to 32 bits reaches three places: what gs points to, which is the shadow;
- * what fs points to, which is the table of bytes written; and, without either, the first 4 GiB of
- * the address space, where the table of bytes read is. The first 64 KiB of those the kernel keeps
- * for itself (vm.mmap_min_addr). An access there ends generated code with an exception, and so the
- * caller has to emulate it. Nothing else of a process lies there: were something mapped, there
- * would be no table, and no notes.
+ * what fs points to, which is the table of bytes read; and, without either, the first 4 GiB of
+ * the address space, where the table of bytes written is. The first 64 KiB of those the kernel
+ * keeps for itself (vm.mmap_min_addr). An access there ends generated code with an exception, and
+ * so the caller has to emulate it. Nothing else of a process lies there: were something mapped,
+ * there would be no table, and no notes.
+ *
+ * The tables are a file without a name, since of such a one the kernel tells at once which pages
+ * there are (lseek(2), SEEK_DATA), and of 8 GiB of other memory it does not.
+ *
+ * Processors guess which store a load depends on, and a note of a load is a store just before it
+ * that is none of these. They compare the last 12 bits of the addresses first (Intel's optimization
+ * manual: 4K aliasing), so these are made to differ: the table of bytes read begins in the middle
+ * of a page. AMD's compare, for what is relative to rsp, the instructions' displacements first, and
+ * of these the last ten bits or so; the segments they do not look at. So there the displacement of
+ * such a note differs, too: by SHIFT, which fs is less. doc/replay-code.md has what was measured.
  *
  * Code is noted by stretches that are passed as a whole: from a block's entry or a conditional
  * branch to the next one. Each has a byte below S, and a store of one where it begins.
  */
 #include "fast/fast-parts.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 struct fast_notes *fast_notes_here;
 
 /* ---- the tables ------------------------------------------------------------------------------ */
 
+#define GUARD FAST_NOTE_PAGE /* bytes before the table of bytes read, where nothing is */
+#define HALF  2048u	     /* where the table of bytes read begins in its first page */
+#define SHIFT 512u
+#define FOUND_AT                                                                                   \
+	0u /* in the file: its pages, of which there is one more, and those of bytes written */
+#define WROTE_AT (FAST_NOTE_TABLE + FAST_NOTE_PAGE)
+#define FILE_END (WROTE_AT + FAST_NOTE_TABLE)
+
 static bool map_tables(struct fast_notes *n)
 {
-	const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+	const int prot = PROT_READ | PROT_WRITE, flags = MAP_SHARED | MAP_NORESERVE;
 	const size_t first = FAST_NOTE_FIRST, size = FAST_NOTE_TABLE;
 
-	void *high = mmap(NULL, size, PROT_READ | PROT_WRITE, flags, -1, 0);
-	n->low = mmap((void *)first, size - first, PROT_READ | PROT_WRITE,
-		      flags | MAP_FIXED_NOREPLACE, -1, 0);
-	n->wrote = high == MAP_FAILED ? 0 : (uint64_t)(uintptr_t)high;
-	if (!n->wrote || n->low != (void *)first)
+	n->fd = memfd_create("deja-notes", MFD_CLOEXEC);
+	if (n->fd < 0 || ftruncate(n->fd, (off_t)FILE_END))
 		return false;
-	/* one byte that is noted should cost one small page */
-	madvise(high, size, MADV_NOHUGEPAGE);
-	madvise(n->low, size - first, MADV_NOHUGEPAGE);
+	n->low = mmap((void *)first, size - first, prot, flags | MAP_FIXED_NOREPLACE, n->fd,
+		      (off_t)(WROTE_AT + first));
+	n->high = mmap(NULL, WROTE_AT, prot, flags, n->fd, FOUND_AT);
+	if (n->low != (void *)first || n->high == MAP_FAILED)
+		return false;
+	n->wrote = n->low - first;
+	n->found = n->high + HALF;
 	return true;
 }
 
@@ -50,10 +71,12 @@ void fast_notes_free(struct fast *f)
 	if (!n)
 		return;
 	FAST_U64(f, F_NOTE_FS) = 0;
-	if (n->wrote)
-		munmap((void *)(uintptr_t)n->wrote, FAST_NOTE_TABLE);
+	if (n->high != MAP_FAILED)
+		munmap(n->high, WROTE_AT);
 	if (n->low != MAP_FAILED)
 		munmap(n->low, FAST_NOTE_TABLE - FAST_NOTE_FIRST);
+	if (n->fd >= 0)
+		close(n->fd);
 	free(n->ran);
 	free(n);
 	f->notes = fast_notes_here = NULL;
@@ -69,7 +92,9 @@ bool fast_note_begin(struct fast *f)
 	if (!n)
 		return false;
 	f->notes = fast_notes_here = n;
-	n->low = MAP_FAILED;
+	n->low = n->high = MAP_FAILED;
+	n->fd = -1;
+	n->shift = dj_cpu_host() == DJ_CPU_AMD ? SHIFT : 0;
 	n->ran = malloc(FAST_RAN * sizeof(*n->ran));
 	if (!n->ran || !map_tables(n)) {
 		fast_notes_free(f);
@@ -77,14 +102,99 @@ bool fast_note_begin(struct fast *f)
 	}
 	n->code = FAST_U64(f, F_CODE);
 	n->host_fs = fast_at(f, F_HOST_FS);
-	FAST_U64(f, F_NOTE_FS) = n->wrote;
+	FAST_U64(f, F_NOTE_FS) = (uint64_t)(uintptr_t)n->found - n->shift;
 	fast_flush(f);
 	return true;
 }
 
 uint8_t *fast_note_byte(const struct fast *f, bool wrote, uint64_t index)
 {
-	return (uint8_t *)(uintptr_t)((wrote ? f->notes->wrote : f->notes->found) + index);
+	return (wrote ? f->notes->wrote : f->notes->found) + index;
+}
+
+/* The first bytes of the file from *at on, but before `end`, that are there: [*at, *to). */
+static bool next_there(const struct fast *f, uint64_t *at, uint64_t *to, uint64_t end)
+{
+	off_t from = lseek(f->notes->fd, (off_t)*at, SEEK_DATA);
+
+	if (from < 0 || (uint64_t)from >= end)
+		return false;
+	off_t hole = lseek(f->notes->fd, from, SEEK_HOLE);
+	*at = (uint64_t)from;
+	*to = hole < 0 || (uint64_t)hole > end ? end : (uint64_t)hole;
+	return true;
+}
+
+/* To where they should be, notes that lie before the table. */
+static void fold(const struct fast *f)
+{
+	const struct fast_notes *n = f->notes;
+	uint8_t *before = n->found - n->shift, *last = before + (1ULL << 32);
+	uint64_t at = FOUND_AT, end;
+
+	if (!n->shift || !next_there(f, &at, &end, FOUND_AT + HALF))
+		return;
+	for (unsigned i = 0; i < n->shift; i++)
+		if (before[i]) {
+			last[i] = before[i];
+			before[i] = 0;
+		}
+}
+
+void fast_note_there(const struct fast *f, uint64_t from, uint64_t to, unsigned char *there)
+{
+	fold(f);
+	uint64_t at = FOUND_AT + from * FAST_NOTE_PAGE, end;
+
+	for (; next_there(f, &at, &end, FOUND_AT + (to + 1) * FAST_NOTE_PAGE); at = end)
+		for (uint64_t i = (at - FOUND_AT) / FAST_NOTE_PAGE;
+		     i < (end - FOUND_AT) / FAST_NOTE_PAGE; i++) {
+			/* the second half of the one before, and the first of this one */
+			if (i > from)
+				there[i - 1] |= FAST_NOTE_FOUND;
+			if (i < to)
+				there[i] |= FAST_NOTE_FOUND;
+		}
+	at = WROTE_AT + from * FAST_NOTE_PAGE;
+	for (; next_there(f, &at, &end, WROTE_AT + to * FAST_NOTE_PAGE); at = end)
+		for (uint64_t i = at; i < end; i += FAST_NOTE_PAGE)
+			there[(i - WROTE_AT) / FAST_NOTE_PAGE] |= FAST_NOTE_WROTE;
+}
+
+/* Whether something may be noted on the page of the file. */
+static bool in_use(uint64_t at, const unsigned char *there, unsigned char bits)
+{
+	uint64_t i = (at - (at < WROTE_AT ? FOUND_AT : WROTE_AT)) / FAST_NOTE_PAGE;
+
+	return (i < FAST_NOTE_PAGES && there[i] & bits) ||
+	       (at < WROTE_AT && i && there[i - 1] & bits);
+}
+
+static void punch(const struct fast *f, uint64_t at, uint64_t end)
+{
+	if (at < end)
+		fallocate(f->notes->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at,
+			  (off_t)(end - at));
+}
+
+void fast_note_drop(const struct fast *f, const unsigned char *there, unsigned char bits)
+{
+	uint64_t at = 0, end;
+
+	for (; next_there(f, &at, &end, FILE_END); at = end) {
+		uint64_t from = at;
+		for (uint64_t i = at; i < end; i += FAST_NOTE_PAGE)
+			if (in_use(i, there, bits)) {
+				punch(f, from, i);
+				from = i + FAST_NOTE_PAGE;
+			}
+		punch(f, from, end);
+	}
+}
+
+void fast_note_forget(const struct fast *f)
+{
+	punch(f, 0, FILE_END);
 }
 
 /* ---- accesses -------------------------------------------------------------------------------- */
@@ -102,17 +212,54 @@ static void fill(struct cg *c, struct ea m, unsigned size)
 	}
 }
 
+/* What of the access the block has not noted yet. It is noted from now on. */
+static unsigned still_to_note(struct fast_notes *n, const struct ea *m, unsigned size,
+			      unsigned access)
+{
+	unsigned rest = access;
+
+	for (unsigned i = 0; i < n->n_noted; i++) {
+		const struct fast_noted *d = &n->noted[i];
+		uint32_t off = (uint32_t)m->disp - (uint32_t)d->at.disp;
+		if (d->at.base == m->base && d->at.index == m->index &&
+		    (m->index < 0 || d->at.scale == m->scale) && off <= d->size &&
+		    size <= d->size - off)
+			rest &= ~d->access;
+	}
+	if (rest && n->n_noted < FAST_MAX)
+		n->noted[n->n_noted++] =
+			(struct fast_noted){ .at = *m, .size = size, .access = rest };
+	return rest;
+}
+
+void fast_note_changed(struct fast *f, uint32_t gprs)
+{
+	struct fast_notes *n = f->notes;
+	unsigned kept = 0;
+
+	for (unsigned i = 0; n && i < n->n_noted; i++) {
+		const struct ea *m = &n->noted[i].at;
+		if ((m->base < 0 || !(gprs >> m->base & 1)) &&
+		    (m->index < 0 || !(gprs >> m->index & 1)))
+			n->noted[kept++] = n->noted[i];
+	}
+	if (n)
+		n->n_noted = kept;
+}
+
 void fast_note_access(struct fast *f, const struct ea *m, unsigned size, unsigned access)
 {
 	struct ea at = *m;
 
 	if (!f->notes)
 		return;
+	access = still_to_note(f->notes, m, size, access & (INSN_R | INSN_W));
 	at.gs = false;
-	if (access & INSN_R)
+	if (access & INSN_W)
 		fill(&f->c, at, size);
 	at.fs = true;
-	if (access & INSN_W)
+	at.disp = (int32_t)((uint32_t)at.disp + f->notes->shift);
+	if (access & INSN_R)
 		fill(&f->c, at, size);
 }
 

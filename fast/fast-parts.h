@@ -145,14 +145,22 @@ struct fast_scan {
 
 /* Notes: see fast-note.c. */
 struct fast_notes {
-	uint64_t wrote, found; /* tables: a byte for each of the shadow, not 0 if it was */
-	void *low;	       /* the second as far as it exists */
+	int fd;			/* the tables' memory */
+	uint8_t *low, *high;	/* what is mapped for them */
+	uint8_t *wrote, *found; /* the bytes for address 0; there is no first one of `wrote` */
+	uint32_t shift; /* what generated code adds to the address of a byte that was read */
 	struct fast_ran {
 		uint64_t lo, hi;
 	} * ran; /* which code a byte at F_RAN is about */
 	unsigned n_ran;
 	uint64_t code; /* where generated code begins */
 	uint64_t *host_fs;
+	/* what the block that is being made has noted by now, while its registers are the same */
+	struct fast_noted {
+		struct ea at;
+		unsigned size, access;
+	} noted[FAST_MAX];
+	unsigned n_noted;
 };
 
 struct fast {
@@ -279,6 +287,8 @@ bool fast_catch(void);
 extern struct fast_notes *fast_notes_here; /* of the engine that makes notes */
 /* The access that comes now is noted; its registers are still those of before. */
 void fast_note_access(struct fast *f, const struct ea *m, unsigned size, unsigned access);
+/* The registers have other values from here on. */
+void fast_note_changed(struct fast *f, uint32_t gprs);
 /* If a stretch of code that is passed without a branch begins with instruction i of the block, it
  * is noted that it runs. */
 void fast_note_stretch(struct fast *f, unsigned i);

@@ -33,10 +33,25 @@ bool fast_fits(const struct fast *f);
  * may be on. Right after fast_new(); false if it cannot be: one engine of a process can have them.
  */
 bool fast_note_begin(struct fast *f);
+/* The tables have a page for each of the shadow, and for some more, where accesses at its end end.
+ * A page is there once something was noted on it; to look at one that is not makes it be there. */
+#define FAST_NOTE_TABLE ((1ULL << 32) + 65536)
+#define FAST_NOTE_PAGE	4096u
+#define FAST_NOTE_PAGES (FAST_NOTE_TABLE / FAST_NOTE_PAGE)
+#define FAST_NOTE_FIRST                                                                            \
+	65536u /* the first byte of the table of bytes written that can ever be there */
 /* Where the byte for `index` is. */
 uint8_t *fast_note_byte(const struct fast *f, bool wrote, uint64_t index);
-#define FAST_NOTE_TABLE ((1ULL << 32) + 65536)
-#define FAST_NOTE_FIRST 65536u /* the first byte of a table that there is */
+/* Which pages from `from` up to `to`, excluded, are there: these bits are set in there[] of the
+ * page's number, and nothing is cleared. */
+#define FAST_NOTE_FOUND 1u
+#define FAST_NOTE_WROTE 2u
+void fast_note_there(const struct fast *f, uint64_t from, uint64_t to, unsigned char *there);
+/* Nothing is noted on those that do not have one of these bits in there[]: give back their memory.
+ */
+void fast_note_drop(const struct fast *f, const unsigned char *there, unsigned char bits);
+/* Nothing is noted any more. */
+void fast_note_forget(const struct fast *f);
 /* Tell `ran` what ran since it was last asked. */
 void fast_note_ran(struct fast *f);
 

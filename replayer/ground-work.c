@@ -15,9 +15,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MOST   64u	/* times the wanted distance of checkpoints */
-#define SLOWER 8u	/* the same, only because they take long */
-#define LONG   1000000u /* nanoseconds that nobody minds */
+#define MOST   64u /* times the wanted distance of checkpoints */
+#define SLOWER 4u  /* the same, only because they take long */
+#define SHARE  4u  /* taking one may take so small a part of the time of getting there */
 
 struct work {
 	struct replay *r;
@@ -131,15 +131,15 @@ static bool redo_last(struct work *w, size_t n)
 }
 
 /* How far apart full checkpoints are from here on. If each is as large as the last one was, they
- * should fit into the budget up to the end of history; and taking any should not take longer than
- * getting there: `ran` and `took` nanoseconds. */
+ * should fit into the budget up to the end of history; and taking any should take little of the
+ * time of getting there: `ran` and `took` nanoseconds. */
 static void pace(struct work *w, uint64_t ran, uint64_t took)
 {
 	const double left = (double)w->th->end_steps - (double)w->th->e->steps;
 	const double budget = (double)w->r->budget;
 	double room = budget * 3 / 4 - (double)w->bytes;
 
-	if (took > LONG + ran && w->slow < SLOWER)
+	if (took > ran / SHARE && w->slow < SLOWER)
 		w->slow *= 2;
 	if (room < budget / 16)
 		room = budget / 16;

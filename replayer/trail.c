@@ -7,40 +7,58 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
-#define TABLE_PAGES (FAST_NOTE_TABLE / RP_PAGE)
-#define FIRST_PAGE  (FAST_NOTE_FIRST / RP_PAGE) /* of the table of bytes read */
+#define TABLE_PAGES FAST_NOTE_PAGES
+_Static_assert(RP_PAGE == FAST_NOTE_PAGE, "a page of the tables is about a page of the shadow");
 #define STACK_GROWS (8u << 20) /* as far as most may: getrlimit(2), and Linux's usual limit */
-#define LOOKED_AT                                                                                  \
-	64u /* pages of a range that are looked at without asking whether they are there */
+#define GIVE_BACK   64u	       /* each so many times pages without notes are given back */
+
+/* What t->there has of a page beside what fast.h says. */
+#define TOLD 4u /* it had notes, and they were told */
 
 struct rp_trail {
 	struct fast *fast;
 	bool strays;
-	uint32_t generation;  /* of mappings */
-	uint32_t *alone;      /* by shadow page: the generation in which only one mapping had it */
-	unsigned char *there; /* by page of the tables: whether any of both exists; 2: gathered */
-	unsigned char *half;
+	uint32_t generation; /* of mappings */
+	uint32_t *alone;     /* by shadow page: the generation in which only one mapping had it */
+	unsigned char
+		*there; /* by page of the tables: whether they exist (fast.h); 0 but in between */
+	unsigned gathered; /* how often */
 };
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
+#define THERE (FAST_NOTE_FOUND | FAST_NOTE_WROTE)
+
 static uint8_t *bytes_of(const struct rp_trail *t, bool wrote, uint64_t idx)
 {
-	return wrote || idx >= FIRST_PAGE ? fast_note_byte(t->fast, wrote, idx * RP_PAGE) : NULL;
+	bool there = t->there[idx] & (wrote ? FAST_NOTE_WROTE : FAST_NOTE_FOUND);
+
+	return there ? fast_note_byte(t->fast, wrote, idx * RP_PAGE) : NULL;
 }
 
 /* Which of 64 bytes are not 0; they are 0 or 255. */
 static uint64_t mask_of(const uint8_t *bytes)
 {
-	uint64_t mask = 0, v;
+	uint64_t mask = 0;
+
+#ifdef __SSE2__
+	for (unsigned i = 0; i < 4; i++) {
+		__m128i v = _mm_loadu_si128((const __m128i *)(bytes + 16 * i));
+		mask |= (uint64_t)(unsigned)_mm_movemask_epi8(v) << 16 * i;
+	}
+#else
+	uint64_t v;
 
 	for (unsigned i = 0; i < 8; i++) {
 		memcpy(&v, bytes + 8 * i, sizeof(v));
 		if (v)
 			mask |= ((v & 0x0101010101010101) * 0x0102040810204080 >> 56) << 8 * i;
 	}
+#endif
 	return mask;
 }
 
@@ -54,31 +72,6 @@ static bool masks_of(const struct rp_trail *t, bool wrote, uint64_t idx, uint64_
 	if (any)
 		memset(bytes, 0, RP_PAGE);
 	return any;
-}
-
-/* Which pages of the tables [from, to) exist, into t->there. */
-static bool find_pages(struct rp_trail *t, uint64_t from, uint64_t to)
-{
-	uint64_t low = from < FIRST_PAGE ? FIRST_PAGE : from;
-
-	if (mincore(fast_note_byte(t->fast, true, from * RP_PAGE), (to - from) * RP_PAGE,
-		    t->there + from))
-		return false;
-	if (low >= to)
-		return true;
-	if (mincore(fast_note_byte(t->fast, false, low * RP_PAGE), (to - low) * RP_PAGE, t->half))
-		return false;
-	for (uint64_t i = low; i < to; i++)
-		t->there[i] |= t->half[i - low];
-	return true;
-}
-
-/* Nothing is noted there, and nothing was lately. */
-static void give_back(const struct rp_trail *t, uint64_t idx)
-{
-	madvise(bytes_of(t, true, idx), RP_PAGE, MADV_DONTNEED);
-	if (idx >= FIRST_PAGE)
-		madvise(bytes_of(t, false, idx), RP_PAGE, MADV_DONTNEED);
 }
 
 /* ---- a page ---------------------------------------------------------------------------------- */
@@ -217,15 +210,16 @@ static void tell_pages(struct rp_memview *mv, uint64_t first, uint64_t last)
 {
 	struct rp_trail *t = mv->trail;
 	uint64_t at = first % SHADOW_PAGES, n = last - first + 1;
-	bool asked = n > LOOKED_AT && find_pages(t, at, at + n);
 
+	fast_note_there(t->fast, at, at + n, t->there);
 	for (uint64_t i = 0; i < n; i++) {
-		if ((asked && !(t->there[at + i] & 1)) || !any_notes(t, at + i))
-			continue;
-		if (alone(mv, first + i, first + i))
-			tell_page(mv, first + i);
-		else
-			t->strays = true;
+		if (t->there[at + i] && any_notes(t, at + i)) {
+			if (alone(mv, first + i, first + i))
+				tell_page(mv, first + i);
+			else
+				t->strays = true;
+		}
+		t->there[at + i] = 0;
 	}
 }
 
@@ -256,45 +250,61 @@ void rp_trail_range(struct rp_memview *mv, uint64_t addr, uint64_t length)
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-/* Tell of what is noted on the pages of a mapping. */
-static void tell_region(struct rp_memview *mv, uint64_t first, uint64_t n)
+/* Of n bytes those up to the first eight, at a multiple of it, that are not all 0. */
+static uint64_t skip_none(const unsigned char *there, uint64_t i, uint64_t n)
+{
+	uint64_t eight;
+
+	for (; !(i & 7) && i + 8 <= n; i += 8) {
+		memcpy(&eight, there + i, sizeof(eight));
+		if (eight)
+			break;
+	}
+	return i;
+}
+
+/* Tell of what is noted on the pages of the shadow from `at` on, n of them, which are a mapping's
+ * from page `first` on. */
+static void tell_part(struct rp_memview *mv, uint64_t at, uint64_t n, uint64_t first)
 {
 	struct rp_trail *t = mv->trail;
 
-	for (uint64_t i = 0; i < n && i < SHADOW_PAGES; i++) {
-		unsigned char *there = &t->there[(first + i) % SHADOW_PAGES];
-		if (*there == 2)
+	for (uint64_t i = skip_none(t->there, at, at + n); i < at + n;
+	     i = skip_none(t->there, i + 1, at + n)) {
+		if (t->there[i] & TOLD)
 			t->strays = true; /* another mapping has this page of the shadow */
-		if (!(*there & 1))
-			continue;
-		if (tell_page(mv, first + i))
-			*there = 2;
-		else
-			give_back(t, (first + i) % SHADOW_PAGES);
-		*there &= 2;
+		if (t->there[i] & THERE)
+			t->there[i] = tell_page(mv, first + (i - at)) ? TOLD : 0;
 	}
+}
+
+/* Tell of what is noted on the pages of a mapping. */
+static void tell_region(struct rp_memview *mv, uint64_t first, uint64_t n)
+{
+	uint64_t at = first % SHADOW_PAGES, part = SHADOW_PAGES - at;
+
+	n = n < SHADOW_PAGES ? n : SHADOW_PAGES;
+	part = part < n ? part : n;
+	tell_part(mv, at, part, first);
+	tell_part(mv, 0, n - part, first + part);
 }
 
 /* What is left belongs to no mapping, or is not there. */
 static void tell_rest(struct rp_memview *mv)
 {
 	struct rp_trail *t = mv->trail;
+	bool give_back = t->gathered++ % GIVE_BACK == 0;
 
-	for (uint64_t i = 0; i < TABLE_PAGES; i++) {
-		uint64_t eight;
-		memcpy(&eight, t->there + (i & ~7ULL), sizeof(eight));
-		if (!(eight & 0x0101010101010101)) {
-			i |= 7;
-			continue;
-		}
-		if (!(t->there[i] & 1))
-			continue;
-		if (any_notes(t, i)) {
+	for (uint64_t i = skip_none(t->there, 0, TABLE_PAGES); i < TABLE_PAGES;
+	     i = skip_none(t->there, i + 1, TABLE_PAGES)) {
+		if (t->there[i] & THERE && any_notes(t, i)) {
 			t->strays = true;
 			rp_page_note_shadow(mv, i % SHADOW_PAGES);
 		}
-		give_back(t, i);
 	}
+	if (give_back)
+		fast_note_drop(t->fast, t->there, TOLD);
+	memset(t->there, 0, TABLE_PAGES);
 }
 
 bool rp_trail_gather(struct rp_memview *mv)
@@ -305,11 +315,7 @@ bool rp_trail_gather(struct rp_memview *mv)
 	if (!mv->th->fast) /* the emulator tells by itself */
 		return !t->strays;
 	fast_note_ran(t->fast);
-	if (!find_pages(t, 0, TABLE_PAGES)) {
-		t->strays = true;
-		mv->lost = true;
-		return false;
-	}
+	fast_note_there(t->fast, 0, TABLE_PAGES, t->there);
 	const struct dj_mapping *m = region(mv->th->space, 0, &start, &end);
 	for (; m; m = region(mv->th->space, end, &start, &end))
 		if (m->prot)
@@ -328,9 +334,7 @@ void rp_trail_leave(struct rp_memview *mv)
 	struct rp_trail *t = mv->trail;
 
 	rp_trail_gather(mv);
-	madvise(fast_note_byte(t->fast, true, 0), FAST_NOTE_TABLE, MADV_DONTNEED);
-	madvise(fast_note_byte(t->fast, false, FAST_NOTE_FIRST), FAST_NOTE_TABLE - FAST_NOTE_FIRST,
-		MADV_DONTNEED);
+	fast_note_forget(t->fast);
 	t->strays = false;
 	t->generation++;
 }
@@ -343,15 +347,12 @@ bool rp_trail_begin(struct rp_thread *th)
 		return false;
 	t->generation = 1;
 	t->alone = calloc(SHADOW_PAGES, sizeof(*t->alone));
-	t->there = malloc(TABLE_PAGES + 8);
-	t->half = malloc(TABLE_PAGES + 8);
-	if (!t->alone || !t->there || !t->half || !rp_thread_translate(th) ||
-	    !fast_note_begin(th->fast)) {
+	t->there = calloc(TABLE_PAGES, 1);
+	if (!t->alone || !t->there || !rp_thread_translate(th) || !fast_note_begin(th->fast)) {
 		fast_free(th->fast);
 		th->fast = NULL;
 		free(t->alone);
 		free(t->there);
-		free(t->half);
 		free(t);
 		return false;
 	}
