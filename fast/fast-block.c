@@ -164,7 +164,7 @@ void fast_flush(struct fast *f)
 
 	if (f->notes) {
 		fast_note_ran(f);
-		f->notes->n_ran = 0;
+		f->notes->n_ran = f->notes->n_stretches = 0;
 	}
 	while (f->chunks) {
 		struct fast_chunk *c = f->chunks;

@@ -414,6 +414,7 @@ static void leave_watched(struct fast *f, const struct fast_side *s, unsigned n)
 
 	patch(f, s->site);
 	cg_load_gs(&f->c, 1, F_RCX);
+	fast_note_side(f, s->executed);
 	f->r11 = s->r11;
 	r11_count(f);
 	leave(f, x, n - s->executed, NULL);
@@ -435,6 +436,7 @@ static void leave_sides(struct fast *f, unsigned n)
 		}
 		if (!direct)
 			patch(f, s->site);
+		fast_note_side(f, s->executed);
 		f->r11 = s->r11;
 		r11_count(f);
 		if (s->branch)
@@ -527,11 +529,10 @@ bool fast_emit(struct fast *f, struct fast_block *b)
 	f->r11 = R11_COUNT;
 	f->n_sides = 0;
 	f->block_branch = 0;
-	unsigned i = 0, ran = f->notes ? f->notes->n_ran : 0;
-	if (f->notes)
-		f->notes->n_noted = 0;
+	unsigned i = 0;
+	fast_note_block(f);
 	while (i < n) {
-		fast_note_stretch(f, i);
+		fast_note_last(f, i);
 		if (!emit_insn(f, &s->i[i], i))
 			break;
 		fast_note_changed(f, s->i[i].in.gpr_written);
@@ -539,8 +540,7 @@ bool fast_emit(struct fast *f, struct fast_block *b)
 	}
 	if (i < n) { /* found only now; the count of fences is relative to the end */
 		c->p = start;
-		if (f->notes)
-			f->notes->n_ran = ran;
+		fast_note_undo(f);
 		s->n = i;
 		s->i[i].how = FAST_OUT;
 		s->n = i + 1;

@@ -25,7 +25,8 @@
  * such a note differs, too: by SHIFT, which fs is less. doc/replay-code.md has what was measured.
  *
  * Code is noted by stretches that are passed as a whole: from a block's entry or a conditional
- * branch to the next one. Each has a byte below S, and a store of one where it begins.
+ * branch to the next one. A block notes once what of it ran: where its last stretch begins, or on
+ * the way out of its middle. Each of these places has a byte below S, and a store of one.
  */
 #include "fast/fast-parts.h"
 
@@ -78,6 +79,7 @@ void fast_notes_free(struct fast *f)
 	if (n->fd >= 0)
 		close(n->fd);
 	free(n->ran);
+	free(n->stretch);
 	free(n);
 	f->notes = fast_notes_here = NULL;
 }
@@ -96,7 +98,8 @@ bool fast_note_begin(struct fast *f)
 	n->fd = -1;
 	n->shift = dj_cpu_host() == DJ_CPU_AMD ? SHIFT : 0;
 	n->ran = malloc(FAST_RAN * sizeof(*n->ran));
-	if (!n->ran || !map_tables(n)) {
+	n->stretch = malloc(FAST_RAN * sizeof(*n->stretch));
+	if (!n->ran || !n->stretch || !map_tables(n)) {
 		fast_notes_free(f);
 		return false;
 	}
@@ -270,25 +273,75 @@ static bool turns(const struct fast_insn *x)
 	return x->how == FAST_COND || x->how == FAST_JUMP;
 }
 
-void fast_note_stretch(struct fast *f, unsigned i)
+void fast_note_block(struct fast *f)
 {
 	const struct fast_scan *s = &f->scan;
 	struct fast_notes *n = f->notes;
-	unsigned last = i;
 
-	if (!n || (i && !turns(&s->i[i - 1])))
+	if (!n)
 		return;
-	while (last + 1 < s->n && !turns(&s->i[last]))
-		last++;
+	n->n_noted = 0;
+	n->before_ran = n->n_ran;
+	n->first = n->n_stretches;
+	for (unsigned i = 0; i < s->n; i++) {
+		if (i && !turns(&s->i[i - 1])) {
+			n->stretch[n->n_stretches - 1].hi = s->i[i].in.addr + s->i[i].in.len;
+			continue;
+		}
+		if (n->n_stretches == FAST_RAN) {
+			f->c.overflow = true;
+			return;
+		}
+		n->stretch[n->n_stretches++] = (struct fast_stretch){
+			.lo = s->i[i].in.addr, .hi = s->i[i].in.addr + s->i[i].in.len, .at = i
+		};
+	}
+}
+
+void fast_note_undo(struct fast *f)
+{
+	struct fast_notes *n = f->notes;
+
+	if (n) {
+		n->n_ran = n->before_ran;
+		n->n_stretches = n->first;
+	}
+}
+
+/* The first `count` stretches of the block have run. */
+static void note_ran(struct fast *f, unsigned count)
+{
+	struct fast_notes *n = f->notes;
+
 	if (n->n_ran == FAST_RAN) {
 		f->c.overflow = true;
 		return;
 	}
-	n->ran[n->n_ran] = (struct fast_ran){ .lo = s->i[i].in.addr,
-					      .hi = s->i[last].in.addr + s->i[last].in.len };
+	n->ran[n->n_ran] = (struct fast_ran){ .first = n->first, .n = count };
 	struct ea at = ea_gs(F_RAN + (int32_t)n->n_ran++);
 	cg_rm(&f->c, 1, 0xc6, 0, &at, 1);
 	cg8(&f->c, 1);
+}
+
+void fast_note_last(struct fast *f, unsigned i)
+{
+	const struct fast_notes *n = f->notes;
+
+	if (n && n->n_stretches > n->first && i == n->stretch[n->n_stretches - 1].at)
+		note_ran(f, n->n_stretches - n->first);
+}
+
+void fast_note_side(struct fast *f, unsigned executed)
+{
+	const struct fast_notes *n = f->notes;
+	unsigned count = 0;
+
+	if (!n)
+		return;
+	while (n->first + count < n->n_stretches && n->stretch[n->first + count].at < executed)
+		count++;
+	if (count && count < n->n_stretches - n->first)
+		note_ran(f, count);
 }
 
 void fast_note_ran(struct fast *f)
@@ -303,8 +356,10 @@ void fast_note_ran(struct fast *f)
 			i |= 7;
 			continue;
 		}
-		if (ran[i] && f->e->ran)
-			f->e->ran(f->e->ctx, n->ran[i].lo, n->ran[i].hi);
+		for (unsigned k = 0; ran[i] && f->e->ran && k < n->ran[i].n; k++) {
+			const struct fast_stretch *x = &n->stretch[n->ran[i].first + k];
+			f->e->ran(f->e->ctx, x->lo, x->hi);
+		}
 		ran[i] = 0;
 	}
 }

@@ -149,11 +149,17 @@ struct fast_notes {
 	uint8_t *low, *high;	/* what is mapped for them */
 	uint8_t *wrote, *found; /* the bytes for address 0; there is no first one of `wrote` */
 	uint32_t shift; /* what generated code adds to the address of a byte that was read */
-	struct fast_ran {
+	struct fast_stretch {
 		uint64_t lo, hi;
-	} * ran; /* which code a byte at F_RAN is about */
-	unsigned n_ran;
-	uint64_t code; /* where generated code begins */
+		unsigned at; /* which instruction of its block is the first */
+	} * stretch;
+	struct fast_ran {
+		unsigned first, n;
+	} * ran; /* which stretches a byte at F_RAN is about */
+	unsigned n_stretches, n_ran;
+	unsigned first, before_ran; /* of the block that is being made: its first, and what n_ran
+				       was before */
+	uint64_t code;		    /* where generated code begins */
 	uint64_t *host_fs;
 	/* what the block that is being made has noted by now, while its registers are the same */
 	struct fast_noted {
@@ -289,9 +295,13 @@ extern struct fast_notes *fast_notes_here; /* of the engine that makes notes */
 void fast_note_access(struct fast *f, const struct ea *m, unsigned size, unsigned access);
 /* The registers have other values from here on. */
 void fast_note_changed(struct fast *f, uint32_t gprs);
-/* If a stretch of code that is passed without a branch begins with instruction i of the block, it
- * is noted that it runs. */
-void fast_note_stretch(struct fast *f, unsigned i);
+/* The block that was scanned is made now, or will not be. */
+void fast_note_block(struct fast *f);
+void fast_note_undo(struct fast *f);
+/* That all of it runs is noted here, if its last stretch without a branch begins with instruction
+ * i; that no more than `executed` instructions have run, on a way out. */
+void fast_note_last(struct fast *f, unsigned i);
+void fast_note_side(struct fast *f, unsigned executed);
 void fast_notes_free(struct fast *f);
 
 /* ---- fast-x87.c ---- */

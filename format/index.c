@@ -23,7 +23,7 @@
 #define VERSION	   1u
 #define HEADER	   40u
 #define BLOCK	   24u
-#define LEVEL	   3
+#define LEVEL	   1
 #define SMALLEST   (64u << 10) /* bytes that any index may have */
 #define A_TENTH	   10u	       /* of the trace */
 #define PER_MB	   1000u       /* instructions for each byte: a megabyte for 1 G of them */

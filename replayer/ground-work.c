@@ -15,9 +15,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MOST   64u /* times the wanted distance of checkpoints */
-#define SLOWER 4u  /* the same, only because they take long */
-#define SHARE  4u  /* taking one may take so small a part of the time of getting there */
+#define MOST 64u /* times the wanted distance of checkpoints */
+/* The same, only because they take long: taking AVERAGE of them takes more than one of SHARE of the
+ * time of getting there. Farther apart, and who goes to some place between two waits too long. */
+#define SLOWER	4u
+#define SHARE	4u
+#define AVERAGE 4u
 
 struct work {
 	struct replay *r;
@@ -28,12 +31,14 @@ struct work {
 	uint64_t step, step_least; /* between full ones, and all of them */
 	uint64_t bytes;		   /* handed back */
 	size_t size;		   /* of the last full one, as a message */
-	unsigned slow;	  /* they are at least so many times as far apart as they should be */
-	uint64_t digests; /* compared when the last checkpoint was confirmed */
-	uint64_t emulate; /* up to this step the emulator does it, */
-	uint64_t longer;  /* and so far beyond when it has to again */
-	size_t confirmed; /* so many of the list have been handed back */
-	uint64_t last;	  /* the position of the last of them */
+	unsigned slow;	    /* they are at least so many times as far apart as they should be */
+	unsigned counted;   /* checkpoints since that was changed, */
+	uint64_t ran, took; /* and nanoseconds to get to them and to take them */
+	uint64_t digests;   /* compared when the last checkpoint was confirmed */
+	uint64_t emulate;   /* up to this step the emulator does it, */
+	uint64_t longer;    /* and so far beyond when it has to again */
+	size_t confirmed;   /* so many of the list have been handed back */
+	uint64_t last;	    /* the position of the last of them */
 	struct rp_space *sent;
 	struct rp_wire wire;
 };
@@ -130,17 +135,26 @@ static bool redo_last(struct work *w, size_t n)
 	return go_back(w, w->cs->list[n - 1]->pos, w->longer);
 }
 
+/* Taking checkpoints should take little of the time of getting there: nanoseconds. */
+static void slow_down(struct work *w, uint64_t ran, uint64_t took)
+{
+	w->ran += ran;
+	w->took += took;
+	if (++w->counted < AVERAGE)
+		return;
+	if (w->slow < SLOWER && w->took > w->ran / SHARE)
+		w->slow *= 2;
+	w->ran = w->took = w->counted = 0;
+}
+
 /* How far apart full checkpoints are from here on. If each is as large as the last one was, they
- * should fit into the budget up to the end of history; and taking any should take little of the
- * time of getting there: `ran` and `took` nanoseconds. */
-static void pace(struct work *w, uint64_t ran, uint64_t took)
+ * should fit into the budget up to the end of history. */
+static void pace(struct work *w)
 {
 	const double left = (double)w->th->end_steps - (double)w->th->e->steps;
 	const double budget = (double)w->r->budget;
 	double room = budget * 3 / 4 - (double)w->bytes;
 
-	if (took > ran / SHARE && w->slow < SLOWER)
-		w->slow *= 2;
 	if (room < budget / 16)
 		room = budget / 16;
 	double step = left * (double)w->size / room;
@@ -174,7 +188,8 @@ static int next(struct work *w)
 		return redo_last(w, had) ? 0 : -1;
 	if (w->cs->n == had && res != THREAD_END)
 		return -1; /* no memory */
-	pace(w, ran - began, now() - ran);
+	slow_down(w, ran - began, now() - ran);
+	pace(w);
 	if (w->th->e->steps >= w->emulate)
 		w->th->fast = w->fast;
 	return res == THREAD_END;

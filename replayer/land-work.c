@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define AT_ONCE ((size_t)512 << 20) /* bytes of checkpoints on the way to one place */
+#define START	500000u /* instructions at a program's start, where mappings come and go */
 
 struct work {
 	struct replay *r;
@@ -74,6 +75,23 @@ static bool note(struct work *w, bool say)
 	return good;
 }
 
+/* From the beginning the emulator goes first, if it is farther to `to` than that: of two mappings
+ * that share pages of the shadow, as a loader's may, generated code does not tell which was meant.
+ */
+static bool start(struct work *w, const struct rp_thread_pos *to)
+{
+	struct rp_thread *th = w->r->th;
+	const struct rp_thread_pos next = { .steps = th->info->first_steps + START };
+	struct fast *fast = th->fast;
+
+	if (th->e->steps != th->info->first_steps || to->steps <= next.steps)
+		return true;
+	th->fast = NULL;
+	bool good = run_to(w, &next);
+	th->fast = fast;
+	return good;
+}
+
 /* From where the thread is. */
 static bool survey(struct work *w, const struct rp_landing *q)
 {
@@ -101,6 +119,8 @@ static bool land(struct work *w, const struct rp_landing *q)
 		_exit(1); /* it is not known here: whoever asks begins another process */
 	rp_space_unref(w->sent);
 	w->sent = rp_space_ref(th->space);
+	if (!start(w, q->parts ? &q->since : &q->to))
+		return false;
 	if (q->parts)
 		return survey(w, q);
 	while (rp_thread_pos_cmp(&at, &q->to) < 0) {

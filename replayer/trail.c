@@ -62,15 +62,31 @@ static uint64_t mask_of(const uint8_t *bytes)
 	return mask;
 }
 
+/* Whether all of 64 bytes are 0. */
+static bool none_of(const uint8_t *bytes)
+{
+	uint64_t v[8], any = 0;
+
+	memcpy(v, bytes, sizeof(v));
+	for (unsigned i = 0; i < 8; i++)
+		any |= v[i];
+	return !any;
+}
+
+/* The notes on a page, of which there are none afterwards. False: there were none. */
 static bool masks_of(const struct rp_trail *t, bool wrote, uint64_t idx, uint64_t mask[RP_WORDS])
 {
 	uint8_t *bytes = bytes_of(t, wrote, idx);
-	uint64_t any = 0;
+	bool any = false;
 
-	for (unsigned w = 0; w < RP_WORDS; w++)
-		any |= mask[w] = bytes ? mask_of(bytes + 64 * w) : 0;
-	if (any)
-		memset(bytes, 0, RP_PAGE);
+	memset(mask, 0, RP_WORDS * sizeof(*mask));
+	for (unsigned w = 0; bytes && w < RP_WORDS; w++, bytes += 64) {
+		if (none_of(bytes))
+			continue;
+		mask[w] = mask_of(bytes);
+		memset(bytes, 0, 64);
+		any = true;
+	}
 	return any;
 }
 
@@ -199,7 +215,7 @@ static bool any_notes(const struct rp_trail *t, uint64_t idx)
 	for (int wrote = 0; wrote < 2; wrote++) {
 		const uint8_t *b = bytes_of(t, wrote, idx);
 		for (unsigned i = 0; b && i < RP_PAGE; i += 64)
-			if (mask_of(b + i))
+			if (!none_of(b + i))
 				return true;
 	}
 	return false;
