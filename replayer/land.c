@@ -198,6 +198,7 @@ static bool by_process(struct replay *r, const struct rp_thread_pos *first, stru
 		if (good)
 			return true;
 		r->landers_over += over;
+		r->landings_failed += !over && !r->cancelled;
 		give_up(r);
 	}
 	r->not_landed += over;

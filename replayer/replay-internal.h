@@ -142,7 +142,8 @@ struct replay {
 	uint64_t surveys;      /* so often that was done */
 	unsigned landers_over; /* so often the process that was asked had ended; */
 	unsigned not_landed;   /* and the one that was begun for it did not do it, either */
-	uint64_t spacing;      /* instructions between checkpoints */
+	unsigned landings_failed; /* generated code could not, or was wrong */
+	uint64_t spacing;	  /* instructions between checkpoints */
 	uint64_t near; /* instructions that are as soon executed as a checkpoint is gone to */
 	size_t budget; /* bytes that they may take */
 	bool in_copy;

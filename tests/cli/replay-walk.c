@@ -317,8 +317,8 @@ static struct replay *land_some(const char *path, const struct state *states, un
 		seek(r, &states[i].pos);
 		*bad += compare(r, &states[i], "landed");
 	}
-	printf("%" PRIu64 " landings where no ground is covered, %u processes over\n", r->landed,
-	       r->landers_over);
+	printf("%" PRIu64 " landings where no ground is covered, %u processes over, %u failed\n",
+	       r->landed, r->landers_over, r->landings_failed);
 	return r;
 }
 

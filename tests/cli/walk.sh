@@ -45,6 +45,12 @@ walk reader ./reader
 ${CC:-gcc} -O1 -w -pthread "$here/../gdb/threads.c" -o threads || exit 99
 ${CC:-gcc} -O1 -w -pthread "$here/disputed.c" -o disputed || exit 99
 positions=$((positions / 5)) walk threads ./threads
+# Two mappings in one place of the shadow, only at the start: a process lands all the same.
+${CC:-gcc} -O1 -w "$here/early.c" -o early || exit 99
+"$deja" record -o early.deja -- ./early >/dev/null
+"$walk" early.deja 80 1 >early.out || fail "tests/cli/replay-walk early.deja 80 1"
+cat early.out
+[ "$(grep -c ' no ground .* 0 failed$' early.out)" = 2 ] || fail "a process could not land the thread"
 # Regular expressions and floating point; child processes, signals and pipes.
 walk awk awk 'BEGIN { for (i = 0; i < 2000; i++) { s = sprintf("%d %.3f", i, i / 7)
 	gsub(/[37]/, "xy", s); t[i % 97] = t[i % 97] substr(s, 1, 2); n += length(s) * sqrt(i) }
