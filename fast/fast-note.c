@@ -32,6 +32,7 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -47,19 +48,30 @@ struct fast_notes *fast_notes_here;
 #define WROTE_AT (FAST_NOTE_TABLE + FAST_NOTE_PAGE)
 #define FILE_END (WROTE_AT + FAST_NOTE_TABLE)
 
+/* Map the tables; of memory that is no file if there may be none of that size (RLIMIT_FSIZE). */
 static bool map_tables(struct fast_notes *n)
 {
-	const int prot = PROT_READ | PROT_WRITE, flags = MAP_SHARED | MAP_NORESERVE;
+	const int prot = PROT_READ | PROT_WRITE;
 	const size_t first = FAST_NOTE_FIRST, size = FAST_NOTE_TABLE;
+	int flags = MAP_SHARED | MAP_NORESERVE;
 
 	n->fd = memfd_create("deja-notes", MFD_CLOEXEC);
-	if (n->fd < 0 || ftruncate(n->fd, (off_t)FILE_END))
-		return false;
+	if (n->fd >= 0 && ftruncate(n->fd, (off_t)FILE_END)) {
+		close(n->fd);
+		n->fd = -1;
+	}
+	if (n->fd < 0)
+		flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 	n->low = mmap((void *)first, size - first, prot, flags | MAP_FIXED_NOREPLACE, n->fd,
-		      (off_t)(WROTE_AT + first));
+		      n->fd < 0 ? 0 : (off_t)(WROTE_AT + first));
 	n->high = mmap(NULL, WROTE_AT, prot, flags, n->fd, FOUND_AT);
 	if (n->low != (void *)first || n->high == MAP_FAILED)
 		return false;
+	/* one byte that is noted should cost one small page */
+	if (n->fd < 0) {
+		madvise(n->low, size - first, MADV_NOHUGEPAGE);
+		madvise(n->high, WROTE_AT, MADV_NOHUGEPAGE);
+	}
 	n->wrote = n->low - first;
 	n->found = n->high + HALF;
 	return true;
@@ -115,9 +127,49 @@ uint8_t *fast_note_byte(const struct fast *f, bool wrote, uint64_t index)
 	return (wrote ? f->notes->wrote : f->notes->found) + index;
 }
 
+/* What is at that place of the file, where it is mapped. */
+static uint8_t *mapped(const struct fast_notes *n, uint64_t at)
+{
+	return at < WROTE_AT ? n->high + (at - FOUND_AT) : n->wrote + (at - WROTE_AT);
+}
+
+/* The same as next_there() of memory that is no file. */
+static bool next_in_core(const struct fast_notes *n, uint64_t *at, uint64_t *to, uint64_t end)
+{
+	unsigned char there[4096];
+	bool found = false;
+
+	for (uint64_t i = *at, upto; i < end; i = upto) {
+		if (i >= WROTE_AT && i < WROTE_AT + FAST_NOTE_FIRST) {
+			if (found)
+				break;
+			i = WROTE_AT + FAST_NOTE_FIRST;
+		}
+		upto = i + sizeof(there) * FAST_NOTE_PAGE;
+		upto = upto < end ? upto : end;
+		if (i < WROTE_AT && upto > WROTE_AT)
+			upto = WROTE_AT;
+		if (i < upto && mincore(mapped(n, i), upto - i, there))
+			memset(there, 1, sizeof(there)); /* to look at them does no harm */
+		for (uint64_t k = 0; i + k * FAST_NOTE_PAGE < upto; k++) {
+			if ((there[k] & 1) == found)
+				continue;
+			*(found ? to : at) = i + k * FAST_NOTE_PAGE;
+			if (found)
+				return true;
+			found = true;
+		}
+	}
+	/* nothing lies across where one table ends and the other begins */
+	*to = end > WROTE_AT && *at < WROTE_AT ? WROTE_AT : end;
+	return found;
+}
+
 /* The first bytes of the file from *at on, but before `end`, that are there: [*at, *to). */
 static bool next_there(const struct fast *f, uint64_t *at, uint64_t *to, uint64_t end)
 {
+	if (f->notes->fd < 0)
+		return next_in_core(f->notes, at, to, end);
 	off_t from = lseek(f->notes->fd, (off_t)*at, SEEK_DATA);
 
 	if (from < 0 || (uint64_t)from >= end)
@@ -175,7 +227,9 @@ static bool in_use(uint64_t at, const unsigned char *there, unsigned char bits)
 
 static void punch(const struct fast *f, uint64_t at, uint64_t end)
 {
-	if (at < end)
+	if (at < end && f->notes->fd < 0)
+		madvise(mapped(f->notes, at), end - at, MADV_DONTNEED);
+	else if (at < end)
 		fallocate(f->notes->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at,
 			  (off_t)(end - at));
 }
@@ -197,7 +251,8 @@ void fast_note_drop(const struct fast *f, const unsigned char *there, unsigned c
 
 void fast_note_forget(const struct fast *f)
 {
-	punch(f, 0, FILE_END);
+	punch(f, FOUND_AT, WROTE_AT);
+	punch(f, WROTE_AT + FAST_NOTE_FIRST, FILE_END);
 }
 
 /* ---- accesses -------------------------------------------------------------------------------- */

@@ -11,9 +11,11 @@
 #include "format/error.h"
 
 #include <stdio.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #define STEPS  3000
 #define AT     0x2a0020000000
@@ -93,6 +95,7 @@ static void hear(struct emu *e)
 }
 
 static unsigned char there[FAST_NOTE_PAGES];
+static bool small_files;
 
 /* From now on nothing has been met. */
 static void forget_met(void)
@@ -135,11 +138,29 @@ static bool same_met(void)
 	return !bad;
 }
 
+/* With `small_files` no file may be as large as the tables of notes. */
+static bool begin_notes(struct fast *f)
+{
+	struct rlimit was, small;
+
+	if (!small_files)
+		return fast_note_begin(f);
+	getrlimit(RLIMIT_FSIZE, &was);
+	small = was;
+	small.rlim_cur = 1 << 20;
+	signal(SIGXFSZ, SIG_IGN);
+	setrlimit(RLIMIT_FSIZE, &small);
+	bool good = fast_note_begin(f);
+	setrlimit(RLIMIT_FSIZE, &was);
+	signal(SIGXFSZ, SIG_DFL);
+	return good;
+}
+
 static struct fast *new_fast(void)
 {
 	struct fast *f = fast_new(quick);
 
-	if (f && notes && !fast_note_begin(f)) {
+	if (f && notes && !begin_notes(f)) {
 		fast_free(f);
 		return NULL;
 	}
@@ -407,6 +428,13 @@ static void test_notes(void)
 	fast = new_fast();
 }
 
+static void test_notes_without_file(void)
+{
+	small_files = true;
+	test_notes();
+	small_files = false;
+}
+
 /* ---- what is special ------------------------------------------------------------------------ */
 
 /* imul rdi, rdi, 1664525; add rdi, 1013904223; mov rsi, rdi; ror rsi, 13; mov
@@ -488,6 +516,7 @@ int main(void)
 	CU_add_test(s, "random straight programs", test_straight);
 	CU_add_test(s, "random programs with branches", test_branches);
 	CU_add_test(s, "what is read and written", test_notes);
+	CU_add_test(s, "the same without files of that size", test_notes_without_file);
 	CU_add_test(s, "accesses all over the place", test_wild);
 	CU_add_test(s, "jumps to nowhere", test_nowhere);
 	CU_add_test(s, "code that changes", test_changed);
