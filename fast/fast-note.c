@@ -40,11 +40,10 @@ struct fast_notes *fast_notes_here;
 
 /* ---- the tables ------------------------------------------------------------------------------ */
 
-#define GUARD FAST_NOTE_PAGE /* bytes before the table of bytes read, where nothing is */
-#define HALF  2048u	     /* where the table of bytes read begins in its first page */
+#define HALF  2048u /* where the table of bytes read begins in its first page */
 #define SHIFT 512u
-#define FOUND_AT                                                                                   \
-	0u /* in the file: its pages, of which there is one more, and those of bytes written */
+/* In the file: the pages of bytes read, of which there is one more, and those of bytes written. */
+#define FOUND_AT 0u
 #define WROTE_AT (FAST_NOTE_TABLE + FAST_NOTE_PAGE)
 #define FILE_END (WROTE_AT + FAST_NOTE_TABLE)
 
@@ -198,8 +197,11 @@ static void fold(const struct fast *f)
 
 void fast_note_there(const struct fast *f, uint64_t from, uint64_t to, unsigned char *there)
 {
-	fold(f);
+	const uint64_t last = (1ULL << 32) / FAST_NOTE_PAGE - 1;
 	uint64_t at = FOUND_AT + from * FAST_NOTE_PAGE, end;
+
+	if (from <= last && last < to)
+		fold(f);
 
 	for (; next_there(f, &at, &end, FOUND_AT + (to + 1) * FAST_NOTE_PAGE); at = end)
 		for (uint64_t i = (at - FOUND_AT) / FAST_NOTE_PAGE;

@@ -17,7 +17,7 @@
 
 #define MOST 64u /* times the wanted distance of checkpoints */
 /* The same, only because they take long: taking AVERAGE of them takes more than one of SHARE of the
- * time of getting there. Farther apart, and who goes to some place between two waits too long. */
+ * time of getting there. With eight for four a search back took more than a second. */
 #define SLOWER	4u
 #define SHARE	4u
 #define AVERAGE 4u

@@ -1,6 +1,6 @@
 /*
  * At its start, two mappings that are 4 GiB apart and both in use, as a loader's and a stack's can
- * be by chance; one of them soon goes. Then some ten million instructions that change memory.
+ * be by chance; one of them soon goes. Then some thirty million instructions that change memory.
  */
 #define _GNU_SOURCE
 #include <stdio.h>

@@ -352,7 +352,6 @@ static void test_branches(void)
 	random_programs(true, GEN_INSNS, 250);
 }
 
-/* From now on the program is a special one. */
 static struct gen special;
 
 /* From now on the program is this. */
