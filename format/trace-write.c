@@ -193,6 +193,19 @@ static void give_packer(struct dj_writer *w, struct dj_writer_packer *p)
 	pthread_mutex_unlock(&w->lock);
 }
 
+/* Pack at one of zstd's levels. Bytes that repeat nothing are always coded by how frequent they
+ * are; zstd itself leaves them as they are where the level is negative (zstd.h, ZSTD_lcm_auto).
+ * Returns 0 or zstd's error if they were not packed. */
+static size_t pack(struct dj_writer_packer *p, const void *raw, size_t len, int level)
+{
+	if (ZSTD_isError(ZSTD_CCtx_setParameter(p->zstd, ZSTD_c_compressionLevel, level)) ||
+	    ZSTD_isError(ZSTD_CCtx_setParameter(p->zstd, ZSTD_c_literalCompressionMode,
+						ZSTD_lcm_huffman)))
+		return 0;
+	return ZSTD_compress2(p->zstd, p->out + CHUNK_HEADER_SIZE, p->out_cap - CHUNK_HEADER_SIZE,
+			      raw, len);
+}
+
 int dj_writer_chunk(struct dj_writer *w, struct dj_chunk_header *h, const void *raw, size_t len,
 		    struct dj_error *err)
 {
@@ -215,8 +228,7 @@ int dj_writer_chunk_at(struct dj_writer *w, struct dj_chunk_header *h, const voi
 		return dj_writer_no_memory(w, err);
 	payload = p->out + CHUNK_HEADER_SIZE;
 	if (len >= PACK_MIN)
-		packed = ZSTD_compressCCtx(p->zstd, payload, p->out_cap - CHUNK_HEADER_SIZE, raw,
-					   len, level);
+		packed = pack(p, raw, len, level);
 	h->encoding = CHUNK_ZSTD;
 	if (packed == 0 || ZSTD_isError(packed) || packed >= len) {
 		if (len)
