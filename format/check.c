@@ -16,6 +16,11 @@ uint32_t dj_check_sum(const void *bytes, size_t len)
 	return (uint32_t)XXH3_64bits(bytes, len);
 }
 
+uint64_t dj_sum(uint64_t seed, const void *bytes, size_t len)
+{
+	return XXH3_64bits_withSeed(bytes, len, seed);
+}
+
 size_t dj_check_pack(const struct dj_check *c, uint8_t *out)
 {
 	uint8_t *p = dj_put_varint(out, c->flags_known);

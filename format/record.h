@@ -208,6 +208,8 @@ struct dj_check {
 	uint32_t same_length; /* at most DJ_CHECK_SAME */
 };
 uint32_t dj_check_sum(const void *bytes, size_t len);
+/* For what is compared within one run of deja and gets into no file. */
+uint64_t dj_sum(uint64_t seed, const void *bytes, size_t len);
 /* Returns the number of bytes, at most DJ_CODE_MAX. */
 size_t dj_check_pack(const struct dj_check *c, uint8_t *out);
 /* False if the bytes are none. */

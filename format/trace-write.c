@@ -194,7 +194,7 @@ static void give_packer(struct dj_writer *w, struct dj_writer_packer *p)
 }
 
 /* Pack at one of zstd's levels. Bytes that repeat nothing are always coded by how frequent they
- * are; zstd itself leaves them as they are where the level is negative (zstd.h, ZSTD_lcm_auto).
+ * are; zstd itself leaves them as they are where the level is negative (its manual, ZSTD_lcm_auto).
  * Returns 0 or zstd's error if they were not packed. */
 static size_t pack(struct dj_writer_packer *p, const void *raw, size_t len, int level)
 {

@@ -343,12 +343,15 @@ static enum rec_state area_made(struct rec_thread *t)
 	fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL);
 	proc->memfd = fd;
 	proc->memfd_end = proc->memfd_size = 0;
+	if (proc->heir.of)
+		rec_heir_places(proc);
 	if (make_tables(proc) || make_own(t))
 		return area_failed(t, "make the shared memory for", -errno);
-	proc->window.off = proc->memfd_end;
-	proc->memfd_end += WINDOW_SIZE;
-	proc->own.off = proc->memfd_end;
-	proc->memfd_end += OWN_SIZE;
+	if (!proc->heir.of) {
+		proc->window.off = proc->memfd_end;
+		proc->own.off = proc->window.off + WINDOW_SIZE;
+		proc->memfd_end = proc->own.off + OWN_SIZE;
+	}
 	if (proc->order_mapped) /* the place behind them has been cleared */
 		return rec_call(t, area_reserved, SYS_mmap, t->area.at + AREA_ORDER,
 				AREA_TOTAL - AREA_ORDER, PROT_NONE,
@@ -388,6 +391,11 @@ static enum rec_state area_file(struct rec_thread *t, int64_t result)
 		t->proc->more_files = true;
 		return rec_limits_raise(t, make_file);
 	}
+	if (failed(result) && t->proc->heir.of) {
+		rec_heir_give_up(t->proc);
+		close(t->area.link);
+		t->area.link = t->area.way = -1;
+	}
 	if (failed(result) && ++t->area.way < WAYS)
 		return make_file(t, 0);
 	rec_write(t->proc, t->area.text, t->area.saved, sizeof(t->area.saved));
@@ -426,7 +434,14 @@ enum rec_state rec_area_begin(struct rec_thread *t)
 	t->area.fd = t->area.link = -1;
 	t->area.at = t->proc->order_mapped ? t->proc->area_at : 0;
 	t->proc->area_at = 0;
-	t->area.way = 0;
+	t->area.way = MAKE_EXECUTABLE;
+	if (!t->area.forked && rec_heir_find(t)) {
+		t->area.link = rec_heir_file(t->proc);
+		if (t->area.link >= 0)
+			t->area.way = OPEN;
+		else
+			rec_heir_give_up(t->proc);
+	}
 	if (!allowed(t)) {
 		snprintf(t->area.why, sizeof(t->area.why),
 			 "a seccomp filter forbids %s what deja needs", rec_program_name(t));

@@ -43,6 +43,11 @@ struct rec_range *rec_area_pieces(const struct rec_process *proc, unsigned *n);
 /* An arena near the program's code at `pc`. */
 enum rec_state rec_arena_begin(struct rec_thread *t, uint64_t pc);
 
+/* ---- heir.c ---- */
+/* The file has been mapped: the translator is the process's, and the arenas are mapped. Without
+ * them, rec_image_translator() makes a new one. */
+enum rec_state rec_heir_take(struct rec_thread *t, const struct tr_ops *ops);
+
 /* ---- area-thread.c ---- */
 /* An area for a thread of a process that has one; `then` gets 0, or a negative error. */
 enum rec_state rec_area_thread_begin(struct rec_thread *t, rec_then *then);

@@ -256,6 +256,12 @@ uint64_t rec_code_translated(void *ctx, uint64_t pc, size_t len)
 	return proc->n_threads < 2 || all_know(proc, fact) ? 0 : fact;
 }
 
+bool rec_code_is_modules(struct rec_process *proc, uint64_t page)
+{
+	const struct dj_mapping *m = executable(proc, page);
+	return m && m->module >= 0 && !is_changing(proc, m) && !is_told(proc->told, page);
+}
+
 /* ---- code that changes ------------------------------------------------------------------- */
 
 void rec_code_forget(struct rec_process *proc, uint64_t start, uint64_t end)

@@ -313,6 +313,7 @@ void rec_process_free(struct rec_process *proc)
 		proc->rec->tracer->close_memory(proc->rec->tracer, proc->mem);
 	if (proc->memfd >= 0)
 		close(proc->memfd);
+	rec_heir_give_up(proc);
 	tr_free(proc->tr); /* which knows the tables */
 	rec_ahead_forget(proc);
 	free(proc->wanted);
@@ -331,6 +332,7 @@ void rec_free(struct rec_recording *rec)
 		rec_thread_free(rec->threads);
 	while (rec->processes)
 		rec_process_free(rec->processes);
+	rec_heirs_free(rec);
 	rec_keeper_stop(rec);
 	rec_strays_free(rec);
 	rec_order_free(rec);

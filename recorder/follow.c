@@ -94,8 +94,7 @@ enum rec_state rec_follow_ready(struct rec_thread *c)
 	rec_image_maps(c);
 	rec_copy(c);
 	rec_digest_start(c);
-	rec_image_translator(c);
-	return REC_IN_HAND;
+	return rec_image_translator(c);
 }
 
 /* ---- the end ------------------------------------------------------------------------------- */
@@ -107,6 +106,7 @@ void rec_follow_ended(struct rec_process *proc)
 		if (t->proc == proc || t->group == proc)
 			return;
 	rec_count_translator(proc);
+	rec_heir_leave(proc);
 	if (proc->facts && dj_stream_close(proc->facts, &err))
 		rec_cut(proc->rec, "%s", err.text);
 	rec_process_free(proc);

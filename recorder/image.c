@@ -195,7 +195,7 @@ static void record_image(struct rec_thread *t)
 	rec_image_maps(t);
 }
 
-void rec_image_translator(struct rec_thread *t)
+enum rec_state rec_image_translator(struct rec_thread *t)
 {
 	struct rec_process *proc = t->proc;
 	/* by enum dj_predict */
@@ -211,9 +211,13 @@ void rec_image_translator(struct rec_thread *t)
 	config.policy.look = t->rec->opt.memory_model >= DJ_ORDER_ACQREL;
 	config.policy.lock = t->rec->opt.memory_model >= DJ_ORDER_LOAD;
 	rec_code_forget(proc, 0, UINT64_MAX);
-	proc->tr = tr_new(&ops, &config);
+	proc->heir.alone = !t->area.forked;
 	proc->no_arena = false;
 	t->in_hand = true;
+	if (proc->heir.of)
+		return rec_heir_take(t, &ops);
+	proc->tr = tr_new(&ops, &config);
+	return REC_IN_HAND;
 }
 
 enum rec_state rec_image_ready(struct rec_thread *t)
@@ -231,7 +235,6 @@ enum rec_state rec_image_ready(struct rec_thread *t)
 	rec_digest_start(t);
 	if (take_snapshot(t))
 		return REC_KILLED;
-	rec_image_translator(t);
 	rec_clock(&t->rec->opt);
-	return REC_IN_HAND;
+	return rec_image_translator(t);
 }

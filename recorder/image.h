@@ -6,7 +6,8 @@
 /* ---- image.c ---- */
 /* Mappings as the trace has them, and memory that no module file has. */
 void rec_image_maps(struct rec_thread *t);
-void rec_image_translator(struct rec_thread *t);
+/* The image's translator, its own or one that it takes over. */
+enum rec_state rec_image_translator(struct rec_thread *t);
 /* At the event of a successful exec. */
 enum rec_state rec_image_begin(struct rec_thread *t, bool exec);
 /* The program's path, for messages. */
@@ -37,5 +38,8 @@ void rec_code_replaced(struct rec_process *proc, uint64_t start, uint64_t end);
 /* The protection of these pages has been changed to `prot`. */
 void rec_code_protected(struct rec_process *proc, uint64_t start, uint64_t end, uint32_t prot);
 void rec_code_free(struct rec_process *proc);
+/* Whether the page is code that has the bytes of its module and does not change unheard, as far as
+ * anything was translated from it. */
+bool rec_code_is_modules(struct rec_process *proc, uint64_t page);
 
 #endif

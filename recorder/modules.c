@@ -1,8 +1,8 @@
 /*
  * Modules: the ELF files that the program maps, kept in the trace as they are. A file that is
  * written to later shows through private mappings of it, code included. The kernel notes such
- * writes for us (inotify(7)), though not those by a shared mapping; from then on nothing is taken
- * from the file.
+ * writes for us (inotify(7)), though not those by a shared mapping, which show when the file is
+ * mapped again, by its time; from then on nothing is taken from the file.
  */
 #include "recorder/ahead.h"
 
@@ -48,16 +48,25 @@ void rec_modules_check(struct rec_recording *rec)
 		}
 }
 
+static bool same_time(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
 int rec_module_of(struct rec_recording *rec, int fd, const char *path)
 {
 	struct stat st;
 	rec_modules_check(rec);
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size < 64)
 		return -1;
-	for (size_t i = 0; i < rec->n_modules; i++)
-		if (rec->modules[i].dev == st.st_dev && rec->modules[i].ino == st.st_ino &&
-		    !rec->modules[i].rewritten && rec->modules[i].size == (size_t)st.st_size)
+	for (size_t i = 0; i < rec->n_modules; i++) {
+		const struct rec_module *m = &rec->modules[i];
+		if (m->dev != st.st_dev || m->ino != st.st_ino || m->rewritten)
+			continue;
+		if (m->size == (size_t)st.st_size && same_time(&m->mtime, &st.st_mtim))
 			return (int)i;
+		rewritten(rec, i); /* by a mapping, of which nobody hears */
+	}
 	uint8_t *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (p == MAP_FAILED)
 		return -1;

@@ -47,6 +47,7 @@
 #include "format/record.h"
 #include "format/trace.h"
 #include "insn/insn.h"
+#include "recorder/heir.h"
 #include "recorder/clock.h"
 #include "recorder/counts.h"
 #include "recorder/idle.h"
@@ -106,6 +107,7 @@ struct rec_recording {
 	size_t n_labels;
 	struct rec_process *processes;
 	struct rec_process *first;
+	struct rec_heir *heirs; /* translators without a process */
 	struct rec_thread *threads;
 	uint64_t steps, stops, natives; /* of threads that are done */
 	struct rec_stray *strays;	/* stops that are to be looked at (loop.c) */
@@ -188,11 +190,9 @@ struct rec_process {
 	uint64_t tables_off; /* ... and in memfd */
 	struct {
 		uint64_t at, off; /* of the arenas, in the program and in memfd */
-		struct {
-			uint64_t at; /* where it is used; 0: it is free */
-			uint8_t *ours;
-		} arena[REC_ARENAS];
+		struct rec_arena arena[REC_ARENAS];
 	} window;
+	struct rec_heritage heir;
 	struct {
 		uint64_t at, off; /* of the own parts of threads but the first, in both */
 		uint64_t used[REC_OWN_PARTS / 64]; /* bits */

@@ -208,6 +208,8 @@ void tr_tables_init(struct translator *tr);
 void tr_tables_arena(struct translator *tr);
 /* They are empty: of the fragments that were in there none is left. */
 void tr_tables_clear(struct translator *tr);
+/* They are other ones, and zero: nobody has a place in them. */
+void tr_tables_forget(struct translator *tr);
 void tr_remove_indirect(struct translator *tr, struct tr_frag *f);
 /* From an indirect branch to what follows, the entry of f, if that is the target. Returns where it
  * begins. */
@@ -265,6 +267,8 @@ struct tr_page {
 struct tr_page *tr_page_of(struct translator *tr, uint64_t page);
 /* The i-th page that the fragment depends on. */
 void tr_use_page(struct tr_frag *f, unsigned i, struct tr_page *p, uint64_t lines);
+/* The fragment leaves, and nothing leads to it any more; tr_reclaim() gives it up. */
+void tr_retire(struct translator *tr, struct tr_frag *f);
 /* The fragment depends on these f->n_uses pages. */
 void tr_use_pages(struct translator *tr, struct tr_frag *f, const struct tr_lines *in);
 

@@ -153,6 +153,27 @@ static void arena_free(struct tr_arena *a)
 	free(a);
 }
 
+static bool is_empty(const struct tr_arena *a)
+{
+	for (unsigned i = 0; i < CHUNKS; i++)
+		if (a->chunks[i].holders)
+			return false;
+	return true;
+}
+
+void tr_drop_empty_arenas(struct translator *tr)
+{
+	for (struct tr_arena **at = &tr->arenas; *at;) {
+		struct tr_arena *a = *at;
+		if (is_empty(a)) {
+			*at = a->next;
+			arena_free(a);
+		} else {
+			at = &a->next;
+		}
+	}
+}
+
 void tr_arenas_free(struct translator *tr)
 {
 	while (tr->arenas) {

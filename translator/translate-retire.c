@@ -80,7 +80,7 @@ static void withdraw(struct translator *tr, struct tr_frag *f)
 	tr_remove_indirect(tr, f);
 }
 
-static void retire(struct translator *tr, struct tr_frag *f)
+void tr_retire(struct translator *tr, struct tr_frag *f)
 {
 	if (!f->asleep)
 		withdraw(tr, f);
@@ -106,7 +106,7 @@ static void end_epoch(struct translator *tr, uint64_t retired_before)
 static void retire_page(struct translator *tr, struct tr_page *p)
 {
 	while (p->uses)
-		retire(tr, p->uses->frag);
+		tr_retire(tr, p->uses->frag);
 	p->asleep = false;
 }
 
@@ -139,7 +139,7 @@ void tr_flush(struct translator *tr)
 	uint64_t before = tr->stats.retired;
 	for (uint32_t i = 0; i < FRAG_HASH; i++)
 		while (tr->hash[i])
-			retire(tr, tr->hash[i]);
+			tr_retire(tr, tr->hash[i]);
 	for (uint32_t i = 0; i < tr->cap_pages; i++) /* those asleep */
 		if (tr->pages[i])
 			retire_page(tr, tr->pages[i]);
@@ -176,7 +176,7 @@ void tr_wake(struct translator *tr, uint64_t page, uint64_t changed)
 	for (struct tr_use *u = p->uses, *next; changed && u; u = next) {
 		next = u->next;
 		if (u->lines & changed)
-			retire(tr, u->frag);
+			tr_retire(tr, u->frag);
 	}
 	end_epoch(tr, before);
 }

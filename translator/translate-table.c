@@ -191,6 +191,17 @@ void tr_tables_clear(struct translator *tr)
 		tr_tables_init(tr);
 }
 
+void tr_tables_forget(struct translator *tr)
+{
+	for (uint32_t i = 0; i <= mask(tr); i++) {
+		if (tr->target[i] && tr->target[i] != GONE)
+			tr->target[i]->slot = TR_NO_SLOT;
+		tr->target[i] = NULL;
+	}
+	tr->n_keys = 0;
+	tr_tables_init(tr);
+}
+
 void tr_tables_init(struct translator *tr)
 {
 	uint64_t *fast = tr_table(tr, T_FAST);

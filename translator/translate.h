@@ -113,6 +113,20 @@ struct tr_config {
 	bool bales; /* what was kept is made again many at a time */
 };
 
+/*
+ * The image for which all was translated has ended, and another one of the program may take it
+ * over. Only what depends on nothing but pages (addresses / 4096) that are to be kept is; all that
+ * is not executed by anybody.
+ */
+void tr_keep_only(struct translator *tr, bool (*keep)(void *ctx, uint64_t page), void *ctx);
+/* Arenas in which nothing is left are forgotten; the program does not execute their runtime. */
+void tr_drop_empty_arenas(struct translator *tr);
+/* The pages that anything depends on, each once. */
+void tr_pages(const struct translator *tr, void (*each)(void *ctx, uint64_t page), void *ctx);
+/* By this image, with tables that are zero. It has, or is going to have, the arenas where they
+ * were. What is counted begins anew. */
+void tr_take_over(struct translator *tr, const struct tr_ops *ops, uint8_t *tables);
+
 struct translator *tr_new(const struct tr_ops *ops, const struct tr_config *config);
 void tr_free(struct translator *tr);
 
