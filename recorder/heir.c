@@ -149,6 +149,8 @@ void rec_heir_prepare(struct rec_thread *t)
 	struct range range[RANGES];
 	unsigned n;
 	proc->heir.sum = 0;
+	if (proc == t->rec->first) /* mostly all is over then */
+		return;
 	if (!proc->heir.alone || proc->n_threads != 1 || t->group != proc || proc->trap.faults ||
 	    !proc->tr || made(proc->tr) < FEWEST || !ranges_of(proc, range, &n))
 		return;
