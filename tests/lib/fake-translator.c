@@ -282,3 +282,35 @@ void tr_stats(const struct translator *tr, struct tr_stats *s)
 	(void)tr;
 	memset(s, 0, sizeof(*s));
 }
+
+/* What follows is for a program of thousands of fragments, of which there is none here. */
+
+void tr_keep_only(struct translator *tr, bool (*keep)(void *ctx, uint64_t page), void *ctx)
+{
+	(void)tr;
+	(void)keep;
+	(void)ctx;
+	abort();
+}
+
+void tr_drop_empty_arenas(struct translator *tr)
+{
+	(void)tr;
+	abort();
+}
+
+void tr_pages(const struct translator *tr, void (*each)(void *ctx, uint64_t page), void *ctx)
+{
+	(void)tr;
+	(void)each;
+	(void)ctx;
+	abort();
+}
+
+void tr_take_over(struct translator *tr, const struct tr_ops *ops, uint8_t *tables)
+{
+	(void)tr;
+	(void)ops;
+	(void)tables;
+	abort();
+}
