@@ -10,6 +10,7 @@ for v in 1 2; do
 done
 cp heir1 heir
 chmod 755 . heir heir1 heir2
+mkfifo f g
 can_record
 
 # runs WHAT HEIRS COMMAND...: lines of a script; it does natively what it does recorded, and so many of
@@ -34,7 +35,8 @@ run='; echo "status $?"'
 # ---- who inherits --------------------------------------------------------------------------------
 
 runs "one after the other" 3 "./heir plain 1$run" "./heir plain 2$run" "./heir plain 3$run" "./heir plain 1$run"
-runs "two at once, twice" 2 "./heir plain 1 & ./heir plain 2 >two; wait" "./heir plain 3 & ./heir plain 4 >two; wait"
+runs "two at once, twice" 2 "./heir meet 1 3>f 4<g & ./heir meet 2 4<f 3>g >two; wait; cat two" \
+	"./heir meet 3 3>f 4<g & ./heir meet 4 4<f 3>g >two; wait; cat two"
 runs "what it has changed goes" 2 "./heir patch 1$run" "./heir plain 1$run" "./heir patch 2$run"
 runs "where the arena was is something of its own" 2 "./heir map 1$run" "./heir map 2$run" "./heir plain 2$run"
 runs "a child leaves nothing, its parent does" 1 "./heir fork 1$run" "./heir fork 2$run"
