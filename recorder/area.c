@@ -347,6 +347,7 @@ static enum rec_state area_made(struct rec_thread *t)
 		rec_heir_places(proc);
 	if (make_tables(proc) || make_own(t))
 		return area_failed(t, "make the shared memory for", -errno);
+	rec_heir_settle(proc);
 	if (!proc->heir.of) {
 		proc->window.off = proc->memfd_end;
 		proc->own.off = proc->window.off + WINDOW_SIZE;
@@ -435,7 +436,7 @@ enum rec_state rec_area_begin(struct rec_thread *t)
 	t->area.at = t->proc->order_mapped ? t->proc->area_at : 0;
 	t->proc->area_at = 0;
 	t->area.way = MAKE_EXECUTABLE;
-	if (!t->area.forked && rec_heir_find(t)) {
+	if (rec_heir_find(t)) {
 		t->area.link = rec_heir_file(t->proc);
 		if (t->area.link >= 0)
 			t->area.way = OPEN;

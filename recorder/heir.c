@@ -1,5 +1,5 @@
 /*
- * Heirs: what was translated for a program that has ended goes to the next image of it.
+ * Heirs: what was translated for an image that has ended goes to the next one of its kind.
  *
  * A build starts its compiler a hundred times, and each time the same hundred thousand fragments
  * are wanted. To make them again of what was kept takes a third of the supervisor's time, and the
@@ -7,16 +7,20 @@
  * lies where it lay, and so does the arena near it; its code is the same; and what is translated
  * says nothing of the process that it is executed in. So when such a program has ended, its
  * translator stays, and with it the file that its arenas lie in, of which the next image has them
- * mapped where they were.
+ * mapped where they were. In the forked children of a process, a shell's for instance, all modules
+ * lie where they lay in the child before.
  *
- * What was translated of anything else goes: libraries lie elsewhere each time, and so does the
- * vdso. So does what the program has changed. That the code is what it was is not taken for
- * granted: all of its pages are summed up when the program exits, in its memory, and when the next
+ * What was translated of anything else goes: the libraries of an image lie elsewhere each time, and
+ * so does the vdso. So does what the program has changed. That the code is what it was is not taken
+ * for granted: all of its pages are summed up when the image ends, in its memory, and when the next
  * one begins, in its. Tables, control blocks, rings and shadows are new.
  *
  * Who is to have it is the same as whoever had it: same user, groups, capabilities, filters. For
  * the arenas are code that the one before might have written to, had it got away from us, and the
  * other will execute. doc/security.md has the argument.
+ *
+ * An image that becomes another one by exec leaves a translator, too, but nobody gets it before
+ * that other one has memory of its own for what only deja looks at.
  */
 #include "recorder/heir.h"
 #include "recorder/area.h"
@@ -31,9 +35,9 @@
 #include <unistd.h>
 
 #define HEIRS  4u	    /* in a recording: who has not been wanted longest goes */
-#define FEWEST 2000u	    /* fragments: fewer are made again as soon */
+#define FEWEST 1000u	    /* fragments: fewer are made again as soon */
 #define LOW    (1ULL << 32) /* a program below that is not position independent */
-#define RANGES 8u	    /* mappings of its code */
+#define RANGES 64u	    /* mappings of code */
 
 /* A mapping of the program's code. */
 struct range {
@@ -45,20 +49,28 @@ struct rec_heir {
 	struct rec_heir *next;
 	struct translator *tr;
 	int memfd;
-	uint64_t memfd_end, memfd_size, window_off, own_off;
+	uint64_t memfd_end, memfd_size, tables_off, window_off, own_off;
 	struct rec_arena arena[REC_ARENAS];
 	struct range range[RANGES];
 	unsigned n_ranges;
-	uint64_t who, sum;
+	bool copy;
+	uint64_t who, sum, n;
 };
 
 /* ---- which program it is -------------------------------------------------------------------- */
 
-/* The mappings of code that a program has which is not position independent. False: it is none. */
+/* Whether code there may be where the next one has it. */
+static bool lies_there(const struct rec_process *proc, uint64_t addr)
+{
+	return proc->heir.copy || addr < LOW;
+}
+
+/* The mappings of code of which that can be said. False: there are none, or too many. */
 static bool ranges_of(struct rec_process *proc, struct range range[RANGES], unsigned *n)
 {
 	const struct dj_mapping *m = dj_mappings_after(&proc->maps, 0, PROT_EXEC);
-	for (*n = 0; m && m->start < LOW; m = dj_mappings_after(&proc->maps, m->end, PROT_EXEC)) {
+	for (*n = 0; m && lies_there(proc, m->start);
+	     m = dj_mappings_after(&proc->maps, m->end, PROT_EXEC)) {
 		if (m->module < 0)
 			continue;
 		if (*n == RANGES)
@@ -106,7 +118,8 @@ static uint64_t who_is(struct rec_thread *t)
 
 static bool is_kept(void *ctx, uint64_t page)
 {
-	return page << 12 < LOW && rec_code_is_modules(ctx, page << 12);
+	struct rec_process *proc = ctx;
+	return lies_there(proc, page << 12) && rec_code_is_modules(proc, page << 12);
 }
 
 struct summing {
@@ -152,7 +165,7 @@ void rec_heir_prepare(struct rec_thread *t)
 	if (proc == t->rec->first) /* mostly all is over then */
 		return;
 	if (!proc->heir.alone || proc->n_threads != 1 || t->group != proc || proc->trap.faults ||
-	    !proc->tr || made(proc->tr) < FEWEST || !ranges_of(proc, range, &n))
+	    !proc->tr || proc->heir.had + made(proc->tr) < FEWEST || !ranges_of(proc, range, &n))
 		return;
 	tr_keep_only(proc->tr, is_kept, proc);
 	proc->heir.made = made(proc->tr);
@@ -211,17 +224,19 @@ static void add_heir(struct rec_recording *rec, struct rec_heir *h)
 	}
 }
 
+/* Whether the image has ended as it said it would. */
+static bool has_ended(const struct rec_process *proc)
+{
+	return proc->n_threads ? !proc->exits : WIFEXITED(proc->status);
+}
+
 void rec_heir_leave(struct rec_process *proc)
 {
 	struct rec_heir *h;
 	struct range range[RANGES];
 	unsigned n;
-	if (!proc->heir.sum || !proc->heir.who || !WIFEXITED(proc->status) || rec_over(proc->rec) ||
+	if (!proc->heir.sum || !proc->heir.who || !has_ended(proc) || rec_over(proc->rec) ||
 	    made(proc->tr) != proc->heir.made || !ranges_of(proc, range, &n))
-		return;
-	/* tables, control block and ring lie in a row, and nobody looks at them again */
-	if (fallocate(proc->memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-		      (off_t)proc->tables_off, AREA_TABLES + AREA_THREAD))
 		return;
 	tr_drop_empty_arenas(proc->tr);
 	give_back_arenas(proc);
@@ -231,17 +246,34 @@ void rec_heir_leave(struct rec_process *proc)
 				.memfd = proc->memfd,
 				.memfd_end = proc->memfd_end,
 				.memfd_size = proc->memfd_size,
+				.tables_off = proc->tables_off,
 				.window_off = proc->window.off,
 				.own_off = proc->own.off,
 				.n_ranges = n,
+				.copy = proc->heir.copy,
 				.who = proc->heir.who,
-				.sum = proc->heir.sum };
+				.sum = proc->heir.sum,
+				.n = proc->heir.had + made(proc->tr) };
 	memcpy(h->arena, proc->window.arena, sizeof(h->arena));
 	memcpy(h->range, range, sizeof(range));
 	proc->tr = NULL;
 	proc->memfd = -1;
 	memset(&proc->window, 0, sizeof(proc->window));
-	add_heir(proc->rec, h);
+	proc->heir.left = h;
+}
+
+void rec_heir_settle(struct rec_process *proc)
+{
+	struct rec_heir *h = proc->heir.left;
+	proc->heir.left = NULL;
+	if (!h)
+		return;
+	/* tables, control block and ring lie in a row */
+	if (fallocate(h->memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)h->tables_off,
+		      AREA_TABLES + AREA_THREAD))
+		heir_free(h);
+	else
+		add_heir(proc->rec, h);
 }
 
 /* ---- another one begins --------------------------------------------------------------------- */
@@ -260,9 +292,11 @@ bool rec_heir_find(struct rec_thread *t)
 	struct range range[RANGES];
 	unsigned n;
 	rec_heir_give_up(proc);
+	proc->heir.copy = t->area.forked;
+	proc->heir.had = 0;
 	if (!*at || proc->trap.faults || !ranges_of(proc, range, &n))
 		return false;
-	while (*at && !same_ranges(*at, range, n))
+	while (*at && ((*at)->copy != proc->heir.copy || !same_ranges(*at, range, n)))
 		at = &(*at)->next;
 	struct rec_heir *h = *at;
 	if (!h || h->who != who_is(t) || h->sum != sum_of(h->tr, proc))
@@ -301,6 +335,7 @@ static enum rec_state begin_anew(struct rec_thread *t, int64_t result)
 	}
 	tr_free(proc->tr);
 	proc->tr = NULL;
+	proc->heir.had = 0;
 	for (unsigned i = 0; i < REC_ARENAS; i++)
 		if (proc->window.arena[i].at)
 			rec_window_give_back(proc, proc->window.arena[i].at);
@@ -328,7 +363,7 @@ static enum rec_state next_arena(struct rec_thread *t, int64_t result)
 	while (t->area.arena < REC_ARENAS && !proc->window.arena[t->area.arena].at)
 		t->area.arena++;
 	if (t->area.arena == REC_ARENAS) {
-		rec_count(t, REC_COUNT_HEIRS);
+		rec_count(t, proc->heir.copy ? REC_COUNT_HEIRS_FORKED : REC_COUNT_HEIRS);
 		return REC_IN_HAND;
 	}
 	uint64_t at = proc->window.arena[t->area.arena].at;
@@ -344,6 +379,7 @@ enum rec_state rec_heir_take(struct rec_thread *t, const struct tr_ops *ops)
 	struct rec_heir *h = proc->heir.of;
 	proc->heir.of = NULL;
 	proc->tr = h->tr;
+	proc->heir.had = h->n;
 	tr_take_over(proc->tr, ops, proc->tables);
 	memcpy(proc->window.arena, h->arena, sizeof(h->arena));
 	close(h->memfd);

@@ -18,16 +18,22 @@ struct rec_arena {
 
 /* Of a process: */
 struct rec_heritage {
-	struct rec_heir *of; /* that it is about to take over, or NULL */
-	bool alone;	     /* it is no copy of another one, and has had one thread only */
-	uint64_t made;	     /* fragments, when it was about to exit, */
-	uint64_t sum, who;   /* its code, and what it might do, then; 0: it leaves nothing */
+	struct rec_heir *of;   /* that it is about to take over, or NULL */
+	struct rec_heir *left; /* that it has left, or NULL */
+	bool copy;	       /* it is a forked child, with the image of its parent */
+	bool alone;	       /* it has had one thread only */
+	uint64_t had;	       /* fragments, from the one before */
+	uint64_t made;	       /* and of its own, when it was about to exit; */
+	uint64_t sum, who;     /* its code, and what it might do, then. 0: it leaves nothing */
 };
 
 /* In hand, about to exit: find out what there is to be left. */
 void rec_heir_prepare(struct rec_thread *t);
-/* It has ended, and is counted: leave its translator to the next one, if that is of any use. */
+/* Its image has ended, and is counted: it has no translator any more, if that is of any use to
+ * another one. */
 void rec_heir_leave(struct rec_process *proc);
+/* And none of the memory that it had with it: who comes now gets it. */
+void rec_heir_settle(struct rec_process *proc);
 void rec_heirs_free(struct rec_recording *rec);
 /* A new image, in which there is nothing of deja's yet: whether it is another one's heir. */
 bool rec_heir_find(struct rec_thread *t);

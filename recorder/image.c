@@ -142,6 +142,7 @@ enum rec_state rec_on_exec_out(struct rec_thread *t, const struct rec_stop *stop
 	if (t->ring)
 		rec_ring_reached(t, &whole); /* nobody uses the old image's memory any more */
 	rec_count_translator(proc);
+	rec_heir_leave(proc);
 	tr_free(proc->tr);
 	proc->tr = NULL;
 	rec_ahead_forget(proc);
@@ -211,7 +212,7 @@ enum rec_state rec_image_translator(struct rec_thread *t)
 	config.policy.look = t->rec->opt.memory_model >= DJ_ORDER_ACQREL;
 	config.policy.lock = t->rec->opt.memory_model >= DJ_ORDER_LOAD;
 	rec_code_forget(proc, 0, UINT64_MAX);
-	proc->heir.alone = !t->area.forked;
+	proc->heir.alone = true;
 	proc->no_arena = false;
 	t->in_hand = true;
 	if (proc->heir.of)

@@ -98,10 +98,9 @@ enum rec_state rec_make_last_call(struct rec_thread *t)
 {
 	rec_digest(t, true);
 	t->proc->heir.sum = 0;
-	if (t->regs.rax == SYS_exit_group) {
-		t->group->exits = true;
+	if (t->regs.rax != SYS_exit)
 		rec_heir_prepare(t);
-	}
+	t->group->exits |= t->regs.rax == SYS_exit_group;
 	t->regs.gs_base = *rec_tcb(t, T_GSBASE);
 	return make(t, REC_SYSCALL);
 }

@@ -41,6 +41,19 @@ runs "what it has changed goes" 2 "./heir patch 1$run" "./heir plain 1$run" "./h
 runs "where the arena was is something of its own" 2 "./heir map 1$run" "./heir map 2$run" "./heir plain 2$run"
 runs "a child leaves nothing, its parent does" 1 "./heir fork 1$run" "./heir fork 2$run"
 
+# what an image leaves when it becomes another one is there when that one has deja's memory
+runs "one that becomes itself" 2 "./heir again 3$run"
+
+# forked children: subshells, and such as become another program
+{
+	echo 'f() { local i=0 s=; while [ $i -lt 200 ]; do s="$s.${i%?}"; i=$((i + 1)); done; echo ${#s} $1 $RANDOM | cut -d" " -f1,2; }'
+	echo 'for i in 1 2 3 4 5 6 7 8; do (f $i); x=$(f $i; exit $i); echo "$? $x"; done'
+	echo 'trap "echo trapped" EXIT; (kill -9 $BASHPID); (f 9 & f 10; wait) | sort; unset -f f; (f 11) 2>&1'
+} >forks.bash
+as_natively "forked children" "" bash forks.bash
+have=$("$deja" info t.deja | sed -n 's/^ *\([0-9,]*\) *forked children that did.*/\1/p')
+[ "${have:-0}" -ge 15 ] || fail "${have:-0} forked children began with the code of one before, not 15 or more"
+
 # ---- who does not --------------------------------------------------------------------------------
 
 runs "flags of faults are kept, or were" 0 "./heir fault 1$run" "./heir plain 1$run"
@@ -54,7 +67,6 @@ runs "another program in its place" 1 "./heir plain 1$run" "cp heir2 heir.new; m
 runs "another program in its file" 0 "./heir plain 1$run" "cat heir2 >heir" "./heir plain 1$run"
 runs "another program in its file, by a mapping" 0 "./heir plain 1$run" "./heir1 rewrite heir2 heir$run" \
 	"./heir plain 1$run"
-runs "one that becomes itself" 0 "./heir again 3$run"
 
 # ---- combinations --------------------------------------------------------------------------------
 
