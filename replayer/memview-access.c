@@ -70,10 +70,19 @@ void rp_memview_ran(struct rp_memview *mv, uint64_t lo, uint64_t hi)
 	rp_line_log_note(&mv->lines, LINE_RAN, lo, hi - 1);
 }
 
+/* What a string instruction does at once is many pieces: a note of them, where notes are made,
+ * costs next to nothing. */
+static bool large(struct rp_memview *mv, uint64_t addr, unsigned size, bool wrote)
+{
+	return size > DJ_LINE && mv->trail && rp_trail_access(mv, addr, size, wrote);
+}
+
 void rp_memview_load_slow(struct rp_memview *mv, uint64_t addr, unsigned size)
 {
 	struct piece pc;
 
+	if (large(mv, addr, size, false))
+		return;
 	for (unsigned done = 0; next_piece(&pc, addr, size, &done);) {
 		struct rp_memview_page *p = rp_page_get(mv, pc.addr >> 12);
 		const uint8_t *now = mv->th->e->shadow + pc.index;
@@ -97,6 +106,8 @@ void rp_memview_before_store_slow(struct rp_memview *mv, uint64_t addr, unsigned
 	struct piece pc;
 
 	mv->slow_store = false;
+	if (large(mv, addr, size, true))
+		return;
 	rp_note(mv, addr, size, false);
 	if (mv->nwatches)
 		mv->slow_store = rp_watch_before(mv, addr, size);

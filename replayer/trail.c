@@ -7,8 +7,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#ifdef __SSE2__
-#include <emmintrin.h>
+#ifdef __x86_64__
+#include <immintrin.h>
 #endif
 
 #define TABLE_PAGES FAST_NOTE_PAGES
@@ -40,54 +40,90 @@ static uint8_t *bytes_of(const struct rp_trail *t, bool wrote, uint64_t idx)
 	return there ? fast_note_byte(t->fast, wrote, idx * RP_PAGE) : NULL;
 }
 
-/* Which of 64 bytes are not 0; they are 0 or 255. */
-static uint64_t mask_of(const uint8_t *bytes)
-{
-	uint64_t mask = 0;
+#ifdef __x86_64__
+/* Who has generated code has AVX2 (fast_possible()). */
+#define AVX2 __attribute__((target("avx2")))
 
-#ifdef __SSE2__
-	for (unsigned i = 0; i < 4; i++) {
-		__m128i v = _mm_loadu_si128((const __m128i *)(bytes + 16 * i));
-		mask |= (uint64_t)(unsigned)_mm_movemask_epi8(v) << 16 * i;
+/* Which of 64 bytes are not 0; they are 0 or 255, and all 0 from now on. */
+AVX2 static uint64_t take_mask(uint8_t *bytes)
+{
+	__m256i *v = (__m256i *)bytes;
+	__m256i low = _mm256_loadu_si256(v), high = _mm256_loadu_si256(v + 1);
+	uint64_t mask = (uint32_t)_mm256_movemask_epi8(low) |
+			(uint64_t)(uint32_t)_mm256_movemask_epi8(high) << 32;
+
+	if (mask) {
+		_mm256_storeu_si256(v, _mm256_setzero_si256());
+		_mm256_storeu_si256(v + 1, _mm256_setzero_si256());
 	}
+	return mask;
+}
+
+/* Whether all of 256 bytes are 0. */
+AVX2 static bool none_of(const uint8_t *bytes)
+{
+	const __m256i *v = (const __m256i *)bytes;
+	__m256i any = _mm256_loadu_si256(v);
+
+	for (unsigned i = 1; i < 8; i++)
+		any = _mm256_or_si256(any, _mm256_loadu_si256(v + i));
+	return _mm256_testz_si256(any, any);
+}
 #else
-	uint64_t v;
+#define AVX2
+
+static uint64_t take_mask(uint8_t *bytes)
+{
+	uint64_t v, mask = 0;
 
 	for (unsigned i = 0; i < 8; i++) {
 		memcpy(&v, bytes + 8 * i, sizeof(v));
 		if (v)
 			mask |= ((v & 0x0101010101010101) * 0x0102040810204080 >> 56) << 8 * i;
 	}
-#endif
+	memset(bytes, 0, 64);
 	return mask;
 }
 
-/* Whether all of 64 bytes are 0. */
 static bool none_of(const uint8_t *bytes)
 {
-	uint64_t v[8], any = 0;
+	uint64_t v, any = 0;
 
-	memcpy(v, bytes, sizeof(v));
-	for (unsigned i = 0; i < 8; i++)
-		any |= v[i];
+	for (unsigned i = 0; i < 256; i += sizeof(v)) {
+		memcpy(&v, bytes + i, sizeof(v));
+		any |= v;
+	}
 	return !any;
 }
+#endif
 
 /* The notes on a page, of which there are none afterwards. False: there were none. */
-static bool masks_of(const struct rp_trail *t, bool wrote, uint64_t idx, uint64_t mask[RP_WORDS])
+AVX2 static bool masks_of(const struct rp_trail *t, bool wrote, uint64_t idx,
+			  uint64_t mask[RP_WORDS])
 {
 	uint8_t *bytes = bytes_of(t, wrote, idx);
-	bool any = false;
+	uint64_t any = 0;
 
 	memset(mask, 0, RP_WORDS * sizeof(*mask));
-	for (unsigned w = 0; bytes && w < RP_WORDS; w++, bytes += 64) {
+	for (unsigned w = 0; bytes && w < RP_WORDS; w += 4, bytes += 256) {
 		if (none_of(bytes))
 			continue;
-		mask[w] = mask_of(bytes);
-		memset(bytes, 0, 64);
-		any = true;
+		for (unsigned i = 0; i < 4; i++)
+			any |= mask[w + i] = take_mask(bytes + 64 * i);
 	}
 	return any;
+}
+
+bool rp_trail_access(struct rp_memview *mv, uint64_t addr, unsigned size, bool wrote)
+{
+	const struct fast *f = mv->th->fast; /* there is none where the emulator has to be exact */
+	const uint32_t idx = (uint32_t)addr;
+
+	if (!f || mv->nwatches || mv->look || mv->notes || idx < FAST_NOTE_FIRST ||
+	    size > FAST_NOTE_TABLE - idx)
+		return false;
+	memset(fast_note_byte(f, wrote, idx), 0xff, size);
+	return true;
 }
 
 /* ---- a page ---------------------------------------------------------------------------------- */
@@ -214,7 +250,7 @@ static bool any_notes(const struct rp_trail *t, uint64_t idx)
 {
 	for (int wrote = 0; wrote < 2; wrote++) {
 		const uint8_t *b = bytes_of(t, wrote, idx);
-		for (unsigned i = 0; b && i < RP_PAGE; i += 64)
+		for (unsigned i = 0; b && i < RP_PAGE; i += 256)
 			if (!none_of(b + i))
 				return true;
 	}

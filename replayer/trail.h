@@ -31,6 +31,9 @@ bool rp_trail_strays(const struct rp_memview *mv);
 /* The thread is about to go to a checkpoint: what has been noted since the last time belongs to
  * where it was. The view is told, so that it knows what to put back, and nothing of it is left. */
 void rp_trail_leave(struct rp_memview *mv);
+/* The emulator makes an access, which is to be noted as generated code would have noted it. False:
+ * it cannot be, the view has to be told. */
+bool rp_trail_access(struct rp_memview *mv, uint64_t addr, unsigned size, bool wrote);
 /* Tell the view of these bytes: something is about to happen to them. */
 void rp_trail_range(struct rp_memview *mv, uint64_t addr, uint64_t length);
 /* Mappings came, or can be accessed in another way. */
