@@ -36,6 +36,7 @@
 #define F_WATCH_MASK (F_BASE + 0xc8) /* what is 0 in the distance from watched bytes */
 #define F_SIGN	     (F_BASE + 0xd0) /* bit 63 */
 #define F_ABOVE	     (F_BASE + 0xd8) /* returns are told if this and the stack pointer are >= 0 */
+#define F_NOTE_WIDE  (F_BASE + 0xe0) /* not 0: notes want ymm31 to be all ones */
 
 /* Where indirect branches lead: first by the low 16 bits of the target, the address of a stub that
  * checks that it is meant; then pairs of target and stub by a hash. */

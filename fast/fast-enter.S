@@ -32,6 +32,9 @@ fast_enter:
 	rdfsbase %rcx
 	mov	%rcx, %gs:F_HOST_FS
 	wrfsbase %rax
+	cmpl	$0, %gs:F_NOTE_WIDE
+	je	3f
+	vpternlogd $0xff, %ymm31, %ymm31, %ymm31
 3:
 	mov	%gs:F_VEC, %r11
 	cmpl	$0, %gs:F_WIDE

@@ -37,11 +37,13 @@
 #include <unistd.h>
 
 struct fast_notes *fast_notes_here;
+bool fast_note_by_avx512 = true;
 
 /* ---- the tables ------------------------------------------------------------------------------ */
 
 #define HALF  2048u /* where the table of bytes read begins in its first page */
 #define SHIFT 512u
+#define FEW   16u /* pages, of a usual system call's buffer */
 /* In the file: the pages of bytes read, of which there is one more, and those of bytes written. */
 #define FOUND_AT 0u
 #define WROTE_AT (FAST_NOTE_TABLE + FAST_NOTE_PAGE)
@@ -82,7 +84,7 @@ void fast_notes_free(struct fast *f)
 
 	if (!n)
 		return;
-	FAST_U64(f, F_NOTE_FS) = 0;
+	FAST_U64(f, F_NOTE_FS) = FAST_U64(f, F_NOTE_WIDE) = 0;
 	if (n->high != MAP_FAILED)
 		munmap(n->high, WROTE_AT);
 	if (n->low != MAP_FAILED)
@@ -91,6 +93,7 @@ void fast_notes_free(struct fast *f)
 		close(n->fd);
 	free(n->ran);
 	free(n->stretch);
+	free(n->seen);
 	free(n);
 	f->notes = fast_notes_here = NULL;
 }
@@ -110,13 +113,16 @@ bool fast_note_begin(struct fast *f)
 	n->shift = dj_cpu_host() == DJ_CPU_AMD ? SHIFT : 0;
 	n->ran = malloc(FAST_RAN * sizeof(*n->ran));
 	n->stretch = malloc(FAST_RAN * sizeof(*n->stretch));
-	if (!n->ran || !n->stretch || !map_tables(n)) {
+	n->seen = calloc(FAST_NOTE_PAGES, 1);
+	if (!n->ran || !n->stretch || !n->seen || !map_tables(n)) {
 		fast_notes_free(f);
 		return false;
 	}
+	n->wide = fast_note_by_avx512 && fast_has_avx512();
 	n->code = FAST_U64(f, F_CODE);
 	n->host_fs = fast_at(f, F_HOST_FS);
 	FAST_U64(f, F_NOTE_FS) = (uint64_t)(uintptr_t)n->found - n->shift;
+	FAST_U64(f, F_NOTE_WIDE) = n->wide;
 	fast_flush(f);
 	return true;
 }
@@ -195,6 +201,17 @@ static void fold(const struct fast *f)
 		}
 }
 
+/* Whether it is known already that each of few pages is there. Where it is in one table only it is
+ * made in the other by who looks at it: that costs twice the memory at most, and a system call with
+ * two buffers costs less than asking four times would. */
+static bool seen_all(const struct fast_notes *n, uint64_t from, uint64_t to)
+{
+	for (uint64_t i = from; i < to; i++)
+		if (to - from > FEW || !n->seen[i])
+			return false;
+	return true;
+}
+
 void fast_note_there(const struct fast *f, uint64_t from, uint64_t to, unsigned char *there)
 {
 	const uint64_t last = (1ULL << 32) / FAST_NOTE_PAGE - 1;
@@ -202,20 +219,30 @@ void fast_note_there(const struct fast *f, uint64_t from, uint64_t to, unsigned 
 
 	if (from <= last && last < to)
 		fold(f);
-
+	if (seen_all(f->notes, from, to)) {
+		for (uint64_t i = from; i < to; i++)
+			there[i] |= FAST_NOTE_FOUND |
+				    (i < FAST_NOTE_FIRST / FAST_NOTE_PAGE ? 0 : FAST_NOTE_WROTE);
+		return;
+	}
 	for (; next_there(f, &at, &end, FOUND_AT + (to + 1) * FAST_NOTE_PAGE); at = end)
 		for (uint64_t i = (at - FOUND_AT) / FAST_NOTE_PAGE;
 		     i < (end - FOUND_AT) / FAST_NOTE_PAGE; i++) {
 			/* the second half of the one before, and the first of this one */
 			if (i > from)
 				there[i - 1] |= FAST_NOTE_FOUND;
-			if (i < to)
+			if (i < to) {
 				there[i] |= FAST_NOTE_FOUND;
+				f->notes->seen[i] = 1;
+			}
 		}
 	at = WROTE_AT + from * FAST_NOTE_PAGE;
 	for (; next_there(f, &at, &end, WROTE_AT + to * FAST_NOTE_PAGE); at = end)
-		for (uint64_t i = at; i < end; i += FAST_NOTE_PAGE)
-			there[(i - WROTE_AT) / FAST_NOTE_PAGE] |= FAST_NOTE_WROTE;
+		for (uint64_t i = (at - WROTE_AT) / FAST_NOTE_PAGE;
+		     i < (end - WROTE_AT) / FAST_NOTE_PAGE; i++) {
+			there[i] |= FAST_NOTE_WROTE;
+			f->notes->seen[i] = 1;
+		}
 }
 
 /* Whether something may be noted on the page of the file. */
@@ -249,19 +276,60 @@ void fast_note_drop(const struct fast *f, const unsigned char *there, unsigned c
 			}
 		punch(f, from, end);
 	}
+	for (uint64_t i = 0; i < FAST_NOTE_PAGES; i++)
+		if (!(there[i] & bits))
+			f->notes->seen[i] = 0;
 }
 
 void fast_note_forget(const struct fast *f)
 {
+	memset(f->notes->seen, 0, FAST_NOTE_PAGES);
 	punch(f, FOUND_AT, WROTE_AT);
 	punch(f, WROTE_AT + FAST_NOTE_FIRST, FILE_END);
 }
 
 /* ---- accesses -------------------------------------------------------------------------------- */
 
-static void fill(struct cg *c, struct ea m, unsigned size)
+/* vmovups [m], ymm31, or of xmm31: a store of `size` ones. */
+static void fill_wide(struct cg *c, const struct ea *m, unsigned size)
+{
+	static const uint8_t scale[9] = { [1] = 0, [2] = 0x40, [4] = 0x80, [8] = 0xc0 };
+	const int32_t part = m->disp / (int32_t)size;
+	/* a displacement of one byte counts in operands (SDM vol. 2A, 2.7.5) */
+	const bool near =
+		m->base >= 0 && part * (int32_t)size == m->disp && part >= -128 && part < 128;
+	const unsigned base = m->base < 0 ? 5 : (unsigned)m->base & 7;
+	const unsigned index = m->index < 0 ? 4 : (unsigned)m->index & 7;
+	const bool sib = m->base < 0 || m->index >= 0 || base == 4;
+
+	if (m->fs)
+		cg8(c, 0x64);
+	if (m->a32)
+		cg8(c, 0x67);
+	cg8(c, 0x62); /* the prefix: 2.7.1, with R, X, B, R' and V' inverted */
+	cg8(c, (uint8_t)((m->index < 8 ? 0x40 : 0) | (m->base < 8 ? 0x20 : 0) | 1));
+	cg8(c, 0x7c);
+	cg8(c, size == 32 ? 0x28 : 0x08);
+	cg8(c, 0x11);
+	cg8(c, (uint8_t)((m->base < 0 ? 0 : near ? 0x40 : 0x80) | 7 << 3 | (sib ? 4 : base)));
+	if (sib)
+		cg8(c, (uint8_t)((m->index < 0 ? 0 : scale[m->scale]) | index << 3 | base));
+	if (near)
+		cg8(c, (uint8_t)part);
+	else
+		cg32(c, (uint32_t)m->disp);
+}
+
+static void fill(const struct fast_notes *notes, struct cg *c, struct ea m, unsigned size)
 {
 	while (size) {
+		if (notes->wide && size >= 16) {
+			unsigned wide = size >= 32 ? 32 : 16;
+			fill_wide(c, &m, wide);
+			m.disp = (int32_t)((uint32_t)m.disp + wide);
+			size -= wide;
+			continue;
+		}
 		unsigned n = size >= 8 ? 8 : size >= 4 ? 4 : size >= 2 ? 2 : 1;
 		unsigned imm = n < 4 ? n : 4;
 		cg_rm(c, n, n == 1 ? 0xc6 : 0xc7, 0, &m, imm);
@@ -316,11 +384,11 @@ void fast_note_access(struct fast *f, const struct ea *m, unsigned size, unsigne
 	access = still_to_note(f->notes, m, size, access & (INSN_R | INSN_W));
 	at.gs = false;
 	if (access & INSN_W)
-		fill(&f->c, at, size);
+		fill(f->notes, &f->c, at, size);
 	at.fs = true;
 	at.disp = (int32_t)((uint32_t)at.disp + f->notes->shift);
 	if (access & INSN_R)
-		fill(&f->c, at, size);
+		fill(f->notes, &f->c, at, size);
 }
 
 /* ---- code ------------------------------------------------------------------------------------ */

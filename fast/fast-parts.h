@@ -148,7 +148,9 @@ struct fast_notes {
 	int fd;			/* the tables' memory */
 	uint8_t *low, *high;	/* what is mapped for them */
 	uint8_t *wrote, *found; /* the bytes for address 0; there is no first one of `wrote` */
-	uint32_t shift; /* what generated code adds to the address of a byte that was read */
+	uint32_t shift;	     /* what generated code adds to the address of a byte that was read */
+	unsigned char *seen; /* by page: it has been found to be there, in this way or that */
+	bool wide;	     /* ymm31 is all ones while generated code runs */
 	struct fast_stretch {
 		uint64_t lo, hi;
 		unsigned at; /* which instruction of its block is the first */
@@ -222,6 +224,8 @@ static inline void *fast_at(const struct fast *f, int32_t offset)
 /* ---- fast.c ---- */
 /* Whether this host's processor has the instruction, which a recorded one may have had. */
 bool fast_has(const struct insn *in);
+/* Whether it has registers that no translated instruction names: xmm16 to xmm31. */
+bool fast_has_avx512(void);
 
 /* ---- fast-scan.c ---- */
 /* Read a block at pc into f->scan. The last instruction may be one for the emulator. */

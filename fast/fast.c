@@ -29,14 +29,15 @@ enum {
 	HOST_ALL = 2, /* everything that all of them may find */
 	HOST_SHA = 4,
 	HOST_GFNI = 8,
-	HOST_ADX = 16
+	HOST_ADX = 16,
+	HOST_AVX512 = 32, /* F and VL: never a recorded program's, but notes' */
 };
 
 /* HOST_*: what every recorded program may find in a processor (recorder/cpuid.c), and what only
  * some. */
 static unsigned find_features(void)
 {
-	unsigned a, b, c, d, found = HOST_KNOWN;
+	unsigned a, b, c, d, xcr0, found = HOST_KNOWN;
 	const unsigned c1 = 1u << 0 | 1u << 1 | 1u << 9 | 1u << 12 | 1u << 13 | 1u << 19 |
 			    1u << 20 | 1u << 22 | 1u << 23 | 1u << 25 | 1u << 27 | 1u << 28 |
 			    1u << 29;
@@ -44,11 +45,14 @@ static unsigned find_features(void)
 
 	if (!__get_cpuid(1, &a, &b, &c, &d) || (c & c1) != c1)
 		return found;
-	__asm__ volatile("xgetbv" : "=a"(a), "=d"(d) : "c"(0)); /* the kernel keeps ymm registers */
-	if ((a & 6) != 6 || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || (b & b7) != b7)
+	__asm__ volatile("xgetbv" : "=a"(xcr0), "=d"(d) : "c"(0));
+	if ((xcr0 & 6) != 6 /* the kernel keeps ymm registers */ ||
+	    !__get_cpuid_count(7, 0, &a, &b, &c, &d) || (b & b7) != b7)
 		return found;
 	found |= (b & 1u << 19 ? HOST_ADX : 0) | (b & 1u << 29 ? HOST_SHA : 0) |
 		 (c & 1u << 8 ? HOST_GFNI : 0);
+	if ((b & (1u << 16 | 1u << 31)) == (1u << 16 | 1u << 31) && (xcr0 & 0xe6) == 0xe6)
+		found |= HOST_AVX512;
 	if (__get_cpuid(0x80000001, &a, &b, &c, &d) &&
 	    (c & (1u << 5 | 1u << 0)) == (1u << 5 | 1u << 0) &&
 	    (getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE))
@@ -86,6 +90,11 @@ bool fast_has(const struct insn *in)
 		return host_has(HOST_GFNI);
 	}
 	return true;
+}
+
+bool fast_has_avx512(void)
+{
+	return host_has(HOST_AVX512);
 }
 
 bool fast_possible(enum dj_cpu_kind kind)
