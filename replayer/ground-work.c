@@ -17,9 +17,12 @@
 
 #define MOST 64u /* times the wanted distance of checkpoints */
 /* The same, only because they take long: taking AVERAGE of them takes more than one of SHARE of the
- * time of getting there. With eight for four a search back took more than a second. */
+ * time of getting there. In FAR instructions no search and no move takes longer than anybody wants
+ * to wait; with twice as many the worst of 1,000 moves took 0.2 to 0.3 s. */
 #define SLOWER	4u
-#define SHARE	4u
+#define SLOWEST 16u /* if that is not farther than FAR; more would be rp_sparse() */
+#define FAR	128000000u
+#define SHARE	8u
 #define AVERAGE 4u
 
 struct work {
@@ -135,6 +138,14 @@ static bool redo_last(struct work *w, size_t n)
 	return go_back(w, w->cs->list[n - 1]->pos, w->longer);
 }
 
+/* How many times as far apart they may be for that. */
+static uint64_t slowest(const struct work *w)
+{
+	uint64_t n = FAR / w->step_least;
+
+	return n < SLOWER ? SLOWER : n < SLOWEST ? n : SLOWEST;
+}
+
 /* Taking checkpoints should take little of the time of getting there: nanoseconds. */
 static void slow_down(struct work *w, uint64_t ran, uint64_t took)
 {
@@ -142,7 +153,7 @@ static void slow_down(struct work *w, uint64_t ran, uint64_t took)
 	w->took += took;
 	if (++w->counted < AVERAGE)
 		return;
-	if (w->slow < SLOWER && w->took > w->ran / SHARE)
+	if (2 * w->slow <= slowest(w) && w->took > w->ran / SHARE)
 		w->slow *= 2;
 	w->ran = w->took = w->counted = 0;
 }
