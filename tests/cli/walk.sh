@@ -45,6 +45,9 @@ walk reader ./reader
 ${CC:-gcc} -O1 -w -pthread "$here/../gdb/threads.c" -o threads || exit 99
 ${CC:-gcc} -O1 -w -pthread "$here/disputed.c" -o disputed || exit 99
 positions=$((positions / 5)) walk threads ./threads
+# What string instructions copy and fill at once.
+${CC:-gcc} -O1 -w "$here/copies.c" -o copies || exit 99
+cover 20000 ./copies
 # Two mappings in one place of the shadow, only at the start: a process lands all the same.
 ${CC:-gcc} -O1 -w "$here/early.c" -o early || exit 99
 "$deja" record -o early.deja -- ./early >/dev/null
