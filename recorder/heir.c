@@ -234,9 +234,11 @@ void rec_heir_leave(struct rec_process *proc)
 {
 	struct rec_heir *h;
 	struct range range[RANGES];
+	const uint64_t sum = proc->heir.sum;
 	unsigned n;
-	if (!proc->heir.sum || !proc->heir.who || !has_ended(proc) || rec_over(proc->rec) ||
-	    made(proc->tr) != proc->heir.made || !ranges_of(proc, range, &n))
+	proc->heir.sum = 0;
+	if (!sum || !proc->heir.who || !proc->tr || proc->free || !has_ended(proc) ||
+	    rec_over(proc->rec) || made(proc->tr) != proc->heir.made || !ranges_of(proc, range, &n))
 		return;
 	tr_drop_empty_arenas(proc->tr);
 	give_back_arenas(proc);
@@ -252,7 +254,7 @@ void rec_heir_leave(struct rec_process *proc)
 				.n_ranges = n,
 				.copy = proc->heir.copy,
 				.who = proc->heir.who,
-				.sum = proc->heir.sum,
+				.sum = sum,
 				.n = proc->heir.had + made(proc->tr) };
 	memcpy(h->arena, proc->window.arena, sizeof(h->arena));
 	memcpy(h->range, range, sizeof(range));

@@ -121,13 +121,14 @@ static void map(void)
 	printf("mapped %llx\n", (unsigned long long)p[100]);
 }
 
-/* getppid fails from now on, and with `too` the call that ends a process. */
-static void filter(int too)
+/* getppid fails from now on, and two more calls. */
+static void filter(unsigned one, unsigned two)
 {
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getppid, 1, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, too ? SYS_exit_group : SYS_getppid, 0, 1),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getppid, 2, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, one, 1, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, two, 0, 1),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
@@ -135,6 +136,22 @@ static void filter(int too)
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, 2, &prog))
 		_exit(94);
 	printf("getppid %ld\n", syscall(SYS_getppid) < 0 ? -1L : 0L);
+}
+
+/* A child becomes a program that cannot be recorded. (It needs neither of these calls.) */
+static void closed(uint64_t seed)
+{
+	int status = 0;
+	fflush(stdout);
+	if (!fork()) {
+		printf("child %llx\n", (unsigned long long)compute(seed + 2));
+		filter(SYS_memfd_create, SYS_openat);
+		fflush(stdout);
+		execl("./alone", "alone", NULL);
+		_exit(88);
+	}
+	wait(&status);
+	printf("child's status %d\n", status);
 }
 
 static void again(char **argv)
@@ -191,7 +208,9 @@ int main(int argc, char **argv)
 		}
 		wait(NULL);
 	} else if (!strcmp(what, "filter") || !strcmp(what, "stay")) {
-		filter(!strcmp(what, "stay"));
+		filter(SYS_getppid, !strcmp(what, "stay") ? SYS_exit_group : SYS_getppid);
+	} else if (!strcmp(what, "closed")) {
+		closed(seed);
 	} else if (!strcmp(what, "less")) {
 		if (geteuid() == 0 && (setgid(65534) || setuid(65534)))
 			_exit(96);

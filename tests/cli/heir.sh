@@ -8,6 +8,8 @@ work_in heir
 for v in 1 2; do
 	${CC:-gcc} -O1 -fno-pie -no-pie -pthread -DVERSION=$v "$here/heir.c" -o heir$v || exit 99
 done
+printf 'int main(void) { return 7; }\n' >alone.c
+${CC:-gcc} -static -o alone alone.c || exit 99
 cp heir1 heir
 chmod 755 . heir heir1 heir2
 mkfifo f g
@@ -56,6 +58,7 @@ have=$("$deja" info t.deja | sed -n 's/^ *\([0-9,]*\) *forked children that did.
 
 # ---- who does not --------------------------------------------------------------------------------
 
+runs "a child becomes a program that cannot be recorded" 1 "./heir closed 1$run" "./heir closed 2$run"
 runs "flags of faults are kept, or were" 0 "./heir fault 1$run" "./heir plain 1$run"
 runs "there was a thread" 0 "./heir thread 1$run" "./heir plain 1$run"
 runs "it was killed" 0 "./heir killed 1$run" "./heir plain 1$run"
@@ -74,7 +77,7 @@ runs "another program in its file, by a mapping" 0 "./heir plain 1$run" "./heir1
 script_of() {
 	awk -v seed="$1" -v user="$(id -u)" 'BEGIN {
 		srand(seed)
-		n = split("plain plain plain patch fault map thread fork filter stay again killed less", what, " ")
+		n = split("plain plain plain patch fault map thread fork filter stay again killed closed less", what, " ")
 		if (user != 0)
 			n--
 		for (i = 0; i < 12; i++) {
