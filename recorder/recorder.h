@@ -23,7 +23,7 @@
  *   syscalls.c   the system calls that the supervisor performs, in a table
  *   native.c     instructions executed natively; cpuid.c
  *   signals.c    what signals mean and where they are delivered (its essay first)
- *   deliver.c    how they are; sigtrap.c: the one that deja uses itself
+ *   deliver.c    how they are; sigtrap.c: the one that deja uses itself; handler.c: what they see
  *   maps.c       mappings; maplog.c: those changed without a stop; modules.c, perfmap.c
  *   code.c       the program's code as the translator reads it
  *   calldata.c   what system calls wrote, for a debugger; written.c: to the stack

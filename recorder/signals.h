@@ -53,6 +53,11 @@ enum rec_state rec_into_trap(struct rec_thread *t, int sig);
 /* In hand: deliver the first of those that were put aside. */
 enum rec_state rec_deliver_pending(struct rec_thread *t);
 
+/* ---- handler.c ---- */
+/* Whether the code of a signal's handler looks at the context in its third argument, as far as that
+ * can be told from the code. */
+bool rec_handler_reads_context(struct rec_process *proc, uint64_t handler);
+
 /* ---- sigtrap.c ---- */
 /* SIGTRAP as the program starts with it; across exec; in a new image. */
 void rec_trap_begin(struct rec_thread *t);

@@ -279,14 +279,15 @@ enum rec_disposition rec_trap_disposition(const struct rec_thread *t)
 
 /* A handler of a fault finds flags in its frame that the program would have overwritten, had it not
  * faulted. Nobody else does, so translated code does not keep them until there is such a handler.
- * One that has not asked for the context (SA_SIGINFO) is none: it is told a number, and where the
- * frame is it could only guess. Those print a message and end the program, and C programs with a
- * handler like that are many.
+ * One that neither asks for the context (SA_SIGINFO) nor looks at it (handler.c) is none: it is
+ * told a number, and where the frame is it could only guess. Those print a message and end the
+ * program, and C programs with a handler like that are many.
  */
-static bool handler_sees_flags(int sig, const struct rec_action *a)
+static bool handler_sees_flags(struct rec_process *proc, int sig, const struct rec_action *a)
 {
 	return (sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL) &&
-	       a->handler != DEFAULT && a->handler != IGNORE && a->flags & SA_SIGINFO;
+	       a->handler != DEFAULT && a->handler != IGNORE &&
+	       (a->flags & SA_SIGINFO || rec_handler_reads_context(proc, a->handler));
 }
 
 void rec_after_sigaction(struct rec_thread *t, const struct user_regs_struct *in, uint64_t result)
@@ -295,7 +296,8 @@ void rec_after_sigaction(struct rec_thread *t, const struct user_regs_struct *in
 	uint64_t old = group->trap.action.handler;
 	(void)result;
 	if ((int)in->rdi != SIGTRAP) {
-		if (in->rsi && handler_sees_flags((int)in->rdi, &t->trap.action)) {
+		if (in->rsi && (proc->trap.faults ||
+				handler_sees_flags(proc, (int)in->rdi, &t->trap.action))) {
 			proc->trap.faults = true;
 			tr_keep_fault_flags(proc->tr);
 		}

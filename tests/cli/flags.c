@@ -15,6 +15,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -242,6 +243,28 @@ static void on_number(int sig)
 	_exit(sig);
 }
 
+/* It has what it was called with for somebody else. */
+static void on_passed(int sig, siginfo_t *info, void *context)
+{
+	on_fault(sig, info, context);
+	__asm__ volatile("");
+}
+
+static __attribute__((noinline)) void say(const char *format, ...)
+{
+	va_list list;
+	va_start(list, format);
+	vprintf(format, list);
+	va_end(list);
+}
+
+/* Nobody has written its third argument, and say() saves it as if it were one. */
+static void on_text(int sig)
+{
+	say("%d\n", sig);
+	_exit(sig);
+}
+
 static void handle(int sig, void (*handler)(int, siginfo_t *, void *))
 {
 	struct sigaction sa = { .sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_RESTART };
@@ -253,16 +276,24 @@ int main(int argc, char **argv)
 {
 	static _Alignas(64) char memory[2 * 4096];
 	const struct itimerval often = { { 0, 150 }, { 0, 150 } };
-	int faults = argc > 1 && !strcmp(argv[1], "fault");
+	/* not asked for, the context is there all the same */
+	int plain = argc > 1 && !strcmp(argv[1], "plain");
+	int passed = argc > 1 && !strcmp(argv[1], "passed");
+	int faults = plain || passed || (argc > 1 && !strcmp(argv[1], "fault"));
 	int traps = argc > 1 && !strcmp(argv[1], "trap"), x87 = argc > 1 && !strcmp(argv[1], "x87");
 	int named = faults || traps || x87;
 	unsigned long want = argc > 1 + named ? strtoul(argv[1 + named], NULL, 0) : 300;
 
 	if (argc > 1 && !strcmp(argv[1], "number"))
 		return signal(SIGSEGV, on_number) == SIG_ERR;
+	if (argc > 1 && !strcmp(argv[1], "text"))
+		return signal(SIGSEGV, on_text) == SIG_ERR;
 	if (faults) {
 		volatile unsigned long n = 0;
-		handle(SIGSEGV, on_fault);
+		if (plain || passed)
+			signal(SIGSEGV, (void (*)(int))(void *)(plain ? on_fault : on_passed));
+		else
+			handle(SIGSEGV, on_fault);
 		sigsetjmp(out, 1);
 		if (n++ < want)
 			fault(NULL);

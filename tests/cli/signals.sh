@@ -72,7 +72,7 @@ done
 
 # what a handler sees of the flags
 ${CC:-gcc} -O1 -w "$here/flags.c" -o flags -lm || exit 99
-for args in "" fault trap "x87 30"; do
+for args in "" fault plain passed trap "x87 30"; do
 	./flags $args >out 2>&1 || fail "flags $args, natively: $(cat out)"
 	timeout -s KILL 100 "$deja" record -o t.deja ./flags ${args:-1000} >out 2>&1 || fail "flags $args: $(cat out)"
 	grep -q 'enough: 0 wrong' out || fail "flags $args: $(cat out)"
@@ -87,11 +87,11 @@ for kind in interval again timer; do
 	done
 done
 
-# that costs something, and is done only for a handler that is told of the context
-for args in fault number; do
+# that costs something, and is done only for a handler that is told of the context, or looks at it
+for args in fault plain passed number text; do
 	"$deja" record -v -o t.deja ./flags $args >out 2>&1
 	grep -q 'instructions translated' out || fail "flags $args: $(cat out)"
-	[ $args = fault ] && kept=1 || kept=0
+	case $args in number | text) kept=0 ;; *) kept=1 ;; esac
 	grep -q " $kept flushes" out || fail "flags $args: not $kept flushes: $(cat out)"
 done
 
