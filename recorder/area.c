@@ -1,12 +1,12 @@
 /*
- * Deja's memory in the program: the area of a thread (control region and shadow), and arenas for
- * translated code. doc/recorder.md ("What the program is made to do for its area") is the essay.
+ * Deja's memory in the program: the area of a thread (control region and shadow). doc/recorder.md
+ * ("What the program is made to do for its area") is the essay.
  *
  * The shared file is made by the program, in a memfd_create() call made for it, and the supervisor
  * takes it from there: so nothing is opened by name, and it does not matter who the program is by
  * now, what it sees of the file system and what it may open. The descriptor is closed again before
  * the program's first instruction. What arenas need later lies in a window, a mapping of the rest
- * of the file, of which any part can be mapped once more elsewhere without a descriptor.
+ * of the file (arena.c).
  */
 #include "recorder/area.h"
 #include "recorder/cpuid.h"
@@ -63,27 +63,6 @@ void rec_tables_free(struct rec_process *proc)
 	proc->tables = NULL;
 }
 
-void rec_window_free(struct rec_process *proc)
-{
-	for (unsigned i = 0; i < REC_ARENAS; i++)
-		if (proc->window.arena[i].ours)
-			munmap(proc->window.arena[i].ours, TR_ARENA_SIZE);
-	memset(&proc->window, 0, sizeof(proc->window));
-}
-
-void rec_window_give_back(struct rec_process *proc, uint64_t at)
-{
-	unsigned i = 0;
-	while (i < REC_ARENAS && proc->window.arena[i].at != at)
-		i++;
-	DJ_ASSERT(i < REC_ARENAS, "no arena is at %#llx", (unsigned long long)at);
-	/* who gets it next wants it empty */
-	if (fallocate(proc->memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-		      (off_t)(proc->window.off + i * TR_ARENA_SIZE), TR_ARENA_SIZE))
-		memset(proc->window.arena[i].ours, 0, TR_ARENA_SIZE);
-	proc->window.arena[i].at = 0;
-}
-
 void rec_own_free(struct rec_thread *t)
 {
 	rec_times_hide(t);
@@ -122,10 +101,9 @@ static int make_own(struct rec_thread *t)
 
 /* Where it is put if nothing is there yet. Sanitizers, language runtimes and Wine map memory at
  * fixed places; doc/recorder.md says which, and why this is none of them. */
-#define AREA_HINT   0x7e8100000000ULL
-#define WINDOW_SIZE (REC_ARENAS * TR_ARENA_SIZE)
-#define OWN_SIZE    ((uint64_t)REC_OWN_PARTS * AREA_THREAD)
-#define AREA_TOTAL  (AREA_CONTROL + AREA_SHADOW + WINDOW_SIZE + OWN_SIZE)
+#define AREA_HINT  0x7e8100000000ULL
+#define OWN_SIZE   ((uint64_t)REC_OWN_PARTS * AREA_THREAD)
+#define AREA_TOTAL (AREA_CONTROL + AREA_SHADOW + REC_WINDOW_SIZE + OWN_SIZE)
 
 uint64_t rec_area_size(const struct rec_process *proc, int resource)
 {
@@ -154,8 +132,8 @@ bool rec_area_part(unsigned i, uint64_t *at, uint64_t *size)
 		{ AREA_ORDER, AREA_CONTROL - AREA_ORDER + AREA_PAGE },
 		{ AREA_CONTROL + AREA_PAGE, (1UL << 32) - AREA_PAGE },
 		{ AREA_CONTROL + (1UL << 32), AREA_PAGE },
-		{ AREA_CONTROL + AREA_SHADOW, WINDOW_SIZE },
-		{ AREA_CONTROL + AREA_SHADOW + WINDOW_SIZE, OWN_SIZE },
+		{ AREA_CONTROL + AREA_SHADOW, REC_WINDOW_SIZE },
+		{ AREA_CONTROL + AREA_SHADOW + REC_WINDOW_SIZE, OWN_SIZE },
 	};
 	if (i >= sizeof(parts) / sizeof(*parts))
 		return false;
@@ -270,21 +248,27 @@ static enum rec_state area_own_parts(struct rec_thread *t, int64_t result)
 	return rec_call(t, area_closed, SYS_close, (uint64_t)t->area.fd, 0, 0, 0, 0, 0);
 }
 
+static enum rec_state area_hidden(struct rec_thread *t, int64_t result)
+{
+	(void)result;
+	return rec_call(t, area_own_parts, SYS_mmap, t->proc->window.at + REC_WINDOW_SIZE, OWN_SIZE,
+			PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, (uint64_t)t->area.fd,
+			t->proc->own.off);
+}
+
 static enum rec_state area_window(struct rec_thread *t, int64_t result)
 {
 	if (failed(result))
 		return area_failed(t, "map memory for code into", result);
 	t->proc->window.at = (uint64_t)result;
-	return rec_call(t, area_own_parts, SYS_mmap, t->proc->window.at + WINDOW_SIZE, OWN_SIZE,
-			PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, (uint64_t)t->area.fd,
-			t->proc->own.off);
+	return rec_window_hide(t, area_hidden);
 }
 
 static enum rec_state area_aliased(struct rec_thread *t, int64_t result)
 {
 	if (failed(result))
 		return area_failed(t, "map the control block into", result);
-	return rec_call(t, area_window, SYS_mmap, t->s + AREA_SHADOW, WINDOW_SIZE,
+	return rec_call(t, area_window, SYS_mmap, t->s + AREA_SHADOW, REC_WINDOW_SIZE,
 			PROT_READ | PROT_EXEC, MAP_SHARED | MAP_FIXED, (uint64_t)t->area.fd,
 			t->proc->window.off);
 }
@@ -350,7 +334,7 @@ static enum rec_state area_made(struct rec_thread *t)
 	rec_heir_settle(proc);
 	if (!proc->heir.of) {
 		proc->window.off = proc->memfd_end;
-		proc->own.off = proc->window.off + WINDOW_SIZE;
+		proc->own.off = proc->window.off + REC_WINDOW_SIZE;
 		proc->memfd_end = proc->own.off + OWN_SIZE;
 	}
 	if (proc->order_mapped) /* the place behind them has been cleared */
@@ -458,7 +442,7 @@ enum rec_state rec_area_begin(struct rec_thread *t)
 	return rec_limits_begin(t, area_room);
 }
 
-/* ---- arenas ---- */
+/* ---- its pieces ---- */
 
 bool rec_area_next(struct rec_pieces *p, uint64_t *at, uint64_t *size)
 {
@@ -531,68 +515,4 @@ uint64_t rec_hole(struct rec_thread *t, const uint64_t *places, unsigned n, uint
 		if (!taken[i])
 			return places[i];
 	return 0;
-}
-
-/* Where an arena near `pc` may go. */
-static uint64_t arena_place(struct rec_thread *t, uint64_t pc)
-{
-	uint64_t base = pc & ~0xfffffULL;
-	/* clang-format off */
-	const uint64_t tries[] = {
-		pc < 0x60000000 ? 0x60000000ULL : base - 0x40000000, base - 0x20000000,
-		base + 0x40000000, base + 0x60000000, base - 0x60000000, base - 0x10000000,
-		base + 0x20000000, base - 0x70000000,
-	};
-	/* clang-format on */
-	return rec_hole(t, tries, sizeof(tries) / sizeof(*tries), TR_ARENA_SIZE);
-}
-
-static enum rec_state no_arena(struct rec_thread *t)
-{
-	t->proc->no_arena = true;
-	tr_no_arena(t->proc->tr);
-	return REC_IN_HAND;
-}
-
-static enum rec_state arena_mapped(struct rec_thread *t, int64_t result)
-{
-	if (failed(result) || (uint64_t)result != t->area.at) {
-		rec_window_give_back(t->proc, t->area.at);
-		return no_arena(t);
-	}
-	rec_data_not(t->proc, t->area.at, t->area.at + TR_ARENA_SIZE);
-	tr_add_arena(t->proc->tr, t->area.at, t->proc->window.arena[t->area.arena].ours);
-	return REC_IN_HAND;
-}
-
-/* A part of the window once more, near the code. An old size of 0 duplicates a mapping that is
- * shared, with all its flags (mremap(2), "BUGS"; mm/mremap.c). */
-static enum rec_state arena_room(struct rec_thread *t, int64_t result)
-{
-	struct rec_process *proc = t->proc;
-	(void)result;
-	return rec_call(t, arena_mapped, SYS_mremap,
-			proc->window.at + t->area.arena * TR_ARENA_SIZE, 0, TR_ARENA_SIZE,
-			MREMAP_MAYMOVE | MREMAP_FIXED, t->area.at, 0);
-}
-
-enum rec_state rec_arena_begin(struct rec_thread *t, uint64_t pc)
-{
-	struct rec_process *proc = t->proc;
-	unsigned i = 0;
-	if (!rec_turn(t))
-		return REC_WAIT;
-	t->area.at = arena_place(t, pc);
-	while (i < REC_ARENAS && proc->window.arena[i].at)
-		i++;
-	if (!t->area.at || i == REC_ARENAS)
-		return no_arena(t);
-	uint8_t **ours = &proc->window.arena[i].ours;
-	if (!*ours)
-		*ours = rec_shared_map(proc, proc->window.off + i * TR_ARENA_SIZE, TR_ARENA_SIZE);
-	if (!*ours)
-		return no_arena(t);
-	proc->window.arena[i].at = t->area.at;
-	t->area.arena = i;
-	return rec_limits_raise(t, arena_room);
 }

@@ -12,9 +12,6 @@ void rec_tables_free(struct rec_process *proc);
 void rec_own_free(struct rec_thread *t);
 /* A part of the shared file, in us. NULL with errno. */
 uint8_t *rec_shared_map(struct rec_process *proc, uint64_t off, uint64_t size);
-void rec_window_free(struct rec_process *proc);
-/* The arena at `at` is used no more. */
-void rec_window_give_back(struct rec_process *proc, uint64_t at);
 /* How much the area takes; its parts, relative to its start, each in one mapping. */
 uint64_t rec_area_span(void);
 bool rec_area_part(unsigned i, uint64_t *at, uint64_t *size);
@@ -40,6 +37,19 @@ struct rec_pieces {
 bool rec_area_next(struct rec_pieces *p, uint64_t *at, uint64_t *size);
 /* All of them, a new array. */
 struct rec_range *rec_area_pieces(const struct rec_process *proc, unsigned *n);
+
+/* ---- arena.c ---- */
+#define REC_WINDOW_SIZE (REC_ARENAS * TR_ARENA_SIZE)
+void rec_window_free(struct rec_process *proc);
+/* The arena at `at` is used no more. */
+void rec_window_give_back(struct rec_process *proc, uint64_t at);
+/* The window has been mapped, executable: make it PROT_NONE, if the program may undo that. */
+enum rec_state rec_window_hide(struct rec_thread *t, rec_then *then);
+/* And executable again, before the program may not. In hand again afterwards. */
+bool rec_window_hidden(const struct rec_process *proc);
+enum rec_state rec_window_show(struct rec_thread *t);
+/* One of the window's arenas at `at`; `then` gets the address, or an error. */
+enum rec_state rec_window_map(struct rec_thread *t, unsigned arena, uint64_t at, rec_then *then);
 /* An arena near the program's code at `pc`. */
 enum rec_state rec_arena_begin(struct rec_thread *t, uint64_t pc);
 

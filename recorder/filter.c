@@ -236,12 +236,14 @@ static uint64_t without_arena(struct rec_thread *t)
 }
 
 /* `filter` is the address of a struct sock_fprog, or 0 for the strict mode. After each arena the
- * program comes here again. */
+ * program comes here again, and after the window has been made executable. */
 static enum rec_state begin(struct rec_thread *t, uint64_t filter)
 {
 	uint64_t pc = without_arena(t);
 	if (pc)
 		return rec_arena_begin(t, pc);
+	if (rec_window_hidden(t->proc))
+		return rec_window_show(t);
 	t->sys.ahead = 0;
 	t->sys.filter = filter ? read_filter(t->proc, filter) : calloc(1, sizeof(*t->sys.filter));
 	return rec_make_call(t);

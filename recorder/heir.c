@@ -357,7 +357,6 @@ static enum rec_state arena_there(struct rec_thread *t, int64_t result)
 	return next_arena(t, 0);
 }
 
-/* A part of the window once more, as for any arena (area.c). */
 static enum rec_state next_arena(struct rec_thread *t, int64_t result)
 {
 	struct rec_process *proc = t->proc;
@@ -371,8 +370,7 @@ static enum rec_state next_arena(struct rec_thread *t, int64_t result)
 	uint64_t at = proc->window.arena[t->area.arena].at;
 	if (!rec_hole(t, &at, 1, TR_ARENA_SIZE))
 		return begin_anew(t, 0);
-	return rec_call(t, arena_there, SYS_mremap, proc->window.at + t->area.arena * TR_ARENA_SIZE,
-			0, TR_ARENA_SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, at, 0);
+	return rec_window_map(t, t->area.arena, at, arena_there);
 }
 
 enum rec_state rec_heir_take(struct rec_thread *t, const struct tr_ops *ops)

@@ -190,6 +190,7 @@ struct rec_process {
 	uint64_t tables_off; /* ... and in memfd */
 	struct {
 		uint64_t at, off; /* of the arenas, in the program and in memfd */
+		bool hidden;	  /* PROT_NONE (arena.c) */
 		struct rec_arena arena[REC_ARENAS];
 	} window;
 	struct rec_heritage heir;
@@ -402,8 +403,10 @@ struct rec_thread {
 		uint8_t saved[40];
 		struct dj_regs first;
 		unsigned arena;
-		int way;  /* to get the file (area.c) */
-		int link; /* ours, which the program opens; or -1 */
+		rec_then *mapped; /* what follows it, */
+		int64_t result;	  /* and is told this */
+		int way;	  /* to get the file (area.c) */
+		int link;	  /* ours, which the program opens; or -1 */
 		rec_then *then;
 		int64_t error; /* it cannot be had */
 		bool gone;     /* it has been unmapped */

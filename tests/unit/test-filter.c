@@ -40,6 +40,15 @@ enum rec_state rec_arena_begin(struct rec_thread *t, uint64_t pc)
 	(void)pc;
 	return REC_CALL;
 }
+bool rec_window_hidden(const struct rec_process *proc)
+{
+	return proc->window.hidden;
+}
+enum rec_state rec_window_show(struct rec_thread *t)
+{
+	(void)t;
+	return REC_CALL;
+}
 bool tr_wants_arena(struct translator *tr, uint64_t pc)
 {
 	(void)tr;
