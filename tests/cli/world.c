@@ -74,6 +74,23 @@ static void filter_mremap(void)
 	filter(nr, 1, SECCOMP_RET_KILL_PROCESS, SECCOMP_RET_ALLOW);
 }
 
+/* No memory is made executable that was not. */
+static void filter_protect(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mprotect, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+		BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, PROT_EXEC, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = { sizeof(code) / sizeof(*code), code };
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog))
+		printf("seccomp: %s\n", strerror(errno));
+}
+
 /* What is needed for "write" here, and nothing else. */
 static void allow_few(void)
 {
@@ -133,6 +150,8 @@ static void act(const char *what)
 		allow_few();
 	else if (!strcmp(what, "mremap"))
 		filter_mremap();
+	else if (!strcmp(what, "protect"))
+		filter_protect();
 	else if (!strcmp(what, "strict"))
 		prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT);
 	else if (!strcmp(what, "timer"))
@@ -264,6 +283,31 @@ static int report_gs(void)
 	return 3;
 }
 
+/* Code far from all other code, many instructions of it. */
+static int far_code(void)
+{
+	static const unsigned char code[] = { 0xb9, 0x10, 0x27, 0, 0, /* mov ecx, 10000 */
+					      0xff, 0xc9,	      /* 1: dec ecx */
+					      0x75, 0xfc, 0xc3 };     /* jne 1b; ret */
+	for (unsigned long i = 1; i < 5; i++) {
+		void *at = mmap((void *)(i << 40), 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
+				MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (at == MAP_FAILED)
+			return 96;
+		memcpy(at, code, sizeof(code));
+		((void (*)(void))at)();
+	}
+	/* for the test: what is mapped near */
+	char text[4096];
+	long n, maps = open("/proc/self/maps", O_RDONLY);
+	long to = open("far.maps", O_WRONLY | O_CREAT | O_TRUNC, 0666);
+	while ((n = read((int)maps, text, sizeof(text))) > 0)
+		if (write((int)to, text, (size_t)n) != n)
+			return 95;
+	say("far", 0, 0);
+	return 2;
+}
+
 int main(int argc, char **argv)
 {
 	setvbuf(stdout, NULL, _IONBF, 0);
@@ -275,6 +319,8 @@ int main(int argc, char **argv)
 		return report();
 	if (!strcmp(argv[2], "gs"))
 		return report_gs();
+	if (!strcmp(argv[2], "far"))
+		return far_code();
 	if (!strcmp(argv[2], "locked"))
 		return report_locked();
 	if (!strcmp(argv[2], "write")) {

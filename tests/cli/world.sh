@@ -80,6 +80,33 @@ part_sandbox() {
 	same ./world none gs
 }
 
+# What deja has for code that comes later is no code for a program that looks for some (a ThreadSanitizer's
+# maps a file over the shadow of all that is executable), and can be used under a filter that forbids making
+# memory executable, whether the filter is older than the image or not.
+part_window() {
+	local command largest stops at below
+	get "$deja" record -o t.deja -- cat /proc/self/maps
+	largest=$(grep 'r-xs.*memfd:deja' out | while IFS=' -' read -r from to _; do
+		echo $((0x$to - 0x$from))
+	done | sort -n | tail -n 1)
+	[ "${largest:-0}" -gt 0 ] && [ "$largest" -le $((256 << 20)) ] ||
+		fail "window: executable memory of ${largest:-no} bytes"
+	for command in 'protect far' 'none ./world none far' 'protect ./static none far' \
+		'protect ./static protect,errno far' 'errno ./static protect far'; do
+		# shellcheck disable=SC2086
+		same ./world $command
+		# 40,000 instructions would be executed one by one without a place for their translations
+		stops=$(sed -n 's/^ *\([0-9,]*\) *stops: instruction executed natively$/\1/p' out | tr -d ,)
+		[ "${stops:-0}" -lt 1000 ] || fail "window, $command: $stops instructions executed natively"
+		grep -q '^ .*stops: instruction executed' out || fail "window, $command: $(cat out)"
+		for at in 1 2 3 4; do # 2^40 bytes
+			below=$((at - 1))
+			grep -Eq "^(${at}00[0-7].{7}|${below#0}ff[89a-f].{7})-.* r-xs .*memfd:deja" far.maps ||
+				fail "window, $command: no translated code near 0x${at}0000000000: $(grep deja far.maps)"
+		done
+	done
+}
+
 # goes_on WHY COMMAND...: ends as it does natively, and its recording says why it is shorter, with the name of
 # the program that it has become
 goes_on() {
@@ -175,7 +202,7 @@ part_collide() {
 part_combine() {
 	local i actions a before=$failures
 	local first=(nofile as softas data fsize memlock core noproc ipc fsuid stdin timer none)
-	local last=(nobody undumpable none userns errno trap kill chroot)
+	local last=(nobody undumpable none userns errno trap kill chroot protect)
 	RANDOM=$seed
 	for i in $(seq 14); do
 		actions=
@@ -194,7 +221,7 @@ part_combine() {
 	[ $failures = $before ] || echo "(tests/cli/world.sh combine $seed does that again)"
 }
 
-for part in single limits sandbox unrecorded denied locked collide combine; do
+for part in single limits sandbox window unrecorded denied locked collide combine; do
 	[[ $part =~ $pattern ]] || continue
 	before=$failures
 	part_$part
