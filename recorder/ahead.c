@@ -42,7 +42,7 @@
 #include <string.h>
 
 /* So much of each module in a program, from its first stops on. */
-#define NOTES 65536
+#define NOTES 262144
 /* So many are translated in one go, at first and at last. */
 #define FIRST 32u
 #define MOST  1024u
@@ -145,12 +145,18 @@ void rec_ahead_forget(struct rec_process *proc)
 	proc->rests = NULL;
 }
 
+/* If the thread is not in hand it runs, and asks. */
+static enum tr_found fragment(struct rec_thread *t, uint64_t pc, struct tr_frag **f)
+{
+	return t->in_hand ? rec_fragment(t, pc, f) : tr_fragment_beside(t->proc->tr, pc, f);
+}
+
 static void translate(struct rec_thread *t, uint64_t pc, bool indirect)
 {
 	struct tr_frag *f;
 	if (indirect)
 		tr_expect_indirect(t->proc->tr);
-	if (rec_fragment(t, pc, &f) == TR_FOUND && indirect)
+	if (fragment(t, pc, &f) == TR_FOUND && indirect)
 		tr_add_indirect(t->proc->tr, f);
 }
 
@@ -376,8 +382,7 @@ static unsigned go_on_from(const struct rec_notes *notes, struct rec_noted *note
 
 /* ---- while the program goes on ------------------------------------------------------------- */
 
-/* Whether the supervisor has a processor to itself while the thread runs. */
-static bool has_processor(const struct rec_thread *t)
+bool rec_ahead_has_processor(const struct rec_thread *t)
 {
 	static int processors;
 	cpu_set_t cpus;
@@ -505,38 +510,44 @@ bool rec_ahead_beside(struct rec_recording *rec)
 
 void rec_ahead(struct rec_thread *t)
 {
-	struct rec_process *proc = t->proc;
-	if (t->area.forked) {
+	if (t->area.forked)
 		ahead_of_copy(t);
+	else
+		rec_ahead_asked(t, t->regs.rip);
+}
+
+void rec_ahead_asked(struct rec_thread *t, uint64_t pc)
+{
+	struct rec_process *proc = t->proc;
+	if (t->area.forked)
 		return;
-	}
 	if (proc->rests && proc->rests->n) {
 		proc->rests->no_room = false;
 		t->rec->rests = true;
 	}
 	const struct dj_mapping *m;
 	const struct rec_notes *notes = proc->stopped;
-	struct rec_module *mod = notes ? module_at(proc, t->regs.rip, &m) : NULL;
+	struct rec_module *mod = notes ? module_at(proc, pc, &m) : NULL;
 	struct tr_frag *f;
 	/* they may be others by now, in the same place */
 	if (!mod || notes != notes_of(mod, program_of(t)) || !proc->stopped_at ||
 	    proc->stopped_at > notes->n)
 		return;
 	/* the arena first: it is made where the thread stands */
-	if (rec_fragment(t, t->regs.rip, &f) == TR_NO_ARENA)
+	if (fragment(t, pc, &f) == TR_NO_ARENA)
 		return;
 	proc->stopped = NULL;
 	struct rec_noted *noted = noted_by(proc, (size_t)m->module, notes);
 	unsigned at = proc->stopped_at;
 	bool left = is_left(proc, notes, at);
 	unsigned count = left ? AT_FIRST : go_on_from(notes, noted, at);
-	unsigned now = count > AT_FIRST && has_processor(t) ? AT_FIRST : count;
+	unsigned now = count > AT_FIRST && rec_ahead_has_processor(t) ? AT_FIRST : count;
 	tr_spare(proc->tr, TR_AHEAD);
 	for (; now && at; now--, count--) {
 		const struct rec_note *n = &notes->note[at - 1];
-		uint64_t pc = m->start + (n->offset - m->offset);
-		if (n->offset >= m->offset && pc < m->end)
-			translate(t, pc, n->indirect);
+		uint64_t to = m->start + (n->offset - m->offset);
+		if (n->offset >= m->offset && to < m->end)
+			translate(t, to, n->indirect);
 		at = n->next;
 	}
 	tr_spare(proc->tr, 0);

@@ -93,7 +93,7 @@ static enum rec_state ibl_miss(struct rec_thread *t, struct user_regs_struct *r)
 static enum rec_state our_trap(struct rec_thread *t, struct user_regs_struct *r)
 {
 	uint32_t runtime;
-	const struct tr_stop *stop = tr_stop_at(t->proc->tr, r->rip - 1, &runtime);
+	const struct tr_stop *stop = tr_stop_at(t->proc->tr, r->rip - 1, r->r11, &runtime);
 	t->stops++;
 	if (runtime == STOP_RING_FULL)
 		return ring_full(t, r);
@@ -201,7 +201,7 @@ static bool trapped(struct rec_thread *t, const struct rec_stop *stop,
 	uint8_t byte = 0;
 	if (stop->info.si_code != SI_KERNEL || !tr_in_cache(t->proc->tr, at))
 		return false;
-	return tr_stop_at(t->proc->tr, at, &runtime) || runtime ||
+	return tr_stop_at(t->proc->tr, at, r->r11, &runtime) || runtime ||
 	       (rec_read(t->proc, at, &byte, 1) == 1 && byte == 0xcc);
 }
 

@@ -10,6 +10,7 @@
 static const char *const names[REC_COUNTS] = {
 	[REC_COUNT_LINK] = "stops: code not yet translated",
 	[REC_COUNT_INDIRECT] = "stops: target of an indirect branch",
+	[REC_COUNT_ASKED] = "times code was made without a stop",
 	[REC_COUNT_SYSCALL] = "stops: system call",
 	[REC_COUNT_NATIVE] = "stops: instruction executed natively",
 	[REC_COUNT_CHANGED] = "stops: code that changed unheard",

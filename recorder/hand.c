@@ -157,10 +157,12 @@ static enum rec_state enter(struct rec_thread *t, const struct tr_frag *f)
 		rec_run(t, REC_STEP, 0);
 		return REC_BOUNDARY;
 	}
-	if (rec_late(t))
+	if (rec_late(t)) {
 		rec_late_run(t);
-	else
+	} else {
+		rec_ask_listen(t);
 		rec_run(t, REC_CONT, 0);
+	}
 	if (t->helper.by) /* which did not get it in the midst of something else */
 		t->rec->tracer->interrupt(t->rec->tracer, t->tid);
 	return REC_CACHE;

@@ -203,9 +203,10 @@ static bool collect(struct rec_recording *rec)
 {
 	struct rec_tracer *tracer = rec->tracer;
 	int status;
+	bool asked = rec_ask_look(rec);
 	bool beside = rec->rests && !rec_over(rec) && rec_ahead_beside(rec);
-	pid_t tid = tracer->wait(tracer, -1, !beside && !rec->order.more && !rec_clock_ticks(),
-				 &status);
+	pid_t tid = tracer->wait(
+		tracer, -1, !asked && !beside && !rec->order.more && !rec_clock_ticks(), &status);
 	if (!tid && rec->order.more)
 		usleep(PAUSE);
 	if (tid < 0 && errno != EINTR) {
@@ -408,6 +409,7 @@ static bool exits_unseen(const struct rec_thread *t, int status)
 static void handle(struct rec_thread *t, int status)
 {
 	struct rec_stop stop;
+	rec_ask_stopped(t);
 	rec_idle_stopped(t);
 	if (!WIFSTOPPED(status)) {
 		if (t->state == REC_HELPER)

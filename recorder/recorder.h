@@ -12,7 +12,7 @@
  *   tracer.h     what is asked of the kernel; tracer-ptrace.c asks it
  *   hand.c       taking a thread in hand and letting it go on
  *   gather.c     bringing all threads out of the cache
- *   cache.c      stops in translated code; ahead.c, store.c: those that need not be
+ *   cache.c      stops in translated code; ahead.c, store.c, ask.c: those that need not be
  *   call.c       system calls made in a thread for our own purposes
  *   image.c      a new process image
  *   area.c       deja's memory in it (area.h); limits.c, filter.c, collide.c, locked.c: its room
@@ -47,6 +47,7 @@
 #include "format/record.h"
 #include "format/trace.h"
 #include "insn/insn.h"
+#include "recorder/ask.h"
 #include "recorder/heir.h"
 #include "recorder/clock.h"
 #include "recorder/counts.h"
@@ -121,12 +122,13 @@ struct rec_recording {
 	struct rec_keyframes keyframes;
 	struct rec_keeper *keeper; /* times.c */
 	struct rec_idles idles;
-	int store;		 /* the directory of store.c; 0: not needed yet */
-	bool umip;		 /* the processor has it (apart.c) */
-	uint64_t evex;		 /* instructions with an EVEX prefix, executed natively */
-	bool cut;		 /* recording ends before the program does: err says why */
-	bool fatal;		 /* deja failed: err says how */
-	bool killing;		 /* the program is being killed for either reason */
+	int store;     /* the directory of store.c; 0: not needed yet */
+	bool umip;     /* the processor has it (apart.c) */
+	uint64_t evex; /* instructions with an EVEX prefix, executed natively */
+	bool cut;      /* recording ends before the program does: err says why */
+	bool fatal;    /* deja failed: err says how */
+	bool killing;  /* the program is being killed for either reason */
+	struct rec_asking asking;
 	bool began;		 /* the program has been started */
 	bool told;		 /* that a child goes on unrecorded */
 	struct {		 /* order.c */
@@ -338,6 +340,7 @@ struct rec_thread {
 		unsigned in_a_row, slice; /* came where it entered; microseconds to run first */
 		bool runs;		  /* for those, none coming in */
 	} late;
+	int64_t asked_at; /* when it last went on in the cache (ask.c) */
 	uint64_t stops, natives, stops_at_tick;
 	struct rec_clocked clock;
 	uint64_t facts; /* of the process, that hold for it */

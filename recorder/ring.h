@@ -104,6 +104,8 @@ void rec_keyframe_record(struct rec_thread *t);
 /* In hand: put into the trace what the kernel wrote to the stack; if not `now`, then if it is time.
  */
 void rec_written(struct rec_thread *t, bool now);
+/* Whether it does that after so many instructions. */
+bool rec_written_is_due(const struct rec_thread *t, uint64_t steps);
 
 /* ---- calldata.c ---- */
 /* Tell the cache which calls write where. */

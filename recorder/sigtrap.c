@@ -135,7 +135,8 @@ static bool has_trapped(const struct rec_thread *t, const struct user_regs_struc
 		return false;
 	if (t->state == REC_TRAP)
 		return r->rip == tr_syscall_insn(tr) + 3;
-	return tr_in_cache(tr, r->rip - 1) && (tr_stop_at(tr, r->rip - 1, &runtime) || runtime);
+	return tr_in_cache(tr, r->rip - 1) &&
+	       (tr_stop_at(tr, r->rip - 1, r->r11, &runtime) || runtime);
 }
 
 /* What the siginfo of that trap would have been. */
@@ -146,7 +147,7 @@ static siginfo_t its_info(const struct rec_thread *t, const struct user_regs_str
 	if (t->state == REC_CACHE || t->state == REC_TRAP)
 		info.si_code = SI_KERNEL;
 	if (t->state == REC_BOUNDARY && tr_in_cache(t->proc->tr, r->rip - 1) &&
-	    (tr_stop_at(t->proc->tr, r->rip - 1, &runtime) || runtime))
+	    (tr_stop_at(t->proc->tr, r->rip - 1, r->r11, &runtime) || runtime))
 		info.si_code = SI_KERNEL;
 	if (t->state == REC_NATIVE_RUN)
 		info.si_code = t->native.apart ? SI_KERNEL : TRAP_HWBKPT;

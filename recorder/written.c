@@ -53,16 +53,16 @@ static bool compare(struct rec_thread *t, uint64_t addr, size_t size)
 	return true;
 }
 
-static bool is_time(const struct rec_thread *t)
+bool rec_written_is_due(const struct rec_thread *t, uint64_t steps)
 {
-	uint64_t since = t->steps - t->written_at;
-	return since >= APART || (since >= APART_FIRST && since >= (t->steps - t->image_at) / 8);
+	uint64_t since = steps > t->written_at ? steps - t->written_at : 0;
+	return since >= APART || (since >= APART_FIRST && since >= (steps - t->image_at) / 8);
 }
 
 void rec_written(struct rec_thread *t, bool now)
 {
 	uint64_t rsp = t->regs.rsp, sp = rsp & -(uint64_t)PART;
-	if (t->rec->opt.predict != DJ_PREDICT_SHADOW || t->in_rep || (!now && !is_time(t)))
+	if (t->rec->opt.predict != DJ_PREDICT_SHADOW || t->in_rep || (!now && !rec_written_is_due(t, t->steps)))
 		return;
 	t->written_at = t->steps;
 	const struct dj_mapping *m = dj_mappings_after(&t->proc->maps, rsp, 0);

@@ -94,11 +94,21 @@
 #define T_DATA_IOV    (T_BASE + 0x760)
 #define T_DATA_IOVS   (T_BASE + 0x768)
 #define T_DATA_BACK   (T_BASE + 0x770)
-#define T_WRITES      (T_BASE + 0x800) /* 512 bytes: by number, the first of its forms, or 0 */
-#define T_FORMS	      (T_BASE + 0xa00) /* FORM_SIZE bytes each; 0 is none */
-#define AREA_FORMS    176
-#define T_IOCTLS      (T_BASE + 0xf80) /* words of 16 bits: a request and how much it writes */
-#define AREA_IOCTLS   16
+/* Asking without a stop (rt_ask, doc/code-cache.md): one line, as both sides look at it */
+#define T_LISTEN     (T_BASE + 0x780) /* not 0: the supervisor looks at T_ASK */
+#define T_ASK	     (T_BASE + 0x788) /* number of a link without a fragment, ASK_INDIRECT, or 0 */
+#define T_ANSWER     (T_BASE + 0x790) /* where to go on; ANSWER_STOP; 0: not yet */
+#define T_ASKED	     (T_BASE + 0x798) /* that number, or the target of the indirect branch */
+#define T_ASK_TO     (T_BASE + 0x7a0) /* rt_ask: the answer */
+#define ASK_INDIRECT 1
+#define ANSWER_STOP  1
+/* So often is looked for an answer that nobody has begun to make: some 100 microseconds. */
+#define ASK_TRIES   4000
+#define T_WRITES    (T_BASE + 0x800) /* 512 bytes: by number, the first of its forms, or 0 */
+#define T_FORMS	    (T_BASE + 0xa00) /* FORM_SIZE bytes each; 0 is none */
+#define AREA_FORMS  176
+#define T_IOCTLS    (T_BASE + 0xf80) /* words of 16 bits: a request and how much it writes */
+#define AREA_IOCTLS 16
 
 /* Of what a call writes to the stack this much more is kept, if that is so near above the stack
  * pointer: local variables lie there, and one byte that is not known spoils a whole object. */
@@ -218,6 +228,7 @@
 #define STOP_IBL_MISS	  2
 #define STOP_SYSCALL_DONE 3
 #define STOP_ORDER	  4 /* waiting for the lock at T_ORDER_LOCKS + rcx */
+#define STOP_LINK	  5 /* at a link without a fragment, whose number is in r11 */
 #define STOP_TABLE	  16
 
 #endif

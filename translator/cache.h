@@ -275,6 +275,7 @@ void tr_use_pages(struct translator *tr, struct tr_frag *f, const struct tr_line
 /* ---- all of it ---- */
 
 struct tr_build;
+struct ahead;
 
 struct translator {
 	struct tr_ops ops;
@@ -315,6 +316,8 @@ struct translator {
 	struct tr_slab *slabs;
 	uint32_t n_blocks;
 	bool only_kept;		     /* the program runs: nothing else is made */
+	bool only_modules;	     /* the program runs: nor of code that is in no module */
+	struct ahead *ahead;	     /* what comes after what the program asked for (translate.c) */
 	bool bales;		     /* what was kept is taken over in bales, */
 	uint64_t refused[4096 / 64]; /* but for these (translate-bale.c) */
 	struct tr_stats stats;

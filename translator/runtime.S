@@ -19,7 +19,7 @@ rt_heads:
 rt_bulks:
 
 	.text
-	.globl	rt_begin, rt_import, rt_import_masked, rt_import_patch8, rt_other, rt_places, rt_miss, rt_syscall, rt_apart, rt_map_check, rt_map_log, rt_cpuid, rt_call_data, rt_call_data_out, rt_call_data_end, rt_state_data, rt_order_wait, rt_order_spin, rt_order_spin_end, rt_order_two, rt_order_hold, rt_order_look, rt_order_give, rt_end
+	.globl	rt_begin, rt_import, rt_import_masked, rt_import_patch8, rt_other, rt_places, rt_miss, rt_ask, rt_syscall, rt_apart, rt_map_check, rt_map_log, rt_cpuid, rt_call_data, rt_call_data_out, rt_call_data_end, rt_state_data, rt_order_wait, rt_order_spin, rt_order_spin_end, rt_order_two, rt_order_hold, rt_order_look, rt_order_give, rt_end
 
 	.macro	ADD_STEPS reg
 	add	%gs:T_STEPS(0), \reg
@@ -261,8 +261,72 @@ rt_places:
 	jmp	*%rcx
 4:	mov	%gs:T_SLOT(0), %rax
 rt_miss:
-	int3
+	cmpq	$0, %gs:T_LISTEN
+	je	9f
+	mov	%r11, %gs:T_ASKED
+	movq	$ASK_INDIRECT, %gs:T_ASK
+	mov	$ASK_TRIES, %ecx
+1:	pause
+	cmpq	$0, %gs:T_ANSWER
+	jne	5f
+	cmpq	$0, %gs:T_LISTEN
+	je	3f
+	dec	%ecx
+	jnz	1b
+3:	xor	%ecx, %ecx
+	xchg	%rcx, %gs:T_ASK
+	test	%rcx, %rcx
+	jnz	9f
+4:	pause				/* it is being answered */
+	cmpq	$0, %gs:T_ANSWER
+	je	4b
+5:	mov	%gs:T_ANSWER, %rcx
+	movq	$0, %gs:T_ANSWER
+	cmp	$ANSWER_STOP, %rcx
+	je	9f
+	jmp	*%rcx
+9:	int3
 	.long	STOP_IBL_MISS
+
+/*
+ * A link leads to no fragment yet. r11 is its number, the program's r11 is in its slot, and all else is the program's, flags
+ * too, which none of these instructions changes. If the supervisor listens it is asked for a fragment, else there is a stop.
+ */
+	.p2align 4
+8:	mov	%gs:T_ASKED, %r11
+9:	mov	%gs:T_SLOT(1), %rcx
+	int3
+	.long	STOP_LINK
+rt_ask:
+	mov	%rcx, %gs:T_SLOT(1)
+	mov	%gs:T_LISTEN, %rcx
+	jrcxz	9b
+	mov	%r11, %gs:T_ASKED
+	mov	%r11, %gs:T_ASK
+	mov	$ASK_TRIES, %r11d
+1:	pause
+	mov	%gs:T_ANSWER, %rcx
+	jrcxz	2f
+	jmp	5f
+2:	mov	%gs:T_LISTEN, %rcx
+	jrcxz	3f
+	lea	-1(%r11), %r11
+	mov	%r11, %rcx
+	jrcxz	3f
+	jmp	1b
+3:	mov	$0, %ecx
+	xchg	%rcx, %gs:T_ASK
+	jrcxz	4f
+6:	jmp	8b
+4:	pause				/* it is being answered */
+	mov	%gs:T_ANSWER, %rcx
+	jrcxz	4b
+5:	movq	$0, %gs:T_ANSWER
+	mov	%rcx, %gs:T_ASK_TO
+	lea	-ANSWER_STOP(%rcx), %rcx
+	jrcxz	6b
+	mov	%gs:T_SLOT(1), %rcx
+	jmp	*%gs:T_ASK_TO
 
 /*
  * A gather that found something else than the shadow in one of its elements: each element in turn, imported if it differs and then

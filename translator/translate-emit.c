@@ -2,7 +2,7 @@
  * Emitting a fragment: instructions one by one, then its ends; and its publication, when it is all
  * there.
  */
-#include "translator/build.h"
+#include "translator/keep.h"
 
 #include <stdlib.h>
 
@@ -277,6 +277,16 @@ static uint32_t kept_for(struct tr_build *b, uint64_t pc)
 	return b->policy.exact_flags ? ARITH : tr_flags_live_at(b->tr, pc, 1, &look) & b->live[0];
 }
 
+/* Whether all of the code is that of modules, which do not change unheard. */
+static bool is_modules(const struct translator *tr, uint64_t pc, size_t len)
+{
+	uint64_t base;
+	for (uint64_t page = pc & ~4095ULL; page < pc + len; page += 4096)
+		if (!tr_kept_at(tr, page, &base))
+			return false;
+	return true;
+}
+
 struct tr_frag *tr_translate(struct tr_build *b, struct tr_arena *a, uint64_t pc)
 {
 	struct translator *tr = b->tr;
@@ -296,6 +306,8 @@ struct tr_frag *tr_translate(struct tr_build *b, struct tr_arena *a, uint64_t pc
 	if (!b->n)
 		return NULL;
 	size_t len = tr_scanned(b);
+	if (tr->only_modules && !is_modules(tr, pc, len))
+		return NULL;
 	uint64_t facts = tr->ops.translated(tr->ops.ctx, pc, len);
 
 	struct tr_frag *f = b->f;

@@ -2,12 +2,23 @@
  * The ways out of a fragment.
  */
 #include "translator/build.h"
+#include "translator/runtime.h"
 
 static void emit_stop(struct cg *c, uint32_t number)
 {
 	cg8(c, 0xcc);
 	cg_note(c, CG_NUMBER);
 	cg32(c, number);
+}
+
+/* To where the supervisor is asked for the fragment. */
+static void emit_ask(struct cg *c, const struct tr_arena *a, uint32_t number)
+{
+	cg8(c, 0x41); /* mov r11d, number */
+	cg8(c, 0xb8 + (HOME & 7));
+	cg_note(c, CG_NUMBER);
+	cg32(c, number);
+	cg_jmp(c, rt_va(a, rt_ask));
 }
 
 void tr_emit_steps(struct cg *c, int32_t n, bool keep_flags)
@@ -83,7 +94,7 @@ static void link_here(struct tr_build *b, uint64_t target, uint32_t lag)
 	n->stop.lag = lag;
 	n->stub = (uint32_t)(b->cold->p - b->arena->ours);
 	n->site = (uint32_t)(b->c->p - 4 - b->arena->ours);
-	emit_stop(b->cold, b->numbers);
+	emit_ask(b->cold, b->arena, b->numbers);
 	n->to = tr_find(tr, target); /* will be linked to it */
 	if (!n->to && b->n_targets < sizeof(b->target) / sizeof(*b->target))
 		b->target[b->n_targets++] = target;

@@ -315,7 +315,15 @@ void tr_links_part(struct translator *tr, struct tr_frag *f)
 
 /* ---- questions ---- */
 
-const struct tr_stop *tr_stop_at(const struct translator *tr, uint64_t va, uint32_t *runtime)
+const struct tr_stop *tr_stop_of(const struct translator *tr, uint64_t number)
+{
+	return number >= STOP_TABLE && number < tr->n_numbers && tr->numbers[number].frag
+		       ? &tr->numbers[number].stop
+		       : NULL;
+}
+
+const struct tr_stop *tr_stop_at(const struct translator *tr, uint64_t va, uint64_t home,
+				 uint32_t *runtime)
 {
 	*runtime = 0;
 	const struct tr_arena *a = tr_arena_at(tr, va);
@@ -323,11 +331,15 @@ const struct tr_stop *tr_stop_at(const struct translator *tr, uint64_t va, uint3
 		return NULL;
 	uint32_t n;
 	memcpy(&n, a->ours + (va - a->va) + 1, 4);
+	if (n == STOP_LINK) {
+		const struct tr_stop *stop = tr_stop_of(tr, home);
+		return stop && stop->kind == TR_STOP_LINK ? stop : NULL;
+	}
 	if (n < STOP_TABLE) {
 		*runtime = n;
 		return NULL;
 	}
-	return n < tr->n_numbers && tr->numbers[n].frag ? &tr->numbers[n].stop : NULL;
+	return tr_stop_of(tr, n);
 }
 
 uint64_t tr_branch(const struct translator *tr, uint32_t number)

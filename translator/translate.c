@@ -88,6 +88,11 @@ uint64_t tr_entry(const struct tr_frag *f)
 	return f->entry;
 }
 
+uint64_t tr_indirect_entry(const struct tr_frag *f)
+{
+	return f->indirect ? f->stub : 0;
+}
+
 uint32_t tr_entry_lag(const struct tr_frag *f)
 {
 	return f->lag;
@@ -137,51 +142,62 @@ static enum tr_found make(struct translator *tr, uint64_t pc, struct tr_frag **f
 #define AHEAD	  (TR_AHEAD * COST)
 #define QUEUE	  (AHEAD * 2)
 
+struct ahead {
+	struct ahead_to {
+		uint64_t pc;
+		bool ret;
+	} queue[QUEUE];
+	unsigned head, tail, spent;
+};
+
+/* What the fragment just made leads to is next. */
+static void add_ahead(struct ahead *a, const struct tr_build *b)
+{
+	if (b->ret_site && a->tail < QUEUE)
+		a->queue[a->tail++] = (struct ahead_to){ b->ret_site, true };
+	for (unsigned i = 0; i < b->n_targets && a->tail < QUEUE; i++)
+		a->queue[a->tail++] = (struct ahead_to){ b->target[i], false };
+}
+
+/* One more fragment. False if that was enough. */
+static bool one_ahead(struct translator *tr, struct ahead *a)
+{
+	struct tr_frag *g = NULL;
+	uint64_t kept = tr->stats.kept;
+	if (a->spent >= (tr->sparing ? tr->sparing * COST : AHEAD))
+		return false;
+	while (a->head < a->tail && !g) {
+		struct ahead_to to = a->queue[a->head++];
+		g = tr_find(tr, to.pc);
+		if (g) {
+			if (to.ret)
+				tr_add_indirect(tr, g);
+			g = NULL;
+			continue;
+		}
+		tr->expect_indirect = to.ret;
+		if (make(tr, to.pc, &g) != TR_FOUND)
+			g = NULL;
+		else if (to.ret)
+			tr_add_indirect(tr, g);
+		tr->expect_indirect = false;
+	}
+	if (!g)
+		return false;
+	a->spent += tr->stats.kept != kept && !tr->sparing ? COST_KEPT : COST;
+	add_ahead(a, tr->build);
+	return true;
+}
+
 /* One stop costs as much as translating a handful of fragments, of which one is of use or two: go
  * ahead from the one just made along direct branches, and to return addresses, which are indirect
  * targets soon. */
 static void translate_ahead(struct tr_build *b)
 {
-	struct translator *tr = b->tr;
-	struct {
-		uint64_t pc;
-		bool ret;
-	} queue[QUEUE];
-	unsigned head = 0, tail = 0;
-	unsigned spent = 0;
-	uint64_t kept;
-	do {
-		if (b->ret_site && tail < QUEUE) {
-			queue[tail].pc = b->ret_site;
-			queue[tail++].ret = true;
-		}
-		for (unsigned i = 0; i < b->n_targets && tail < QUEUE; i++) {
-			queue[tail].pc = b->target[i];
-			queue[tail++].ret = false;
-		}
-		struct tr_frag *g = NULL;
-		kept = tr->stats.kept;
-		while (head < tail && !g) {
-			uint64_t t = queue[head].pc;
-			bool ret = queue[head++].ret;
-			g = tr_find(tr, t);
-			if (g) {
-				if (ret)
-					tr_add_indirect(tr, g);
-				g = NULL;
-				continue;
-			}
-			tr->expect_indirect = ret;
-			if (make(tr, t, &g) != TR_FOUND)
-				g = NULL;
-			else if (ret)
-				tr_add_indirect(tr, g);
-			tr->expect_indirect = false;
-		}
-		if (!g)
-			break;
-		spent += tr->stats.kept != kept && !tr->sparing ? COST_KEPT : COST;
-	} while (spent < (tr->sparing ? tr->sparing * COST : AHEAD));
+	struct ahead a = { .spent = 0 };
+	add_ahead(&a, b);
+	while (one_ahead(b->tr, &a))
+		;
 }
 
 void tr_expect_indirect(struct translator *tr)
@@ -217,22 +233,52 @@ enum tr_found tr_fragment(struct translator *tr, uint64_t pc, struct tr_frag **f
 	return why;
 }
 
-enum tr_found tr_fragment_kept(struct translator *tr, uint64_t pc, struct tr_frag **found)
+/* While the program runs. `made`: it was not there. */
+static enum tr_found beside(struct translator *tr, uint64_t pc, struct tr_frag **found, bool *made)
 {
 	enum tr_found why = TR_NATIVE;
 	*found = tr->start_over ? NULL : tr_find(tr, pc);
+	*made = false;
 	if (*found) {
 		why = TR_FOUND;
 	} else if (!tr->start_over) {
-		tr->only_kept = true;
 		why = make(tr, pc, found);
-		tr->expect_indirect = false;
-		if (why == TR_FOUND)
-			translate_ahead(tr->build);
-		tr->only_kept = false;
+		*made = why == TR_FOUND;
 	}
 	tr->expect_indirect = false;
 	return why == TR_FULL ? TR_NATIVE : why;
+}
+
+enum tr_found tr_fragment_kept(struct translator *tr, uint64_t pc, struct tr_frag **found)
+{
+	bool made;
+	tr->only_kept = true;
+	enum tr_found why = beside(tr, pc, found, &made);
+	if (made)
+		translate_ahead(tr->build);
+	tr->only_kept = false;
+	return why;
+}
+
+enum tr_found tr_fragment_beside(struct translator *tr, uint64_t pc, struct tr_frag **found)
+{
+	bool made;
+	tr->only_modules = true;
+	enum tr_found why = beside(tr, pc, found, &made);
+	tr->only_modules = false;
+	if (made) {
+		*tr->ahead = (struct ahead){ .spent = 0 };
+		add_ahead(tr->ahead, tr->build);
+	}
+	return why;
+}
+
+bool tr_one_beside(struct translator *tr)
+{
+	tr->only_modules = true;
+	bool made = !tr->start_over && one_ahead(tr, tr->ahead);
+	tr->only_modules = false;
+	return made;
 }
 
 /* ---- life -------------------------------------------------------------------------------------
@@ -316,10 +362,11 @@ struct translator *tr_new(const struct tr_ops *ops, const struct tr_config *conf
 	tr->epoch = 1;
 	tr->retired_end = &tr->retired;
 	tr->build = calloc(1, sizeof(*tr->build));
+	tr->ahead = calloc(1, sizeof(*tr->ahead));
 	tr->waiting = tr_sparse(TR_WAITING_SIZE);
 	tr->target = tr_sparse(TR_TARGETS_SIZE);
 	tr->decoded = tr_sparse(DECODED * sizeof(*tr->decoded));
-	DJ_ASSERT(tr->build, "out of memory for the translator");
+	DJ_ASSERT(tr->build && tr->ahead, "out of memory for the translator");
 	tr->build->tr = tr;
 	tr->build->f = malloc(TR_FRAG_SIZE(FRAG_MAX, 0));
 	DJ_ASSERT(tr->build->f, "out of memory for the translator");
@@ -350,6 +397,7 @@ void tr_free(struct translator *tr)
 	free(tr->pages);
 	free(tr->build->f);
 	free(tr->build);
+	free(tr->ahead);
 	tr_sparse_free(tr->waiting, TR_WAITING_SIZE);
 	tr_sparse_free(tr->target, TR_TARGETS_SIZE);
 	tr_sparse_free(tr->decoded, DECODED * sizeof(*tr->decoded));

@@ -48,7 +48,7 @@ enum tr_flags_state {
 
 /* Why the thread has stopped in translated code. */
 enum tr_stop_kind {
-	TR_STOP_LINK,	 /* the code at `pc` was not translated yet */
+	TR_STOP_LINK,	 /* the code at `pc` was not translated yet; nobody listened (T_LISTEN) */
 	TR_STOP_SYSCALL, /* a system call at `pc` that the supervisor performs; state complete */
 	TR_STOP_NATIVE,	 /* the instruction at `pc` is to be executed natively */
 	TR_STOP_CHANGED, /* code at `pc` (the fragment's entry) is not what was translated */
@@ -148,6 +148,13 @@ enum tr_found tr_fragment(struct translator *tr, uint64_t pc, struct tr_frag **f
  * whatever cannot be had on these terms is TR_NATIVE. */
 enum tr_found tr_fragment_kept(struct translator *tr, uint64_t pc, struct tr_frag **f);
 
+/* The same, but for what it leads to; and what was not kept is translated, if it is code of modules
+ * that does not change unheard: then the trace need not be told of it. */
+enum tr_found tr_fragment_beside(struct translator *tr, uint64_t pc, struct tr_frag **f);
+/* One fragment of what the last one of those leads to, on the same terms; false if that was enough.
+ */
+bool tr_one_beside(struct translator *tr);
+
 /* The program handles faults from now on: its handlers will see the flags (fault_flags). */
 void tr_keep_fault_flags(struct translator *tr);
 
@@ -172,15 +179,21 @@ uint64_t tr_entry(const struct tr_frag *f);
 /* So many steps fewer than there are T_STEPS must have there. */
 uint32_t tr_entry_lag(const struct tr_frag *f);
 
+/* Where an indirect branch enters it that has not found it (rt_miss); 0: nowhere. */
+uint64_t tr_indirect_entry(const struct tr_frag *f);
+
 /* Indirect branches find it. */
 void tr_add_indirect(struct translator *tr, struct tr_frag *f);
 /* That is going to be said of the one that tr_fragment() is asked for next: if it has to be made it
  * is laid out accordingly. */
 void tr_expect_indirect(struct translator *tr);
 
-/* The stop whose int3 lies at `va`, valid until the next call; runtime stops give *runtime != 0 and
- * NULL. */
-const struct tr_stop *tr_stop_at(const struct translator *tr, uint64_t va, uint32_t *runtime);
+/* The stop whose int3 lies at `va`, r11 being `home`, valid until the next call; runtime stops give
+ * *runtime != 0 and NULL. */
+const struct tr_stop *tr_stop_at(const struct translator *tr, uint64_t va, uint64_t home,
+				 uint32_t *runtime);
+/* By its number (T_ASK); NULL if that is none. */
+const struct tr_stop *tr_stop_of(const struct translator *tr, uint64_t number);
 
 /* The program address of the indirect branch that was executed last, by its number in T_BRANCH; 0
  * if there is none. */

@@ -65,6 +65,23 @@ enum tr_found tr_fragment_kept(struct translator *tr, uint64_t pc, struct tr_fra
 	return TR_NATIVE;
 }
 
+enum tr_found tr_fragment_beside(struct translator *tr, uint64_t pc, struct tr_frag **f)
+{
+	return tr_fragment_kept(tr, pc, f);
+}
+
+bool tr_one_beside(struct translator *tr)
+{
+	(void)tr;
+	return false;
+}
+
+uint64_t tr_indirect_entry(const struct tr_frag *f)
+{
+	(void)f;
+	return 0;
+}
+
 uint32_t tr_entry_lag(const struct tr_frag *f)
 {
 	(void)f;
@@ -171,12 +188,21 @@ uint64_t tr_string_singly(const struct translator *tr, uint64_t va)
 	return 0;
 }
 
-const struct tr_stop *tr_stop_at(const struct translator *tr, uint64_t va, uint32_t *runtime)
+const struct tr_stop *tr_stop_of(const struct translator *tr, uint64_t number)
+{
+	(void)tr;
+	(void)number;
+	return NULL;
+}
+
+const struct tr_stop *tr_stop_at(const struct translator *tr, uint64_t va, uint64_t home,
+				 uint32_t *runtime)
 {
 	static struct tr_stop stop;
 	unsigned k;
 	bool handler;
 	(void)tr;
+	(void)home;
 	*runtime = 0;
 	stop.pc = fake_pc(va);
 	const struct fake_thread *m = fake_owner(stop.pc, &k, &handler);

@@ -245,7 +245,8 @@ static void at_stop(ucontext_t *uc)
 	greg_t *g = uc->uc_mcontext.gregs;
 	struct tr_where w = { .flags = TR_FLAGS_HW, .spilled = TR_HOME_BIT };
 	uint32_t runtime;
-	const struct tr_stop *stop = tr_stop_at(tr, (uint64_t)g[REG_RIP] - 1, &runtime);
+	const struct tr_stop *stop =
+		tr_stop_at(tr, (uint64_t)g[REG_RIP] - 1, (uint64_t)g[REG_R11], &runtime);
 
 	if (runtime == STOP_RING_FULL) {
 		drain();

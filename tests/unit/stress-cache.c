@@ -461,7 +461,8 @@ static void on_trap(int sig, siginfo_t *si, void *context)
 		return;
 	}
 	stops++;
-	const struct tr_stop *at = tr_stop_at(tr, (uint64_t)g[REG_RIP] - 1, &runtime);
+	const struct tr_stop *at =
+		tr_stop_at(tr, (uint64_t)g[REG_RIP] - 1, (uint64_t)g[REG_R11], &runtime);
 	if (runtime == STOP_RING_FULL) {
 		*tcb(t, T_HEAD) = (uint64_t)(uintptr_t)tcb(t, T_RING);
 		g[REG_RIP] += 4;

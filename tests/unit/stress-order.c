@@ -269,7 +269,8 @@ static void on_trap(int sig, siginfo_t *si, void *context)
 	(void)sig, (void)si;
 	pthread_mutex_lock(&lock);
 	const struct tr_stop *at =
-		t->inside ? tr_stop_at(tr, (uint64_t)g[REG_RIP] - 1, &runtime) : NULL;
+		t->inside ? tr_stop_at(tr, (uint64_t)g[REG_RIP] - 1, (uint64_t)g[REG_R11], &runtime)
+			  : NULL;
 	if (!t->inside) {
 		begin(t, g);
 	} else if (runtime == STOP_RING_FULL) {

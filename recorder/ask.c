@@ -1,0 +1,184 @@
+/*
+ * Code that threads ask for without a stop.
+ *
+ * When translated code comes to code that is not translated yet, the thread stops and the
+ * supervisor makes a fragment. A stop takes some dozens of microseconds, on some virtual machines a
+ * hundred, most of it to put one processor to sleep and to wake the other; what the supervisor does
+ * meanwhile is done in five or ten. A program that has just begun comes to new code all the time.
+ * So after a stop the supervisor stays awake for a moment and *listens* to the thread: it looks at
+ * T_ASK again and again, and as long as it does (T_LISTEN) the thread asks there and waits for
+ * T_ANSWER, instead of stopping (rt_ask and rt_miss in translator/runtime.S).
+ *
+ * Each of the words has one writer at a time:
+ *
+ *  - T_LISTEN is the supervisor's.
+ *  - T_ASK: the thread puts its question there. Whoever takes it back has exchanged it for zero:
+ * the supervisor, who then owes an answer, or the thread, which nobody has listened to for long
+ * enough or any more, and which then stops. So no question is answered twice or left without an
+ * answer.
+ *  - T_ANSWER: the supervisor's answer to a question it has taken; the thread takes it from there.
+ *
+ * The supervisor stops listening before it sleeps, and looks once more: then a thread that has
+ * asked meanwhile either was seen or sees that nobody listens. A thread that stops for whatever
+ * reason while it waits is stepped to a boundary as from anywhere in the runtime; as nobody listens
+ * any more it comes to the stop, or takes an answer that was given and is at the entry of a
+ * fragment. That fragment may have been retired meanwhile. It is like being inside it: the thread
+ * entered the cache in an earlier epoch, so it has not been reclaimed.
+ *
+ * What is done for a thread that runs is what may be done beside it (doc/code-cache.md): fragments
+ * of code that is in modules and does not change unheard are made and linked, of which nothing is
+ * recorded. Whatever else there is to do (a digest, a keyframe, a signal, an arena, code of other
+ * kinds, an address that is none) is a reason to answer that it has to stop, and then everything
+ * goes its usual way. The program can write to these words, and gets what it asked for: an answer
+ * to what it has not asked sends it astray, as any word of the control block does. The number of a
+ * link is checked.
+ *
+ * Listening costs processor time, so it is for bursts: a thread is listened to if it has stopped
+ * before within BURST, and for no longer than PATIENCE after its last question. It takes a
+ * processor of our own (as in ahead.c), and a process with one thread: of others facts may have to
+ * be told.
+ */
+#include "recorder/ask.h"
+#include "recorder/ahead.h"
+
+#include <immintrin.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#define BURST	 1000000 /* nanoseconds */
+#define PATIENCE 100000
+#define LOOKS	 32	 /* between two looks at what has stopped */
+#define NOTED	 4	 /* of so many links one is noted for later images (ahead.c) */
+#define MODULES	 1000000 /* between two looks at whether their files have changed */
+
+static int64_t now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+void rec_ask_listen(struct rec_thread *t)
+{
+	struct rec_asking *asking = &t->rec->asking;
+	int64_t at = now(), gap = at - t->asked_at;
+	t->asked_at = at;
+	*rec_tcb(t, T_ASK) = 0;
+	*rec_tcb(t, T_ANSWER) = 0;
+	if (gap > BURST || asking->n == REC_ASKERS || !rec_ahead_has_processor(t))
+		return;
+	asking->who[asking->n++] = t;
+	asking->until = 0;
+	*rec_tcb(t, T_LISTEN) = 1;
+}
+
+void rec_ask_stopped(struct rec_thread *t)
+{
+	struct rec_asking *asking = &t->rec->asking;
+	for (unsigned i = 0; i < asking->n; i++)
+		if (asking->who[i] == t) {
+			asking->who[i] = asking->who[--asking->n];
+			*rec_tcb(t, T_LISTEN) = 0;
+		}
+}
+
+/* Whether there is nothing else to do for it but to make code. */
+static bool only_code(struct rec_thread *t)
+{
+	const struct rec_process *proc = t->proc;
+	return !rec_over(t->rec) && t->state == REC_CACHE && !t->in_hand && proc->n_threads == 1 &&
+	       proc->tr && !proc->leaving && !t->group->leaving && !proc->gather.by &&
+	       !t->n_pending && !t->hand_over && !rec_late(t) && !rec_trap_urgent(t) &&
+	       !rec_idle_wants(t) && !rec_keyframe_wants(t) &&
+	       !rec_digest_is_due(t, rec_lagged(t)) && !rec_written_is_due(t, rec_lagged(t));
+}
+
+/* Where the thread goes on. */
+static uint64_t answer(struct rec_thread *t, uint64_t ask)
+{
+	struct translator *tr = t->proc->tr;
+	bool indirect = ask == ASK_INDIRECT;
+	const struct tr_stop *stop = indirect ? NULL : tr_stop_of(tr, ask);
+	struct tr_frag *f;
+	if (!only_code(t) || (!indirect && (!stop || stop->kind != TR_STOP_LINK)))
+		return ANSWER_STOP;
+	uint64_t pc = indirect ? *rec_tcb(t, T_ASKED) : stop->pc;
+	uint32_t lag = indirect ? 0 : stop->lag;
+	if (indirect || t->rec->asking.links++ % NOTED == 0)
+		rec_ahead_note(t, pc, indirect);
+	rec_ahead_asked(t, pc);
+	if (indirect)
+		tr_expect_indirect(tr);
+	if (tr_fragment_beside(tr, pc, &f) != TR_FOUND)
+		return ANSWER_STOP;
+	if (indirect)
+		tr_add_indirect(tr, f);
+	else if (tr_entry_lag(f) != lag)
+		return ANSWER_STOP;
+	uint64_t entry = indirect ? tr_indirect_entry(f) : tr_entry(f);
+	rec_count(t, REC_COUNT_ASKED);
+	return entry ? entry : ANSWER_STOP;
+}
+
+static bool look(struct rec_thread *t)
+{
+	uint64_t ask = atomic_load_explicit(rec_tcb(t, T_ASK), memory_order_relaxed);
+	if (ask)
+		ask = atomic_exchange(rec_tcb(t, T_ASK), 0);
+	if (!ask)
+		return false;
+	atomic_store(rec_tcb(t, T_ANSWER), answer(t, ask));
+	return true;
+}
+
+/* One fragment of what a thread is likely to ask for next. */
+static bool go_ahead(struct rec_asking *asking)
+{
+	for (unsigned i = 0; i < asking->n; i++) {
+		const struct rec_thread *t = asking->who[i];
+		if (t->state == REC_CACHE && !t->in_hand && tr_one_beside(t->proc->tr))
+			return true;
+	}
+	return false;
+}
+
+static bool look_at_all(struct rec_asking *asking)
+{
+	bool any = false;
+	for (unsigned i = 0; i < asking->n; i++)
+		any |= look(asking->who[i]);
+	return any;
+}
+
+bool rec_ask_look(struct rec_recording *rec)
+{
+	struct rec_asking *asking = &rec->asking;
+	bool any = false;
+	if (!asking->n)
+		return false;
+	for (unsigned i = 0; i < LOOKS; i++) {
+		bool asked = look_at_all(asking) || go_ahead(asking);
+		any |= asked;
+		if (!asked)
+			_mm_pause();
+	}
+	int64_t at = now();
+	if (any || !asking->until)
+		asking->until = at + PATIENCE;
+	if (at - asking->checked > MODULES) {
+		rec_modules_check(rec);
+		asking->checked = at;
+	}
+	if (at < asking->until)
+		return true;
+	for (unsigned i = 0; i < asking->n; i++)
+		atomic_store(rec_tcb(asking->who[i], T_LISTEN), 0);
+	any = look_at_all(asking);
+	if (any)
+		asking->until = at + PATIENCE;
+	for (unsigned i = 0; i < asking->n && any; i++)
+		atomic_store(rec_tcb(asking->who[i], T_LISTEN), 1);
+	if (!any)
+		asking->n = 0;
+	return any;
+}

@@ -1,0 +1,31 @@
+/* Code that threads ask for without a stop (ask.c has the essay). */
+#ifndef DEJA_RECORDER_ASK_H
+#define DEJA_RECORDER_ASK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct rec_recording;
+struct rec_thread;
+
+#define REC_ASKERS 16 /* threads that are listened to at once */
+
+/* Of a recording: who is listened to. */
+struct rec_asking {
+	struct rec_thread *who[REC_ASKERS];
+	unsigned n;
+	/* nanoseconds of CLOCK_MONOTONIC */
+	int64_t until;	 /* 0: it has just begun */
+	unsigned links;	 /* asked for */
+	int64_t checked; /* whether modules are what they were */
+};
+
+/* The thread is about to go on in the cache: listen to it, if that is of use. */
+void rec_ask_listen(struct rec_thread *t);
+/* It has stopped, or ended. */
+void rec_ask_stopped(struct rec_thread *t);
+/* While nothing has stopped: answer who asks. True if it may be that somebody will soon: look again
+ * what has stopped, without waiting for it. */
+bool rec_ask_look(struct rec_recording *rec);
+
+#endif
