@@ -107,8 +107,8 @@ int cli_bad_option(const char *command, int argc, char **argv, int what)
 			 is_long || !optopt ? arg : short_name);
 }
 
-/* mkdir -p */
-static int make_dirs(char *path, struct dj_error *err)
+/* mkdir -p -m MODE */
+static int make_dirs(char *path, mode_t mode, struct dj_error *err)
 {
 	for (char *p = path + 1;; p++) {
 		char c = *p;
@@ -116,7 +116,7 @@ static int make_dirs(char *path, struct dj_error *err)
 		if (c != '/' && c != 0)
 			continue;
 		*p = 0;
-		if (mkdir(path, 0777) && errno != EEXIST)
+		if (mkdir(path, mode) && errno != EEXIST)
 			return dj_fail_errno(err, 1, "cannot make directory %s", path);
 		*p = c;
 		if (!c)
@@ -153,7 +153,7 @@ char *cli_trace_dir(bool create, struct dj_error *err)
 		dj_fail(err, 1, "out of memory");
 		return NULL;
 	}
-	if (create && make_dirs(dir, err)) {
+	if (create && make_dirs(dir, 0777, err)) {
 		free(dir);
 		return NULL;
 	}
@@ -181,15 +181,18 @@ char *cli_cache_dir(void)
 	const char *home = env("HOME"), *base = env("XDG_CACHE_HOME");
 	char *above = NULL, *dir = NULL;
 
-	/* The XDG base directory specification: what is not absolute is to be ignored. */
+	/* The XDG base directory specification: what is not absolute is to be ignored, what is not
+	 * there is to be made, for nobody else to look into. */
 	bool named = base && *base == '/';
+	struct dj_error err = { 0 };
 	if (named)
 		above = strdup(base);
 	else if (home && *home == '/' && asprintf(&above, "%s/.cache", home) < 0)
 		above = NULL;
 	if (!above || asprintf(&dir, "%s/deja", above) < 0)
 		dir = NULL;
-	bool made = dir && (named || made_in(home, above)) && made_in(above, dir);
+	bool made = dir && (named ? !make_dirs(above, 0700, &err) : made_in(home, above)) &&
+		    made_in(above, dir);
 	free(above);
 	if (made)
 		return dir;

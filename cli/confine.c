@@ -19,6 +19,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define ARCH_SET_GS 0x1001 /* arch/x86/include/uapi/asm/prctl.h */
+
 /* Harmless whatever their arguments are. */
 static const uint16_t allowed[] = {
 	SYS_read,
@@ -70,7 +72,7 @@ static const uint16_t allowed[] = {
 #define REFUSE		   GIVE(SECCOMP_RET_ERRNO | EPERM)
 #define ALLOW		   GIVE(SECCOMP_RET_ALLOW)
 
-/* The filter's parts that look at arguments: four instructions each. Files may be opened for
+/* The filter's parts that look at arguments. Files may be opened for
  * reading only, or be new ones that no name leads to (open(2): O_TMPFILE), threads made but no
  * processes, signals sent to oneself, and memory may be executable only if it is not writable: that
  * is how generated code is mapped. */
@@ -97,6 +99,11 @@ static const struct sock_filter careful[] = {
 	UNLESS(SYS_mprotect, 4),
 	LOAD(ARG(2)),
 	SKIP_IF_ANY(PROT_EXEC),
+	ALLOW,
+	REFUSE,
+	UNLESS(SYS_arch_prctl, 4), /* where generated code's base cannot be set without (fast/) */
+	LOAD(ARG(0)),
+	UNLESS(ARCH_SET_GS, 1),
 	ALLOW,
 	REFUSE,
 	UNLESS(SYS_clone3, 1), /* its flags are in memory: the C library then uses clone */

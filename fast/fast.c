@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 _Static_assert(FAST_BELOW <= EMU_BELOW, "the control block and the tables lie there");
@@ -21,6 +22,7 @@ _Static_assert(FAST_BELOW <= EMU_BELOW, "the control block and the tables lie th
  */
 
 #define HWCAP2_FSGSBASE 2 /* arch/x86/include/uapi/asm/hwcap2.h: wrgsbase may be executed */
+#define ARCH_SET_GS	0x1001 /* arch/x86/include/uapi/asm/prctl.h */
 
 /* What this host's processor has; SHA, GFNI and ADX are what a recorded program may find beyond
  * x86-64-v3 and AES. */
@@ -31,6 +33,7 @@ enum {
 	HOST_GFNI = 8,
 	HOST_ADX = 16,
 	HOST_AVX512 = 32, /* F and VL: never a recorded program's, but notes' */
+	HOST_BASE = 64,	  /* wrgsbase may be executed; else the kernel is asked for it */
 };
 
 /* HOST_*: what every recorded program may find in a processor (recorder/cpuid.c), and what only
@@ -54,9 +57,9 @@ static unsigned find_features(void)
 	if ((b & (1u << 16 | 1u << 31)) == (1u << 16 | 1u << 31) && (xcr0 & 0xe6) == 0xe6)
 		found |= HOST_AVX512;
 	if (__get_cpuid(0x80000001, &a, &b, &c, &d) &&
-	    (c & (1u << 5 | 1u << 0)) == (1u << 5 | 1u << 0) &&
-	    (getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE))
+	    (c & (1u << 5 | 1u << 0)) == (1u << 5 | 1u << 0))
 		found |= HOST_ALL;
+	found |= getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE ? HOST_BASE : 0;
 	return found;
 }
 
@@ -180,6 +183,21 @@ static uint64_t store(struct fast *f, uint64_t left)
 /* ---- running ----------------------------------------------------------------------------------
  */
 
+/* The shadow is the calling thread's gs base. (Nobody else changes that. Where the processor or the
+ * kernel does not let programs do it, as on some paravirtual machines, it takes a system call:
+ * arch_prctl(2).) False if that is refused. */
+static bool set_base(uint8_t *shadow)
+{
+	static _Thread_local const uint8_t *base;
+
+	if (host_has(HOST_BASE))
+		__asm__ volatile("wrgsbase %0" : : "r"(shadow) : "memory");
+	else if (base != shadow && syscall(SYS_arch_prctl, ARCH_SET_GS, shadow))
+		return false;
+	base = shadow;
+	return true;
+}
+
 /* Run from the block on. */
 static const struct fast_exit *execute(struct fast *f, const struct fast_block *b, uint64_t until)
 {
@@ -188,6 +206,11 @@ static const struct fast_exit *execute(struct fast *f, const struct fast_block *
 	struct emu *e = f->e;
 	uint64_t from = e->steps, left = until - from - FAST_BIAS;
 
+	if (!set_base(e->shadow)) {
+		snprintf(e->why, sizeof(e->why), "the gs base cannot be set");
+		f->broken = true;
+		return NULL;
+	}
 	load(f, left);
 	FAST_U64(f, F_LOG) = (uint64_t)(uintptr_t)f->log;
 	FAST_U64(f, F_NO_X87) = !f->want_x87;
@@ -195,7 +218,6 @@ static const struct fast_exit *execute(struct fast *f, const struct fast_block *
 		fast_x87_load(f);
 	f->want_x87 = false;
 	fast_running(e->shadow);
-	__asm__ volatile("wrgsbase %0" : : "r"(e->shadow) : "memory");
 	fast_enter(b->entry);
 	fast_running(NULL);
 	fast_x87_store(f, !FAST_U64(f, F_FAULT));

@@ -36,7 +36,9 @@
  * Listening costs processor time, so it is for bursts: a thread is listened to if it has stopped
  * before within BURST, and for no longer than PATIENCE after its last question. It takes a
  * processor of our own (as in ahead.c), and a process with one thread: of others facts may have to
- * be told.
+ * be told. Where others want the processors, too, the one of the two that has to answer mostly does
+ * not run, or the one that asks. So who has not asked a few times while we listened is left alone,
+ * but for a trial now and then.
  */
 #include "recorder/ask.h"
 #include "recorder/ahead.h"
@@ -47,6 +49,8 @@
 
 #define BURST	 1000000 /* nanoseconds */
 #define PATIENCE 100000
+#define LUCK	 4	 /* so many times in vain: it is left alone */
+#define TRIED	 16	 /* and listened to once in so many times */
 #define LOOKS	 32	 /* between two looks at what has stopped */
 #define NOTED	 4	 /* of so many links one is noted for later images (ahead.c) */
 #define MODULES	 1000000 /* between two looks at whether their files have changed */
@@ -58,15 +62,31 @@ static int64_t now(void)
 	return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
 
+/* Whether listening to the thread has been of use lately; once in a while it is tried anyway. */
+static bool promises(struct rec_thread *t)
+{
+	return t->ask.luck < LUCK || ++t->ask.passed % TRIED == 0;
+}
+
+/* Nobody listens to it any more. */
+static void judge(struct rec_thread *t)
+{
+	if (t->ask.asked)
+		t->ask.luck -= t->ask.luck > 1 ? 2 : t->ask.luck;
+	else
+		t->ask.luck += t->ask.luck < LUCK;
+}
+
 void rec_ask_listen(struct rec_thread *t)
 {
 	struct rec_asking *asking = &t->rec->asking;
-	int64_t at = now(), gap = at - t->asked_at;
-	t->asked_at = at;
+	int64_t at = now(), gap = at - t->ask.last;
+	t->ask.last = at;
 	*rec_tcb(t, T_ASK) = 0;
 	*rec_tcb(t, T_ANSWER) = 0;
-	if (gap > BURST || asking->n == REC_ASKERS || !rec_ahead_has_processor(t))
+	if (gap > BURST || asking->n == REC_ASKERS || !rec_ahead_has_processor(t) || !promises(t))
 		return;
+	t->ask.asked = false;
 	asking->who[asking->n++] = t;
 	asking->until = 0;
 	*rec_tcb(t, T_LISTEN) = 1;
@@ -79,6 +99,7 @@ void rec_ask_stopped(struct rec_thread *t)
 		if (asking->who[i] == t) {
 			asking->who[i] = asking->who[--asking->n];
 			*rec_tcb(t, T_LISTEN) = 0;
+			judge(t);
 		}
 }
 
@@ -127,6 +148,7 @@ static bool look(struct rec_thread *t)
 		ask = atomic_exchange(rec_tcb(t, T_ASK), 0);
 	if (!ask)
 		return false;
+	t->ask.asked = true;
 	atomic_store(rec_tcb(t, T_ANSWER), answer(t, ask));
 	return true;
 }
@@ -178,7 +200,7 @@ bool rec_ask_look(struct rec_recording *rec)
 		asking->until = at + PATIENCE;
 	for (unsigned i = 0; i < asking->n && any; i++)
 		atomic_store(rec_tcb(asking->who[i], T_LISTEN), 1);
-	if (!any)
-		asking->n = 0;
+	while (!any && asking->n)
+		judge(asking->who[--asking->n]);
 	return any;
 }

@@ -340,7 +340,12 @@ struct rec_thread {
 		unsigned in_a_row, slice; /* came where it entered; microseconds to run first */
 		bool runs;		  /* for those, none coming in */
 	} late;
-	int64_t asked_at; /* when it last went on in the cache (ask.c) */
+	struct {
+		int64_t last;	 /* when it last went on in the cache */
+		bool asked;	 /* since we listen */
+		unsigned luck;	 /* how often it has not; 0 is best */
+		unsigned passed; /* so often was not listened although it was a burst */
+	} ask;			 /* ask.c */
 	uint64_t stops, natives, stops_at_tick;
 	struct rec_clocked clock;
 	uint64_t facts; /* of the process, that hold for it */

@@ -119,7 +119,7 @@ struct tr_frag {
 	bool asleep;		    /* nothing leads to it, but it may still be of use */
 	bool indirect;		    /* the tables lead to it, or will when it is awake */
 	uint32_t n;
-	struct tr_finsn insn[] __attribute__((aligned(8))); /* as `uses` behind them must be */
+	struct tr_finsn *insn; /* behind this; or what was kept has them (tr_frag_of_kept) */
 };
 _Static_assert(sizeof(struct tr_finsn) % 8 == 0, "uses lie behind instructions");
 
@@ -127,7 +127,8 @@ _Static_assert(sizeof(struct tr_finsn) % 8 == 0, "uses lie behind instructions")
 	(sizeof(struct tr_frag) + (insns) * sizeof(struct tr_finsn) +                              \
 	 (uses) * sizeof(struct tr_use))
 
-/* Memory for one, of which only `block`, `n`, `n_uses` and `uses` are set (translate-block.c). */
+/* Memory for one, of which only `block`, `n`, `insn`, `n_uses` and `uses` are set
+ * (translate-block.c). */
 struct tr_frag *tr_frag_new(struct translator *tr, uint32_t insns, uint32_t uses);
 void tr_frag_free(struct translator *tr, struct tr_frag *f);
 /* Where there are many of them: a large page, which blocks are cut from. */
@@ -276,6 +277,7 @@ void tr_use_pages(struct translator *tr, struct tr_frag *f, const struct tr_line
 
 struct tr_build;
 struct ahead;
+struct tying;
 
 struct translator {
 	struct tr_ops ops;
@@ -317,6 +319,7 @@ struct translator {
 	uint32_t n_blocks;
 	bool only_kept;		     /* the program runs: nothing else is made */
 	bool only_modules;	     /* the program runs: nor of code that is in no module */
+	struct tying *tying;	     /* a bale (translate-bale.c), or NULL */
 	struct ahead *ahead;	     /* what comes after what the program asked for (translate.c) */
 	bool bales;		     /* what was kept is taken over in bales, */
 	uint64_t refused[4096 / 64]; /* but for these (translate-bale.c) */

@@ -43,10 +43,13 @@
 
 struct lag {
 	uint64_t offset;      /* plus 1 */
+	uint32_t tied;	      /* in which tying; of another one it is empty */
 	uint16_t lag, member; /* the latter plus 1, of whose entry it is; or 0 */
 };
 
+/* There is one, used again and again: to empty its tables takes as long as to tie a bale. */
 struct tying {
+	uint32_t ties; /* so many were begun with it */
 	struct translator *tr;
 	uint64_t base, flag; /* what is in the offsets beside the place in the module */
 	struct member member[MOST];
@@ -61,9 +64,13 @@ struct tying {
 static struct lag *lag_of(struct tying *t, uint64_t offset)
 {
 	uint32_t i = (uint32_t)(offset * 0x9e3779b97f4a7c15ULL >> 40);
-	for (i &= LAGS - 1; t->lag[i].offset && t->lag[i].offset != offset + 1;)
-		i = (i + 1) & (LAGS - 1);
-	return &t->lag[i];
+	for (i &= LAGS - 1;; i = (i + 1) & (LAGS - 1)) {
+		struct lag *l = &t->lag[i];
+		if (l->tied != t->ties)
+			*l = (struct lag){ .tied = t->ties };
+		if (!l->offset || l->offset == offset + 1)
+			return l;
+	}
 }
 
 static uint64_t place_of(const struct tying *t, const struct tr_kept_frag *k)
@@ -86,13 +93,13 @@ static bool agrees(struct tying *t, const struct tr_kept_frag *k, const struct k
 			return false;
 	}
 	t->n_lags += !l->offset;
-	*l = (struct lag){ own + 1, k->lag, (uint16_t)(t->n + 1) };
+	*l = (struct lag){ own + 1, t->ties, k->lag, (uint16_t)(t->n + 1) };
 	for (unsigned i = 0; i < k->n_numbers; i++) {
 		uint64_t to = own + (uint64_t)(int64_t)n[i].pc;
 		l = lag_of(t, to);
 		if (n[i].kind != TR_STOP_LINK || l->offset)
 			continue;
-		*l = (struct lag){ to + 1, n[i].lag, 0 };
+		*l = (struct lag){ to + 1, t->ties, n[i].lag, 0 };
 		t->n_lags++;
 	}
 	return true;
@@ -266,14 +273,25 @@ static void untie(struct tr_kept *kept, uint32_t slot)
 		kept->free_bale = slot + 1;
 }
 
+static struct tying *tying(struct translator *tr)
+{
+	struct tying *t = tr->tying;
+	if (!t)
+		t = tr->tying = calloc(1, sizeof(*t));
+	DJ_ASSERT(t, "out of memory for kept translations");
+	t->ties++;
+	t->tr = tr;
+	t->n = t->n_pages = t->n_lags = 0;
+	t->hot = t->cold = t->numbers = t->align = 0;
+	return t;
+}
+
 /* A bale of what was made after `k`, that included; NULL if that is too little. */
 static struct tr_bale *tie(struct translator *tr, struct tr_kept *kept, struct tr_kept_frag *k,
 			   uint64_t pc, uint64_t base)
 {
-	struct tying *t = calloc(1, sizeof(*t));
+	struct tying *t = tying(tr);
 	struct tr_bale *b = NULL;
-	DJ_ASSERT(t, "out of memory for kept translations");
-	t->tr = tr;
 	t->base = base;
 	t->flag = k->offset ^ (pc - base);
 	struct tr_kept_frag *next = k;
@@ -294,7 +312,6 @@ static struct tr_bale *tie(struct translator *tr, struct tr_kept *kept, struct t
 		for (unsigned i = 0; i < b->n; i++)
 			b->member[i].kept->bale = slot + 1;
 	}
-	free(t);
 	return b;
 }
 
@@ -311,9 +328,9 @@ void tr_bales_free(struct tr_kept *kept)
 
 /* ---- putting it somewhere ------------------------------------------------------------------- */
 
-/* Whether the module's code is what it was, and may be executed by all threads. */
-static bool same_code(struct translator *tr, const struct tr_kept *kept, const struct tr_bale *b,
-		      uint64_t base)
+/* Whether the code is the module's, and may be executed by all threads. */
+static bool same_module(struct translator *tr, const struct tr_kept *kept, const struct tr_bale *b,
+			uint64_t base)
 {
 	uint64_t other;
 	for (uint32_t i = 0; i < b->n_pages; i++) {
@@ -322,7 +339,7 @@ static bool same_code(struct translator *tr, const struct tr_kept *kept, const s
 		    tr->ops.translated(tr->ops.ctx, page, 4096))
 			return false;
 	}
-	return tr_kept_code(tr, b->page, b->n_pages, base) == b->sum;
+	return true;
 }
 
 static bool all_welcome(const struct translator *tr, const struct tr_bale *b, uint64_t base)
@@ -433,8 +450,9 @@ static bool was_refused(const struct translator *tr, const struct tr_kept *kept,
 #define MORE_SINCE (4 * FEWEST)
 
 static struct tr_bale *bale_for(struct translator *tr, struct tr_kept *kept, struct tr_kept_frag *k,
-				uint64_t pc, uint64_t base)
+				uint64_t pc, uint64_t base, bool *tied)
 {
+	*tied = false;
 	if (k->bale && !(k->bale & ALONE))
 		return kept->bale[k->bale - 1];
 	if (k->bale && kept->n < (k->bale & ~ALONE) + MORE_SINCE)
@@ -443,6 +461,7 @@ static struct tr_bale *bale_for(struct translator *tr, struct tr_kept *kept, str
 	struct tr_bale *b = tie(tr, kept, k, pc, base);
 	if (!k->bale)
 		k->bale = ALONE | kept->n;
+	*tied = b != NULL;
 	return b;
 }
 
@@ -452,8 +471,9 @@ static struct tr_bale *tie_again(struct translator *tr, struct tr_kept *kept,
 {
 	uint32_t slot = k->bale - 1;
 	unsigned ties = kept->bale[slot]->ties + 1;
+	bool tied;
 	untie(kept, slot);
-	struct tr_bale *b = bale_for(tr, kept, k, pc, base);
+	struct tr_bale *b = bale_for(tr, kept, k, pc, base, &tied);
 	if (b)
 		b->ties = ties;
 	return b;
@@ -463,19 +483,21 @@ struct tr_frag *tr_bale_put(struct translator *tr, struct tr_arena *a, struct tr
 			    uint64_t pc)
 {
 	uint64_t base, *word, bit;
+	bool tied = false; /* just now, of what was looked at then */
 	struct tr_kept *kept = tr_kept_at(tr, pc, &base);
-	struct tr_bale *b = kept ? bale_for(tr, kept, k, pc, base) : NULL;
+	struct tr_bale *b = kept ? bale_for(tr, kept, k, pc, base, &tied) : NULL;
 	if (!b || was_refused(tr, kept, b, &word, &bit))
 		return NULL;
 	bool there = base == b->base || (base >= HIGH && b->base >= HIGH);
-	bool welcome = there && all_welcome(tr, b, base);
+	bool welcome = tied || (there && all_welcome(tr, b, base));
 	if (there && !welcome && b->ties < TIES) {
 		b = tie_again(tr, kept, k, pc, base);
 		if (!b || was_refused(tr, kept, b, &word, &bit))
 			return NULL;
 		welcome = all_welcome(tr, b, base);
 	}
-	if (!welcome || !reaches(b, a, base) || !same_code(tr, kept, b, base)) {
+	if (!welcome || !reaches(b, a, base) || !same_module(tr, kept, b, base) ||
+	    (!tied && tr_kept_code(tr, b->page, b->n_pages, base) != b->sum)) {
 		*word |= bit;
 		return NULL;
 	}

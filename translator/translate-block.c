@@ -82,7 +82,8 @@ struct tr_frag *tr_frag_new(struct translator *tr, uint32_t insns, uint32_t uses
 	f->block = b;
 	f->n = insns;
 	f->n_uses = uses;
-	f->uses = (struct tr_use *)(void *)&f->insn[insns];
+	f->insn = (struct tr_finsn *)(void *)(f + 1);
+	f->uses = (struct tr_use *)(void *)(f->insn + insns);
 	return f;
 }
 

@@ -262,11 +262,13 @@ void tr_publish(struct translator *tr, struct tr_frag *f)
 /* The fragment, in as much memory as it takes. */
 static struct tr_frag *finished(const struct tr_build *b)
 {
-	struct tr_frag *f = tr_frag_new(b->tr, b->f->n, b->n_uses), *from = b->f;
-	from->block = f->block;
-	from->n_uses = f->n_uses;
-	from->uses = f->uses;
-	memcpy(f, from, TR_FRAG_SIZE(f->n, 0));
+	struct tr_frag *f = tr_frag_new(b->tr, b->f->n, b->n_uses), at = *f;
+	*f = *b->f;
+	f->block = at.block;
+	f->n_uses = at.n_uses;
+	f->uses = at.uses;
+	f->insn = at.insn;
+	memcpy(f->insn, b->f->insn, f->n * sizeof(*f->insn));
 	return f;
 }
 
@@ -314,7 +316,8 @@ struct tr_frag *tr_translate(struct tr_build *b, struct tr_arena *a, uint64_t pc
 	bool keep = tr->ops.kept && !b->changing && !facts;
 	const uint8_t *hot = b->c->p, *cold = b->cold->p;
 	b->c->log = b->cold->log = keep ? &b->log : NULL;
-	memset(f, 0, TR_FRAG_SIZE(b->n, 0));
+	*f = (struct tr_frag){ .insn = f->insn };
+	memset(f->insn, 0, b->n * sizeof(*f->insn));
 	f->pc = pc;
 	f->arena = a;
 	f->live = b->live[0];

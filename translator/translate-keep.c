@@ -464,7 +464,7 @@ uint32_t tr_lag_kept(const struct translator *tr, uint64_t pc, uint32_t or)
 struct tr_frag *tr_frag_of_kept(struct translator *tr, struct tr_kept_frag *k, uint64_t pc,
 				struct tr_arena *a, uint64_t hot)
 {
-	struct tr_frag *f = tr_frag_new(tr, k->n, k->n_uses);
+	struct tr_frag *f = tr_frag_new(tr, 0, k->n_uses);
 	*f = (struct tr_frag){ .block = f->block,
 			       .arena = a,
 			       .pc = pc,
@@ -478,8 +478,8 @@ struct tr_frag *tr_frag_of_kept(struct translator *tr, struct tr_kept_frag *k, u
 			       .stub_chunk = TR_NO_CHUNK,
 			       .live = k->live,
 			       .lag = k->lag,
-			       .n = k->n };
-	memcpy(f->insn, parts_of(k).insn, k->n * sizeof(*f->insn));
+			       .n = k->n,
+			       .insn = parts_of(k).insn };
 	return f;
 }
 

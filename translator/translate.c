@@ -370,6 +370,7 @@ struct translator *tr_new(const struct tr_ops *ops, const struct tr_config *conf
 	tr->build->tr = tr;
 	tr->build->f = malloc(TR_FRAG_SIZE(FRAG_MAX, 0));
 	DJ_ASSERT(tr->build->f, "out of memory for the translator");
+	tr->build->f->insn = (struct tr_finsn *)(void *)(tr->build->f + 1);
 	tr->build->policy = tr->policy;
 	for (unsigned i = 0; i < STOP_TABLE; i++)
 		tr_number_new(tr, TR_STOP_LINK, 0, 0);
@@ -398,6 +399,7 @@ void tr_free(struct translator *tr)
 	free(tr->build->f);
 	free(tr->build);
 	free(tr->ahead);
+	free(tr->tying);
 	tr_sparse_free(tr->waiting, TR_WAITING_SIZE);
 	tr_sparse_free(tr->target, TR_TARGETS_SIZE);
 	tr_sparse_free(tr->decoded, DECODED * sizeof(*tr->decoded));

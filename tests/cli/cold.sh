@@ -222,4 +222,9 @@ mkdir "$HOME"
 recorded >/dev/null
 [ "$(recorded)" -lt $((first / 10)) ] || fail "in a new home nothing was kept"
 [ "$(stat -c %a "$HOME/.cache" "$HOME/.cache/deja" | sort -u)" = 700 ] || fail "others can look into ~/.cache"
+# So is one that is named and not there yet.
+export XDG_CACHE_HOME=$work/not/there
+recorded >/dev/null
+[ "$(recorded)" -lt $((first / 10)) ] || fail "where XDG_CACHE_HOME was not there yet nothing was kept"
+[ "$(stat -c %a "$XDG_CACHE_HOME" "$XDG_CACHE_HOME/deja" | sort -u)" = 700 ] || fail "others can look into a cache that was made"
 conclude
