@@ -20,6 +20,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 
@@ -289,6 +290,16 @@ static bool left_64_bits(struct rec_thread *t)
 	return (uint16_t)t->regs.cs != t->native.before.cs && m && (m->prot & PROT_EXEC);
 }
 
+#define HWCAP2_FSGSBASE 2 /* arch/x86/include/uapi/asm/hwcap2.h */
+
+/* Where programs may not set the gs base it is, for the kernel, that of the selector if there is
+ * one (linux/arch/x86/kernel/process_64.c, save_base_legacy). In the cache it is the shadow's
+ * address. */
+static bool loses_base(const struct rec_thread *t)
+{
+	return (uint16_t)t->regs.gs && !(getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE);
+}
+
 /* The instruction has been executed. */
 static enum rec_state done(struct rec_thread *t)
 {
@@ -301,6 +312,13 @@ static enum rec_state done(struct rec_thread *t)
 	effects(t, &after, t->native.known ? why_native(&t->native.in) : DJ_WHY_OTHER);
 	if (t->native.known)
 		rec_native_data(t, &t->native.in, &t->native.before);
+	if (loses_base(t)) {
+		rec_cut(t->rec,
+			"%s gives gs a selector, which cannot be recorded on a machine where "
+			"programs may not set the gs base (FSGSBASE); the recording ends there",
+			rec_program_name(t));
+		return REC_KILLED;
+	}
 	if (left_64_bits(t)) {
 		rec_cut(t->rec,
 			"%s goes on in code that is not of 64 bits, which cannot be recorded; the "
