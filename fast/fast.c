@@ -21,7 +21,7 @@ _Static_assert(FAST_BELOW <= EMU_BELOW, "the control block and the tables lie th
 /* ---- whether it can be ------------------------------------------------------------------------
  */
 
-#define HWCAP2_FSGSBASE 2 /* arch/x86/include/uapi/asm/hwcap2.h: wrgsbase may be executed */
+#define HWCAP2_FSGSBASE 2      /* arch/x86/include/uapi/asm/hwcap2.h: wrgsbase may be executed */
 #define ARCH_SET_GS	0x1001 /* arch/x86/include/uapi/asm/prctl.h */
 
 /* What this host's processor has; SHA, GFNI and ADX are what a recorded program may find beyond

@@ -10,6 +10,7 @@
 #include "recorder/cpuid.h"
 
 #include <cpuid.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -144,4 +145,43 @@ void rec_cpuid_table(struct rec_process *proc)
 		memcpy(to + 8, from + 8, CPUID_SIZE - 8);
 		__atomic_store_n((uint32_t *)(void *)(to + CPUID_THERE), 1, __ATOMIC_RELEASE);
 	}
+}
+
+/* ---- the trap flag ------------------------------------------------------------------------ */
+
+static volatile sig_atomic_t traps;
+
+static void on_trap(int sig)
+{
+	(void)sig;
+	traps++;
+}
+
+/* A hypervisor executes CPUID instead of the processor, and some then forget the trap behind it.
+ * Tried once, here: CPUID and the four that follow, of which the last clears the flag. */
+bool rec_cpuid_traps(void)
+{
+	static int known;
+	struct sigaction sa = { .sa_handler = on_trap }, was;
+	uint32_t leaf = 0, sub = 0;
+	if (known)
+		return known > 0;
+	traps = 0;
+	sigaction(SIGTRAP, &sa, &was);
+	__asm__ volatile("lea -256(%%rsp), %%rsp\n\t" /* beyond the red zone */
+			 "pushf\n\t"
+			 "orl $0x100, (%%rsp)\n\t"
+			 "popf\n\t"
+			 "cpuid\n\t"
+			 "nop\n\t"
+			 "pushf\n\t"
+			 "andl $~0x100, (%%rsp)\n\t"
+			 "popf\n\t"
+			 "lea 256(%%rsp), %%rsp"
+			 : "+a"(leaf), "+c"(sub)
+			 :
+			 : "rbx", "rdx", "memory", "cc");
+	sigaction(SIGTRAP, &was, NULL);
+	known = traps >= 5 ? 1 : -1;
+	return known > 0;
 }

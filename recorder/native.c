@@ -93,7 +93,7 @@ static enum rec_state answer_cpuid(struct rec_thread *t)
 	effects(t, &after, DJ_WHY_CPUID);
 	siginfo_t info = { .si_signo = SIGTRAP, .si_code = TRAP_TRACE };
 	info.si_addr = (void *)(uintptr_t)t->regs.rip;
-	if (t->trap_flag)
+	if (t->trap_flag && (t->native.in.id != INSN_CPUID || rec_cpuid_traps()))
 		rec_put_aside(t, &info);
 	return REC_IN_HAND;
 }

@@ -129,8 +129,8 @@ static const struct {
 #undef I
 };
 
-/* Where programs may not set the gs base the kernel takes it from the selector, and the recording ends
- * (doc/limits.md). */
+/* Where programs may not set the gs base the kernel takes it from the selector, and the recording
+ * ends (doc/limits.md). */
 static bool has(const char *name)
 {
 	bool base = getauxval(AT_HWCAP2) & 2; /* FSGSBASE: arch/x86/include/uapi/asm/hwcap2.h */
