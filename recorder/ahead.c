@@ -37,7 +37,6 @@
  */
 #include "recorder/ahead.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -382,15 +381,6 @@ static unsigned go_on_from(const struct rec_notes *notes, struct rec_noted *note
 
 /* ---- while the program goes on ------------------------------------------------------------- */
 
-bool rec_ahead_has_processor(const struct rec_thread *t)
-{
-	static int processors;
-	cpu_set_t cpus;
-	if (!processors)
-		processors = sched_getaffinity(0, sizeof(cpus), &cpus) ? 1 : CPU_COUNT(&cpus);
-	return processors > 1 && t->proc->n_threads == 1;
-}
-
 /* The run's `count` notes from `at` on are left for later. */
 static void leave(struct rec_process *proc, const struct rec_notes *notes,
 		  const struct dj_mapping *m, unsigned at, unsigned count)
@@ -541,7 +531,7 @@ void rec_ahead_asked(struct rec_thread *t, uint64_t pc)
 	unsigned at = proc->stopped_at;
 	bool left = is_left(proc, notes, at);
 	unsigned count = left ? AT_FIRST : go_on_from(notes, noted, at);
-	unsigned now = count > AT_FIRST && rec_ahead_has_processor(t) ? AT_FIRST : count;
+	unsigned now = count > AT_FIRST && rec_ask_has_processor(t) ? AT_FIRST : count;
 	tr_spare(proc->tr, TR_AHEAD);
 	for (; now && at; now--, count--) {
 		const struct rec_note *n = &notes->note[at - 1];

@@ -13,9 +13,6 @@ void rec_ahead_forget(struct rec_process *proc);
 void rec_ahead(struct rec_thread *t);
 /* The same for a thread that runs and asks for the code at `pc` (ask.c). */
 void rec_ahead_asked(struct rec_thread *t, uint64_t pc);
-/* Whether the supervisor has a processor to itself while the thread, the only one of its process,
- * runs. */
-bool rec_ahead_has_processor(const struct rec_thread *t);
 /* While nothing has stopped: translate some of what is left of that. False if nothing is, of a
  * process that runs. */
 bool rec_ahead_beside(struct rec_recording *rec);

@@ -44,6 +44,7 @@
 #include "recorder/ahead.h"
 
 #include <immintrin.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <time.h>
 
@@ -60,6 +61,15 @@ static int64_t now(void)
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+bool rec_ask_has_processor(const struct rec_thread *t)
+{
+	static int processors;
+	cpu_set_t cpus;
+	if (!processors)
+		processors = sched_getaffinity(0, sizeof(cpus), &cpus) ? 1 : CPU_COUNT(&cpus);
+	return processors > 1 && t->proc->n_threads == 1;
 }
 
 /* Whether listening to the thread has been of use lately; once in a while it is tried anyway. */
@@ -84,7 +94,7 @@ void rec_ask_listen(struct rec_thread *t)
 	t->ask.last = at;
 	*rec_tcb(t, T_ASK) = 0;
 	*rec_tcb(t, T_ANSWER) = 0;
-	if (gap > BURST || asking->n == REC_ASKERS || !rec_ahead_has_processor(t) || !promises(t))
+	if (gap > BURST || asking->n == REC_ASKERS || !rec_ask_has_processor(t) || !promises(t))
 		return;
 	t->ask.asked = false;
 	asking->who[asking->n++] = t;

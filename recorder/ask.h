@@ -10,6 +10,14 @@ struct rec_thread;
 
 #define REC_ASKERS 16 /* threads that are listened to at once */
 
+/* Of a thread. */
+struct rec_ask {
+	int64_t last;	 /* when it last went on in the cache; nanoseconds of CLOCK_MONOTONIC */
+	bool asked;	 /* since we listen */
+	unsigned luck;	 /* how often it has not; 0 is best */
+	unsigned passed; /* so often was not listened although it was a burst */
+};
+
 /* Of a recording: who is listened to. */
 struct rec_asking {
 	struct rec_thread *who[REC_ASKERS];
@@ -24,6 +32,9 @@ struct rec_asking {
 void rec_ask_listen(struct rec_thread *t);
 /* It has stopped, or ended. */
 void rec_ask_stopped(struct rec_thread *t);
+/* Whether the supervisor has a processor to itself while the thread, the only one of its process,
+ * runs. */
+bool rec_ask_has_processor(const struct rec_thread *t);
 /* While nothing has stopped: answer who asks. True if it may be that somebody will soon: look again
  * what has stopped, without waiting for it. */
 bool rec_ask_look(struct rec_recording *rec);

@@ -340,12 +340,7 @@ struct rec_thread {
 		unsigned in_a_row, slice; /* came where it entered; microseconds to run first */
 		bool runs;		  /* for those, none coming in */
 	} late;
-	struct {
-		int64_t last;	 /* when it last went on in the cache */
-		bool asked;	 /* since we listen */
-		unsigned luck;	 /* how often it has not; 0 is best */
-		unsigned passed; /* so often was not listened although it was a burst */
-	} ask;			 /* ask.c */
+	struct rec_ask ask;
 	uint64_t stops, natives, stops_at_tick;
 	struct rec_clocked clock;
 	uint64_t facts; /* of the process, that hold for it */

@@ -114,8 +114,11 @@ static bool aim(struct insn *in, uint8_t *code, struct dj_regs *r)
 		if (in->base == in->index && !vsib)
 			return false;
 		r->gpr[in->base] = to - off - (uint64_t)in->disp;
-		if (in->addr32) /* what lies above must not matter */
-			r->gpr[in->base] = (uint32_t)r->gpr[in->base] | random_next(&seed) << 32;
+		/* What lies above must not matter. But where a hypervisor goes in and out while rsp
+		 * is no address the program gets a fault. */
+		uint64_t above = random_next(&seed) & (in->base == DJ_RSP ? 0x7fff : UINT32_MAX);
+		if (in->addr32)
+			r->gpr[in->base] = (uint32_t)r->gpr[in->base] | above << 32;
 		return true;
 	}
 	if (in->disp_size != 4)
