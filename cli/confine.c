@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #define ARCH_SET_GS 0x1001 /* arch/x86/include/uapi/asm/prctl.h */
+#define ARCH_SET_FS 0x1002
 
 /* Harmless whatever their arguments are. */
 static const uint16_t allowed[] = {
@@ -101,9 +102,11 @@ static const struct sock_filter careful[] = {
 	SKIP_IF_ANY(PROT_EXEC),
 	ALLOW,
 	REFUSE,
-	UNLESS(SYS_arch_prctl, 4), /* where generated code's base cannot be set without (fast/) */
+	UNLESS(SYS_arch_prctl, 6), /* where generated code's base cannot be set without (fast/) */
 	LOAD(ARG(0)),
 	UNLESS(ARCH_SET_GS, 1),
+	ALLOW,
+	UNLESS(ARCH_SET_FS, 1),
 	ALLOW,
 	REFUSE,
 	UNLESS(SYS_clone3, 1), /* its flags are in memory: the C library then uses clone */

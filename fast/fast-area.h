@@ -37,6 +37,12 @@
 #define F_SIGN	     (F_BASE + 0xd0) /* bit 63 */
 #define F_ABOVE	     (F_BASE + 0xd8) /* returns are told if this and the stack pointer are >= 0 */
 #define F_NOTE_WIDE  (F_BASE + 0xe0) /* not 0: notes want ymm31 to be all ones */
+#define F_NOTE_ASKS  (F_BASE + 0xe8) /* not 0: the kernel is asked for the fs base (HOST_BASE) */
+
+/* arch_prctl(2): asm/unistd_64.h, asm/prctl.h */
+#define FAST_ARCH_PRCTL 158
+#define FAST_SET_GS	0x1001
+#define FAST_SET_FS	0x1002
 
 /* Where indirect branches lead: first by the low 16 bits of the target, the address of a stub that
  * checks that it is meant; then pairs of target and stub by a hash. */

@@ -29,10 +29,17 @@ fast_enter:
 	mov	%gs:F_NOTE_FS, %rax
 	test	%rax, %rax
 	jz	3f
-	rdfsbase %rcx
+	mov	%fs:0, %rcx		/* the base itself (System V ABI, TLS variant II) */
 	mov	%rcx, %gs:F_HOST_FS
+	cmpl	$0, %gs:F_NOTE_ASKS
+	jne	4f
 	wrfsbase %rax
-	cmpl	$0, %gs:F_NOTE_WIDE
+	jmp	5f
+4:	mov	%rax, %rsi
+	mov	$FAST_SET_FS, %edi
+	mov	$FAST_ARCH_PRCTL, %eax
+	syscall
+5:	cmpl	$0, %gs:F_NOTE_WIDE
 	je	3f
 	vpternlogd $0xff, %ymm31, %ymm31, %ymm31
 3:
@@ -106,12 +113,18 @@ fast_leave:
 fast_fault: /* or by the handler of a signal: nothing is worth keeping */
 	ldmxcsr	%gs:F_HOST_MXCSR
 	vzeroupper
+	mov	%gs:F_HOST_RSP, %rsp
 	cmpq	$0, %gs:F_NOTE_FS
 	je	1f
-	mov	%gs:F_HOST_FS, %rax
-	wrfsbase %rax
-1:	mov	%gs:F_HOST_RSP, %rsp
-	cld
+	mov	%gs:F_HOST_FS, %rsi
+	cmpl	$0, %gs:F_NOTE_ASKS
+	jne	2f
+	wrfsbase %rsi
+	jmp	1f
+2:	mov	$FAST_SET_FS, %edi
+	mov	$FAST_ARCH_PRCTL, %eax
+	syscall
+1:	cld
 	pop	%r15
 	pop	%r14
 	pop	%r13

@@ -33,8 +33,17 @@ static void own_fs(uint64_t rip)
 {
 	const struct fast_notes *n = fast_notes_here;
 
-	if (n && rip >= n->code && rip < n->code + FAST_CODE)
+	if (!n || rip < n->code || rip >= n->code + FAST_CODE)
+		return;
+	if (!n->asks) {
 		__asm__ volatile("wrfsbase %0" : : "r"(*n->host_fs) : "memory");
+	} else {
+		long nr = FAST_ARCH_PRCTL;
+		__asm__ volatile("syscall"
+				 : "+a"(nr)
+				 : "D"(FAST_SET_FS), "S"(*n->host_fs)
+				 : "rcx", "r11", "memory");
+	}
 }
 
 static __attribute__((noinline)) void handle(int signo, void *context)

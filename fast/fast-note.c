@@ -118,11 +118,13 @@ bool fast_note_begin(struct fast *f)
 		fast_notes_free(f);
 		return false;
 	}
+	n->asks = !fast_sets_bases();
 	n->wide = fast_note_by_avx512 && fast_has_avx512();
 	n->code = FAST_U64(f, F_CODE);
 	n->host_fs = fast_at(f, F_HOST_FS);
 	FAST_U64(f, F_NOTE_FS) = (uint64_t)(uintptr_t)n->found - n->shift;
 	FAST_U64(f, F_NOTE_WIDE) = n->wide;
+	FAST_U64(f, F_NOTE_ASKS) = n->asks;
 	fast_flush(f);
 	return true;
 }

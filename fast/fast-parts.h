@@ -151,6 +151,7 @@ struct fast_notes {
 	uint32_t shift;	     /* what generated code adds to the address of a byte that was read */
 	unsigned char *seen; /* by page: it has been found to be there, in this way or that */
 	bool wide;	     /* ymm31 is all ones while generated code runs */
+	bool asks;	     /* the kernel is asked for the fs base */
 	struct fast_stretch {
 		uint64_t lo, hi;
 		unsigned at; /* which instruction of its block is the first */
@@ -226,6 +227,8 @@ static inline void *fast_at(const struct fast *f, int32_t offset)
 bool fast_has(const struct insn *in);
 /* Whether it has registers that no translated instruction names: xmm16 to xmm31. */
 bool fast_has_avx512(void);
+/* Whether a program may execute wrfsbase; else it has to ask the kernel. */
+bool fast_sets_bases(void);
 
 /* ---- fast-scan.c ---- */
 /* Read a block at pc into f->scan. The last instruction may be one for the emulator. */

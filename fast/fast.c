@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 _Static_assert(FAST_BELOW <= EMU_BELOW, "the control block and the tables lie there");
@@ -21,8 +20,7 @@ _Static_assert(FAST_BELOW <= EMU_BELOW, "the control block and the tables lie th
 /* ---- whether it can be ------------------------------------------------------------------------
  */
 
-#define HWCAP2_FSGSBASE 2      /* arch/x86/include/uapi/asm/hwcap2.h: wrgsbase may be executed */
-#define ARCH_SET_GS	0x1001 /* arch/x86/include/uapi/asm/prctl.h */
+#define HWCAP2_FSGSBASE 2 /* arch/x86/include/uapi/asm/hwcap2.h: wrgsbase may be executed */
 
 /* What this host's processor has; SHA, GFNI and ADX are what a recorded program may find beyond
  * x86-64-v3 and AES. */
@@ -98,6 +96,11 @@ bool fast_has(const struct insn *in)
 bool fast_has_avx512(void)
 {
 	return host_has(HOST_AVX512);
+}
+
+bool fast_sets_bases(void)
+{
+	return host_has(HOST_BASE);
 }
 
 bool fast_possible(enum dj_cpu_kind kind)
@@ -192,7 +195,7 @@ static bool set_base(uint8_t *shadow)
 
 	if (host_has(HOST_BASE))
 		__asm__ volatile("wrgsbase %0" : : "r"(shadow) : "memory");
-	else if (base != shadow && syscall(SYS_arch_prctl, ARCH_SET_GS, shadow))
+	else if (base != shadow && syscall(FAST_ARCH_PRCTL, FAST_SET_GS, shadow))
 		return false;
 	base = shadow;
 	return true;
