@@ -267,14 +267,6 @@ static int fake_event_message(struct rec_tracer *tr, pid_t tid, unsigned long *m
 	return stopped(m) ? 0 : -1;
 }
 
-static int fake_set_breakpoint(struct rec_tracer *tr, pid_t tid, uint64_t addr)
-{
-	struct fake_thread *m = fake_by_tid(tid);
-	(void)tr;
-	m->breakpoint = addr;
-	return stopped(m) ? 0 : -1;
-}
-
 static int fake_open_memory(struct rec_tracer *tr, pid_t pid)
 {
 	(void)tr;
@@ -324,8 +316,10 @@ static FILE *fake_open_proc(struct rec_tracer *tr, pid_t pid, const char *name)
 	(void)tr;
 	(void)pid;
 	if (!strcmp(name, "maps"))
-		snprintf(text, sizeof(text), "%llx-%llx r-xp 00000000 00:00 0 [vdso]\n", VDSO,
-			 VDSO + 4096);
+		snprintf(text, sizeof(text),
+			 "%llx-%llx r-xp 00000000 00:00 0 \n"
+			 "%llx-%llx r-xp 00000000 00:00 0 [vdso]\n",
+			 PROGRAM(0), PROGRAM(FAKE_THREADS), VDSO, VDSO + 4096);
 	else
 		snprintf(text, sizeof(text), "SigIgn:\t%016x\nSigCgt:\t%016llx\n", 0,
 			 (unsigned long long)fake.caught);
@@ -378,7 +372,6 @@ void fake_reset(void)
 		.get_sigmask = fake_get_sigmask,
 		.set_sigmask = fake_set_sigmask,
 		.event_message = fake_event_message,
-		.set_breakpoint = fake_set_breakpoint,
 		.open_memory = fake_open_memory,
 		.close_memory = fake_close_memory,
 		.read = fake_read,
@@ -408,6 +401,9 @@ struct fake_thread *fake_thread(pid_t pid, const struct fake_action *script, uns
 
 struct rec_thread *fake_record(struct rec_process *proc, struct fake_thread *m)
 {
+	const struct dj_mapping programs = { .start = PROGRAM(0), .end = PROGRAM(FAKE_THREADS),
+					     .prot = PROT_READ | PROT_EXEC, .module = -1,
+					     .name = "" };
 	struct rec_thread *t = rec_thread_new(proc, m->tid, REC_CACHE);
 	t->own = mmap(NULL, AREA_THREAD, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -426,6 +422,7 @@ struct rec_thread *fake_record(struct rec_process *proc, struct fake_thread *m)
 			proc->limits[i] = proc->kernel_limits[i] =
 				(struct rlimit){ RLIM_INFINITY, RLIM_INFINITY };
 		proc->limits_known = true;
+		dj_mappings_put(&proc->maps, &programs);
 		proc->tables = mmap(NULL, AREA_TABLES, PROT_READ | PROT_WRITE,
 				    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	}
