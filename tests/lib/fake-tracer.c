@@ -401,8 +401,10 @@ struct fake_thread *fake_thread(pid_t pid, const struct fake_action *script, uns
 
 struct rec_thread *fake_record(struct rec_process *proc, struct fake_thread *m)
 {
-	const struct dj_mapping programs = { .start = PROGRAM(0), .end = PROGRAM(FAKE_THREADS),
-					     .prot = PROT_READ | PROT_EXEC, .module = -1,
+	const struct dj_mapping programs = { .start = PROGRAM(0),
+					     .end = PROGRAM(FAKE_THREADS),
+					     .prot = PROT_READ | PROT_EXEC,
+					     .module = -1,
 					     .name = "" };
 	struct rec_thread *t = rec_thread_new(proc, m->tid, REC_CACHE);
 	t->own = mmap(NULL, AREA_THREAD, PROT_READ | PROT_WRITE,
