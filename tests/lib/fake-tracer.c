@@ -279,6 +279,20 @@ static void fake_close_memory(struct rec_tracer *tr, int memory)
 	(void)memory;
 }
 
+/* The instruction that an action begins with lies at its place, and where the last one has led to.
+ */
+static char program_byte(uint64_t addr)
+{
+	unsigned k;
+	bool handler;
+	const struct fake_thread *m = fake_owner(addr & ~1ULL, &k, &handler);
+	if (handler || k >= m->n_script || (addr & 15) >= 4)
+		return 0;
+	return (m->script[k].kind == FAKE_NATIVE ? "\x66\x90"
+		: m->script[k].kind == FAKE_REP	 ? "\xf3\xa4"
+						 : "\x0f\x05")[addr & 1];
+}
+
 static ssize_t fake_read(struct rec_tracer *tr, int memory, uint64_t addr, void *buf, size_t len)
 {
 	(void)tr;
@@ -286,17 +300,9 @@ static ssize_t fake_read(struct rec_tracer *tr, int memory, uint64_t addr, void 
 	memset(buf, 0, len);
 	if (addr <= VDSO_CALL && addr + len >= VDSO_CALL + 2)
 		memcpy((char *)buf + (VDSO_CALL - addr), "\x0f\x05", 2);
-	if (addr >= PROGRAM(0) && addr < PROGRAM(FAKE_THREADS) && len >= 2) {
-		unsigned k;
-		bool handler;
-		const struct fake_thread *m = fake_owner(addr, &k, &handler);
-		if (!handler && k < m->n_script)
-			memcpy(buf,
-			       m->script[k].kind == FAKE_NATIVE ? "\x66\x90"
-			       : m->script[k].kind == FAKE_REP	? "\xf3\xa4"
-								: "\x0f\x05",
-			       2);
-	}
+	for (size_t k = 0; k < len; k++)
+		if (addr + k >= PROGRAM(0) && addr + k < PROGRAM(FAKE_THREADS))
+			((char *)buf)[k] = program_byte(addr + k);
 	return (ssize_t)len;
 }
 
