@@ -1,5 +1,8 @@
 /*
- * Instructions that the kernel emulates, in the handler of their fault: sgdt, sidt, smsw, sldt and
+ * Instructions that are executed apart: from a place in the arena with an int3 behind it
+ * (tr_put_apart).
+ *
+ * First, those that the kernel emulates, in the handler of their fault: sgdt, sidt, smsw, sldt and
  * str where the processor keeps them from programs (linux/arch/x86/kernel/umip.c), cli and sti
  * after iopl(3) (traps.c there), and calls of the vsyscall page
  * (linux/arch/x86/entry/vsyscall/vsyscall_64.c). It returns behind them with the
@@ -7,14 +10,19 @@
  * single step nor a breakpoint of the processor's stops there: the next instruction is executed,
  * whatever it is, and from a breakpoint that was missed on the program runs away from us.
  *
- * So the next one is ours. The instruction is executed from a place in the arena with an int3
- * behind it (tr_put_apart); one that addresses memory relative to itself addresses it by a register
+ * So the next one is ours. One that addresses memory relative to itself addresses it by a register
  * instead. A call of the vsyscall page returns to such an int3, because the return address that it
  * finds is not the program's but one in our area, with the same for its stack pointer. All else is
  * the program's own, so the kernel does what it would have done: it writes, refuses, asks filters.
  *
  * A program that has set the trap flag finds the same natively: no trap behind such an instruction,
  * one behind the next.
+ *
+ * Second, string instructions that repeat themselves, because a single step ends behind each
+ * iteration. (A breakpoint of the processor's stops nobody in some virtual machines, though it can
+ * be set.) They may take long, also because another thread is to bring the memory that they need
+ * (userfaultfd(2)), and makes system calls for it. So they hold no turn and have several places;
+ * gather.c waits for them as for translated code. Where no place is free they are stepped.
  */
 #include "recorder/apart.h"
 #include "recorder/area.h"
@@ -24,12 +32,23 @@
 
 #include <cpuid.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define VSYSCALL_PAGE (0xffffffffff600000 >> 12) /* arch/x86/include/uapi/asm/vsyscall.h */
 
 static bool calls_vsyscall(const struct rec_thread *t)
 {
 	return t->native.pc >> 12 == VSYSCALL_PAGE;
+}
+
+/* Elsewhere the processor would fault before it knows what the instruction is. */
+static bool is_executable(const struct rec_thread *t)
+{
+	const uint64_t first = t->native.pc, last = first + t->native.in.len - 1;
+	const struct dj_mapping *m = rec_maps_find(t->proc, first);
+	if (m && last >= m->end && (m->prot & PROT_EXEC))
+		m = rec_maps_find(t->proc, last);
+	return m && (m->prot & PROT_EXEC);
 }
 
 /* SDM vol. 2A, CPUID, leaf 7 */
@@ -44,7 +63,7 @@ bool rec_apart_has(const struct rec_thread *t)
 	const struct insn *in = &t->native.in;
 	if (calls_vsyscall(t))
 		return true;
-	if (!t->native.known || in->lock)
+	if (!t->native.known || in->lock || !is_executable(t))
 		return false;
 	switch (in->id) {
 	case INSN_SGDT:
@@ -59,6 +78,13 @@ bool rec_apart_has(const struct rec_thread *t)
 	default:
 		return false;
 	}
+}
+
+bool rec_apart_repeats(const struct rec_thread *t)
+{
+	const struct insn *in = &t->native.in;
+	return t->native.known && !in->lock && (in->attr & INSN_A_REP) && t->regs.rcx > 1 &&
+	       !t->trap_flag && is_executable(t);
 }
 
 static bool by_rip(const struct insn *in)
@@ -83,12 +109,27 @@ static size_t movable(struct rec_thread *t, uint8_t *code)
 	return in->len - in->disp_size;
 }
 
+/* The place at which no other thread of the process's memory is: the first is for who has the turn.
+ * TR_APART if there is none. */
+static unsigned free_place(const struct rec_thread *t)
+{
+	bool taken[TR_APART] = { !rec_apart_has(t) };
+	unsigned i = 0;
+	for (const struct rec_thread *o = t->rec->threads; o; o = o->next)
+		if (o != t && o->proc == t->proc && o->state == REC_NATIVE_RUN)
+			taken[o->native.place] = true;
+	while (i < TR_APART && taken[i])
+		i++;
+	return i;
+}
+
 /* Where it is executed, and where the int3 behind it is. False if there is no room. */
 static bool place(struct rec_thread *t)
 {
 	struct translator *tr = t->proc->tr;
 	uint8_t code[INSN_MAX];
 	if (calls_vsyscall(t)) {
+		t->native.place = 0;
 		if (!tr_syscall_insn(tr))
 			return false;
 		t->native.apart = t->native.pc;
@@ -97,8 +138,11 @@ static bool place(struct rec_thread *t)
 		t->regs.rsp = t->s + (uint64_t)T_ARGS;
 		return true;
 	}
+	t->native.place = free_place(t);
+	if (t->native.place == TR_APART)
+		return false;
 	size_t len = movable(t, code);
-	t->native.apart = tr_put_apart(tr, code, len);
+	t->native.apart = tr_put_apart(tr, t->native.place, code, len);
 	t->native.stop_at = t->native.apart + len;
 	return t->native.apart != 0;
 }
@@ -117,7 +161,10 @@ enum rec_state rec_apart_begin(struct rec_thread *t)
 	t->native.lent_rsp = t->regs.rsp;
 	if (!find_behind(t)) /* that faults */
 		return rec_step(t, &t->regs, REC_NATIVE);
-	if (!place(t)) {
+	bool placed = place(t);
+	if (!placed && !rec_apart_has(t))
+		return rec_step(t, &t->regs, REC_NATIVE);
+	if (!placed) {
 		rec_cut(t->rec,
 			"%s executes an instruction at %#llx that the kernel emulates, and there "
 			"is no room for code of deja's; the recording ends there",

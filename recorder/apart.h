@@ -1,4 +1,4 @@
-/* What the kernel emulates (apart.c). */
+/* What is executed at another place than the program has it (apart.c). */
 #ifndef DEJA_RECORDER_APART_H
 #define DEJA_RECORDER_APART_H
 
@@ -6,8 +6,11 @@
 
 /* Whether the processor keeps sgdt, sidt, smsw, sldt and str from programs. */
 bool rec_has_umip(void);
-/* Whether the instruction at hand (t->native) is to be executed apart; it needs a turn. */
+/* Whether the kernel emulates the instruction at hand (t->native); it needs a turn. */
 bool rec_apart_has(const struct rec_thread *t);
+/* Whether it is a string instruction with many iterations to go. */
+bool rec_apart_repeats(const struct rec_thread *t);
+/* To be executed apart. */
 enum rec_state rec_apart_begin(struct rec_thread *t);
 /* It has not been executed: t->regs are those from before it. */
 void rec_apart_back(struct rec_thread *t);

@@ -26,7 +26,8 @@
 /* Whether the thread may execute something in an arena. */
 static bool in_cache(const struct rec_thread *t)
 {
-	return t->state == REC_CACHE || t->state == REC_BOUNDARY || t->state == REC_TRAP;
+	return t->state == REC_CACHE || t->state == REC_BOUNDARY || t->state == REC_TRAP ||
+	       t->state == REC_NATIVE_RUN;
 }
 
 static bool gathered(const struct rec_process *proc)

@@ -87,7 +87,7 @@ static const struct {
 	[REC_SYSCALL]      = { "system call", "a supervised system call, or its fork or exec event", rec_on_syscall, true },
 	[REC_SIGRETURN]    = { "sigreturn", "rt_sigreturn", rec_on_sigreturn, true },
 	[REC_NATIVE]       = { "native", "a step of an instruction executed natively", rec_on_native, true },
-	[REC_NATIVE_RUN]   = { "native run", "the breakpoint behind an instruction", rec_on_native_run, true },
+	[REC_NATIVE_RUN]   = { "native run", "the int3 behind an instruction executed apart", rec_on_native_run, true },
 	[REC_TRAP]         = { "trap", "a trap of ours, from which a signal can be injected", rec_on_trap, true },
 	[REC_HANDLER]      = { "handler", "a signal handler's first instruction", rec_on_handler, true },
 	[REC_FATAL_SIGNAL] = { "fatal signal", "the end, by a signal", rec_on_fatal_signal, false },

@@ -3,11 +3,10 @@
  * does not know, what is not deterministic, and what is about to fault for reasons only the
  * processor knows (no such page, no such instruction).
  *
- * A long REP instruction traps at every iteration of a single step. It runs to a hardware
- * breakpoint instead, if the machine has those; should it stop for another reason, the rest is
- * stepped. What the kernel emulates does not trap in time (apart.c). A load of ss holds the trap
- * back by an instruction, too, breakpoints included (SDM vol. 3, 6.8.3). It is not executed if it
- * changes nothing; else the two instructions are one step of the recording.
+ * A single step of a REP instruction traps at every iteration, and behind what the kernel emulates
+ * it traps too late: both are executed apart (apart.c). A load of ss holds the trap back by an
+ * instruction, too, breakpoints included (SDM vol. 3, 6.8.3). It is not executed if it changes
+ * nothing; else the two instructions are one step of the recording.
  *
  * A program that sets the trap flag (by popf, iret or rt_sigreturn) has every instruction executed
  * here as long as it is set, and gets SIGTRAP after each, as from the processor. `t->trap_flag` is
@@ -131,14 +130,6 @@ static bool keeps_ss(const struct rec_thread *t)
 	       (uint16_t)t->native.before.gpr[in->opnd[1].reg] == t->native.before.ss;
 }
 
-/* Behind an instruction of many iterations; else 0. */
-static uint64_t stops_often(const struct rec_thread *t)
-{
-	const struct insn *in = &t->native.in;
-	bool rep = t->native.known && (in->attr & INSN_A_REP) && t->regs.rcx > 32;
-	return rep && !t->trap_flag ? t->native.pc + in->len : 0;
-}
-
 /* Code that changes unheard has changed since it was read: where nothing could be translated no
  * fragment has compared it. */
 static bool is_stale(struct rec_thread *t, size_t got)
@@ -165,7 +156,6 @@ static enum rec_state step_it(struct rec_thread *t)
 enum rec_state rec_native_begin(struct rec_thread *t)
 {
 	struct insn *in = &t->native.in;
-	struct rec_tracer *tracer = t->rec->tracer;
 	size_t got = rec_read(t->proc, t->regs.rip, t->native.code, sizeof(t->native.code));
 	bool known = got && insn_decode(in, t->native.code, got, t->regs.rip) > 0;
 	t->native.known = known;
@@ -225,16 +215,7 @@ enum rec_state rec_native_begin(struct rec_thread *t)
 		rec_run(t, REC_CONT, 0);
 		return REC_NATIVE;
 	}
-	if (apart)
-		return rec_apart_begin(t);
-	t->native.stop_at = stops_often(t);
-	if (t->native.stop_at && !tracer->set_breakpoint(tracer, t->tid, t->native.stop_at)) {
-		if (rec_set_regs(t, &t->regs))
-			return REC_KILLED;
-		rec_run(t, REC_CONT, 0);
-		return REC_NATIVE_RUN;
-	}
-	return step_it(t);
+	return apart || rec_apart_repeats(t) ? rec_apart_begin(t) : step_it(t);
 }
 
 static void unmask(struct rec_thread *t)
@@ -247,7 +228,6 @@ static void unmask(struct rec_thread *t)
 
 bool rec_native_left(struct rec_thread *t)
 {
-	struct rec_tracer *tracer = t->rec->tracer;
 	struct user_regs_struct r;
 	uint64_t at = t->native.nowhere ? t->native.nowhere
 		      : t->native.apart ? t->native.apart
@@ -255,8 +235,6 @@ bool rec_native_left(struct rec_thread *t)
 	if ((t->state != REC_NATIVE && t->state != REC_NATIVE_RUN) || t->flags_lost ||
 	    rec_get_regs(t, &r) || r.rip != at || r.rcx != t->native.before.gpr[DJ_RCX])
 		return false;
-	if (t->state == REC_NATIVE_RUN && !t->native.apart)
-		tracer->set_breakpoint(tracer, t->tid, 0);
 	t->regs = r;
 	t->regs.rip = t->native.pc;
 	if (t->native.apart)
@@ -353,8 +331,10 @@ static enum rec_state ran_away(struct rec_thread *t, const struct rec_stop *stop
 	return REC_KILLED;
 }
 
-static enum rec_state apart_done(struct rec_thread *t, const struct rec_stop *stop)
+enum rec_state rec_on_native_run(struct rec_thread *t, const struct rec_stop *stop)
 {
+	if (rec_get_regs(t, &t->regs))
+		return REC_KILLED;
 	bool trap = !stop->event && stop->sig == SIGTRAP && t->regs.rip == t->native.stop_at + 1;
 	if (stop->event || !rec_apart_done(t))
 		return ran_away(t, stop);
@@ -365,30 +345,15 @@ static enum rec_state apart_done(struct rec_thread *t, const struct rec_stop *st
 		return next == REC_IN_HAND ? rec_deliver(t, &stop->info, 0) : next;
 	}
 	rec_order_release(t);
-	if (t->regs.rax != t->native.before.gpr[DJ_RAX]) { /* left by the kernel when it gave up */
+	/* What the kernel left when it gave up; or iterations before the one that faults. These are
+	 * a step of their own. */
+	if (t->regs.rax != t->native.before.gpr[DJ_RAX] ||
+	    t->regs.rcx != t->native.before.gpr[DJ_RCX]) {
 		struct dj_regs after;
 		rec_full_regs(t, &after);
 		effects(t, &after, DJ_WHY_FAULTING);
 	}
 	return rec_deliver(t, &stop->info, 0);
-}
-
-enum rec_state rec_on_native_run(struct rec_thread *t, const struct rec_stop *stop)
-{
-	struct rec_tracer *tracer = t->rec->tracer;
-	struct user_regs_struct r;
-	if (rec_get_regs(t, &r))
-		return REC_KILLED;
-	t->regs = r;
-	if (t->native.apart)
-		return apart_done(t, stop);
-	tracer->set_breakpoint(tracer, t->tid, 0);
-	/* Its siginfo may say another reason: what the processor notes of a breakpoint gets lost
-	 * now and then where a hypervisor comes in between, as with single steps. */
-	bool trap = !stop->event && stop->sig == SIGTRAP && stop->sync;
-	if (trap && r.rip == t->native.pc + t->native.in.len)
-		return done(t);
-	return r.rip == t->native.pc ? step_it(t) : ran_away(t, stop);
 }
 
 /* After a step over popf or iret the kernel takes the trap flag of the next single step for the

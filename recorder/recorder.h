@@ -385,10 +385,10 @@ struct rec_thread {
 		uint64_t pc, rax, rdx;
 		uint64_t nowhere;	  /* where it is made to fault instead */
 		uint64_t faulted, wanted; /* there once, instead of here: see deliver.c */
-		uint64_t stop_at;	  /* the breakpoint, or apart: the int3 */
-		/* of what is executed apart (apart.c): where, or 0; where the program goes on; and
-		 * the registers that it is lent */
-		uint64_t apart, behind, lent_rax, lent_rsp;
+		/* of what is executed apart (apart.c): where, or 0, and at which of the places; the
+		 * int3; where the program goes on; and the registers that it is lent */
+		uint64_t apart, stop_at, behind, lent_rax, lent_rsp;
+		unsigned place;
 	} native;
 	struct {
 		siginfo_t info;

@@ -99,17 +99,35 @@ static bool place_mapped(const struct rec_thread *t, uint32_t low, uint64_t *add
 	return found;
 }
 
+/* What is executed in the cache at the address that the processor has of its last x87 instruction.
+ * Its upper half may be lost: a hypervisor that keeps the registers in the format of 32 bits, while
+ * somebody else has the processor, gives back a 0 there. */
+static bool locate_x87(const struct rec_thread *t, uint64_t rip, struct tr_where *w)
+{
+	struct translator *tr = t->proc->tr;
+	uint64_t at, size;
+	if (tr_in_cache(tr, rip))
+		return tr_locate(tr, rip, 0, w);
+	const struct dj_mapping *m = rec_maps_find(t->proc, rip);
+	if (!rip || rip >> 32 || (m && (m->prot & PROT_EXEC)))
+		return false;
+	for (unsigned i = 0; tr_arena(tr, i, &at, &size); i++) {
+		uint64_t off = (uint32_t)(rip - at);
+		if (off < size && tr_locate(tr, at + off, 0, w))
+			return true;
+	}
+	return false;
+}
+
 void rec_x87_place(struct rec_thread *t)
 {
 	struct rec_tracer *tracer = t->rec->tracer;
-	struct translator *tr = t->proc->tr;
 	struct user_fpregs_struct f;
 	struct tr_where w;
 	struct dj_regs regs;
 	struct insn in;
 	uint8_t code[INSN_MAX];
-	if (tracer->get_fpregs(tracer, t->tid, &f) || !tr_in_cache(tr, f.rip) ||
-	    !tr_locate(tr, f.rip, 0, &w))
+	if (tracer->get_fpregs(tracer, t->tid, &f) || !locate_x87(t, f.rip, &w))
 		return;
 	f.rip = w.pc;
 	/* The shadow's place is the address's lower half. The instruction may be gone, and a

@@ -128,7 +128,7 @@ static bool has_trapped(const struct rec_thread *t, const struct user_regs_struc
 	const struct translator *tr = t->proc->tr;
 	uint32_t runtime = 0;
 	if (t->state == REC_NATIVE_RUN)
-		return r->rip == t->native.stop_at + (t->native.apart != 0);
+		return r->rip == t->native.stop_at + 1;
 	if (t->how == REC_STEP || t->state == REC_NATIVE)
 		return r->rip != t->from.rip || r->rcx != t->from.rcx;
 	if (t->how != REC_CONT || !tr)
@@ -144,13 +144,11 @@ static siginfo_t its_info(const struct rec_thread *t, const struct user_regs_str
 {
 	siginfo_t info = { .si_signo = SIGTRAP, .si_code = TRAP_TRACE };
 	uint32_t runtime = 0;
-	if (t->state == REC_CACHE || t->state == REC_TRAP)
+	if (t->state == REC_CACHE || t->state == REC_TRAP || t->state == REC_NATIVE_RUN)
 		info.si_code = SI_KERNEL;
 	if (t->state == REC_BOUNDARY && tr_in_cache(t->proc->tr, r->rip - 1) &&
 	    (tr_stop_at(t->proc->tr, r->rip - 1, r->r11, &runtime) || runtime))
 		info.si_code = SI_KERNEL;
-	if (t->state == REC_NATIVE_RUN)
-		info.si_code = t->native.apart ? SI_KERNEL : TRAP_HWBKPT;
 	if (info.si_code != SI_KERNEL)
 		info.si_addr = (void *)(uintptr_t)r->rip;
 	return info;

@@ -122,18 +122,6 @@ static int pt_event_message(struct rec_tracer *tr, pid_t tid, unsigned long *mes
 	return (int)ptrace(PTRACE_GETEVENTMSG, tid, NULL, message);
 }
 
-static int pt_set_breakpoint(struct rec_tracer *tr, pid_t tid, uint64_t addr)
-{
-	const size_t dr = offsetof(struct user, u_debugreg);
-	const unsigned long on_execution = 1; /* DR7: DR0 is local, of one byte, on execution */
-	(void)tr;
-	if (!addr)
-		return (int)ptrace(PTRACE_POKEUSER, tid, dr + 7 * sizeof(long), 0);
-	if (ptrace(PTRACE_POKEUSER, tid, dr, addr))
-		return -1;
-	return (int)ptrace(PTRACE_POKEUSER, tid, dr + 7 * sizeof(long), on_execution);
-}
-
 static int pt_open_memory(struct rec_tracer *tr, pid_t pid)
 {
 	char path[64];
@@ -201,7 +189,6 @@ struct rec_tracer rec_tracer_ptrace = {
 	.get_sigmask = pt_get_sigmask,
 	.set_sigmask = pt_set_sigmask,
 	.event_message = pt_event_message,
-	.set_breakpoint = pt_set_breakpoint,
 	.open_memory = pt_open_memory,
 	.close_memory = pt_close_memory,
 	.read = pt_read,

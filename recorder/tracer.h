@@ -52,8 +52,6 @@ struct rec_tracer {
 	int (*get_sigmask)(struct rec_tracer *tr, pid_t tid, uint64_t *mask);
 	int (*set_sigmask)(struct rec_tracer *tr, pid_t tid, uint64_t mask);
 	int (*event_message)(struct rec_tracer *tr, pid_t tid, unsigned long *message);
-	/* Stop when the instruction at `addr` is reached (debug register 0); 0: no more. */
-	int (*set_breakpoint)(struct rec_tracer *tr, pid_t tid, uint64_t addr);
 
 	/* A process's memory, by a handle that is closed again. */
 	int (*open_memory)(struct rec_tracer *tr, pid_t pid);

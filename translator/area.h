@@ -25,6 +25,9 @@
 #ifndef DEJA_TRANSLATOR_AREA_H
 #define DEJA_TRANSLATOR_AREA_H
 
+/* Places in an arena for instructions that are executed apart (tr_put_apart). */
+#define TR_APART 8
+
 /* Control block, relative to S. */
 #define T_BASE	     (-4096)
 #define T_SLOT(r)    (T_BASE + 8 * (r)) /* spilled program registers */

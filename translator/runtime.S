@@ -563,9 +563,9 @@ rt_syscall:
 	int3
 	.long	STOP_SYSCALL_DONE
 
-/* An instruction that is not executed where the program has it (tr_put_apart), with a trap behind it. */
+/* Instructions that are not executed where the program has them (tr_put_apart), with a trap behind each. */
 rt_apart:
-	.skip	16, 0xcc
+	.skip	16 * TR_APART, 0xcc
 
 /*
  * May the system call with number eax be made in the cache, by its arguments (doc/mappings.md)?

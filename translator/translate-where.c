@@ -104,16 +104,17 @@ uint64_t tr_syscall_insn(const struct translator *tr)
 	return tr->arenas ? rt_va(tr->arenas, rt_syscall) : 0;
 }
 
-uint64_t tr_put_apart(struct translator *tr, const uint8_t *code, size_t len)
+uint64_t tr_put_apart(struct translator *tr, unsigned place, const uint8_t *code, size_t len)
 {
+	const size_t off = (size_t)(rt_apart - rt_begin) + place * (INSN_MAX + 1);
 	struct tr_arena *a = tr->arenas;
 	if (!a)
 		return 0;
-	DJ_ASSERT(len <= INSN_MAX, "%zu bytes", len);
-	uint8_t *at = a->ours + (rt_apart - rt_begin);
+	DJ_ASSERT(len <= INSN_MAX && place < TR_APART, "%zu bytes in place %u", len, place);
+	uint8_t *at = a->ours + off;
 	memcpy(at, code, len);
 	at[len] = 0xcc; /* int3 */
-	return rt_va(a, rt_apart);
+	return a->va + off;
 }
 
 void tr_stats(const struct translator *tr, struct tr_stats *s)

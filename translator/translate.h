@@ -267,9 +267,9 @@ bool tr_waits(const struct translator *tr, uint64_t va);
 uint64_t tr_syscall_insn(const struct translator *tr);
 
 /* Put an instruction of at most INSN_MAX bytes where it can be executed apart from the program's
- * code, with an int3 behind it. There is one such place, so nobody may be executing it. Returns its
- * address, or 0 before the first arena. */
-uint64_t tr_put_apart(struct translator *tr, const uint8_t *code, size_t len);
+ * code, with an int3 behind it, in one of TR_APART places: nobody may be executing what is there.
+ * Returns its address, or 0 before the first arena. */
+uint64_t tr_put_apart(struct translator *tr, unsigned place, const uint8_t *code, size_t len);
 
 /* Where arena number i is; false if there are not that many. */
 bool tr_arena(const struct translator *tr, unsigned i, uint64_t *at, uint64_t *size);

@@ -27,6 +27,7 @@
 static uint8_t cell[16] __attribute__((used));
 static int alone;     /* nobody else writes to it */
 static int vsyscalls; /* the kernel maps their page */
+static int umip;      /* it emulates the others, and answers the same everywhere */
 
 #define CALL_TIME                                                                                  \
 	"mov %%rsp, %%r12\n\tsub $256, %%rsp\n\tand $-16, %%rsp\n\tcall *%1\n\t"                   \
@@ -39,55 +40,81 @@ static uint64_t mixed(uint64_t sum, const void *bytes, size_t size)
 	return sum;
 }
 
-/* One instruction, with another behind it that shows whether it was reached once. */
-#define MEMORY(insn)                                                                               \
+/* Without UMIP the processor executes the instructions itself and says what it has, which differs
+ * from one processor to the next, also natively. Then it counts that something was stored, and what
+ * around it was not. */
+static uint64_t told(uint64_t sum, uint8_t *bytes, size_t size, size_t at, size_t length)
+{
+	const uint8_t fill = bytes[at ? 0 : size - 1];
+	uint8_t stored = 0;
+	for (size_t i = at; i < at + length && !umip; i++) {
+		stored |= bytes[i] != fill;
+		bytes[i] = fill;
+	}
+	return mixed(mixed(sum, bytes, size), &stored, 1);
+}
+
+/* One instruction, with another behind it that shows whether it was reached once. It stores
+ * `length` bytes `at` a distance from the beginning; or as many `bits`. */
+#define MEMORY(insn, distance, length)                                                             \
 	memset(at, 0xa5, sizeof(at));                                                              \
 	__asm__ volatile(insn "\n\tinc %0"                                                         \
 			 : "+r"(reached)                                                           \
 			 : "b"(at), "r"(8L)                                                        \
 			 : "memory", "rax", "r13");                                                \
-	sum = mixed(sum, at, sizeof(at))
-#define RELATIVE(insn)                                                                             \
+	sum = told(sum, at, sizeof(at), distance, length)
+#define RELATIVE(insn, distance, length)                                                           \
 	memset(cell, 0x5a, sizeof(cell));                                                          \
 	__asm__ volatile(insn "\n\tinc %0" : "+r"(reached) : : "memory");                          \
-	sum = alone ? mixed(sum, cell, sizeof(cell)) : sum
-#define REGISTER(insn)                                                                             \
+	sum = alone ? told(sum, cell, sizeof(cell), distance, length) : sum
+#define REGISTER(insn, bits)                                                                       \
 	r = 0x123456789abcdef0;                                                                    \
 	__asm__ volatile(insn "\n\tinc %0" : "+r"(reached), "+a"(r) : : "r9");                     \
-	sum = mixed(sum, &r, sizeof(r))
+	stored = (uint16_t)r != 0xdef0;                                                            \
+	r = umip ? r : r >> (bits);                                                                \
+	sum = mixed(mixed(sum, &r, sizeof(r)), &stored, 1)
 
-/* How many in a round the kernel emulates here: leaf 7 tells of UMIP (SDM vol. 2A, CPUID). */
+/* How many in a round are executed natively one at a time, whether or not the kernel emulates them.
+ */
 static int each(void)
 {
+	return vsyscalls + 20;
+}
+
+/* Leaf 7 tells of UMIP (SDM vol. 2A, CPUID). deja hides it, so a recording is told by UMIP=1 or 0.
+ */
+static int has_umip(void)
+{
 	unsigned a, b, c, d;
-	return vsyscalls + (__get_cpuid_count(7, 0, &a, &b, &c, &d) && c & 1u << 2 ? 20 : 0);
+	return __get_cpuid_count(7, 0, &a, &b, &c, &d) && c & 1u << 2;
 }
 
 static uint64_t all(int rounds, uint64_t *counted)
 {
 	uint64_t sum = 0, reached = 0, r;
+	uint8_t stored;
 	uint8_t at[32];
 	for (int i = 0; i < rounds; i++) {
-		MEMORY("sgdt (%%rbx)");
-		MEMORY("sidt 4(%%rbx,%2,2)");
-		MEMORY("smsw (%%rbx)");
-		MEMORY("sldt 3(%%rbx)");
-		MEMORY("str (%%rbx)");
-		MEMORY("mov %%rbx, %%r13\n\tsgdt (%%r13)");
-		MEMORY("mov %%rbx, %%rax\n\tsidt %%ds:(%%rax)");
-		RELATIVE("sgdt cell(%%rip)");
-		RELATIVE("sidt cell+2(%%rip)");
-		RELATIVE("smsw cell+1(%%rip)");
-		RELATIVE("str cell(%%rip)");
-		RELATIVE(".byte 0x49\n\tsgdt cell(%%rip)"); /* REX.B */
-		REGISTER("smsw %%eax");
-		REGISTER("smsw %%ax");
-		REGISTER("smsw %%rax");
-		REGISTER("sldt %%eax");
-		REGISTER("sldt %%ax");
-		REGISTER("str %%eax");
-		REGISTER("str %%rax");
-		REGISTER("mov %%rax, %%r9\n\tstr %%r9d\n\tmov %%r9, %%rax");
+		MEMORY("sgdt (%%rbx)", 0, 10);
+		MEMORY("sidt 4(%%rbx,%2,2)", 20, 10);
+		MEMORY("smsw (%%rbx)", 0, 2);
+		MEMORY("sldt 3(%%rbx)", 3, 2);
+		MEMORY("str (%%rbx)", 0, 2);
+		MEMORY("mov %%rbx, %%r13\n\tsgdt (%%r13)", 0, 10);
+		MEMORY("mov %%rbx, %%rax\n\tsidt %%ds:(%%rax)", 0, 10);
+		RELATIVE("sgdt cell(%%rip)", 0, 10);
+		RELATIVE("sidt cell+2(%%rip)", 2, 10);
+		RELATIVE("smsw cell+1(%%rip)", 1, 2);
+		RELATIVE("str cell(%%rip)", 0, 2);
+		RELATIVE(".byte 0x49\n\tsgdt cell(%%rip)", 0, 10); /* REX.B */
+		REGISTER("smsw %%eax", 32);
+		REGISTER("smsw %%ax", 16);
+		REGISTER("smsw %%rax", 32);
+		REGISTER("sldt %%eax", 16);
+		REGISTER("sldt %%ax", 16);
+		REGISTER("str %%eax", 16);
+		REGISTER("str %%rax", 16);
+		REGISTER("mov %%rax, %%r9\n\tstr %%r9d\n\tmov %%r9, %%rax", 16);
 		if (!vsyscalls)
 			continue;
 		__asm__ volatile(CALL_TIME
@@ -288,8 +315,9 @@ int main(int argc, char **argv)
 	base = (uintptr_t)main & ~(uintptr_t)0xfff;
 	munmap(own + 4096, 4096);
 	vsyscalls = has_page();
+	umip = getenv("UMIP") ? atoi(getenv("UMIP")) : has_umip();
 	if (!strcmp(mode, "each")) {
-		printf("%d\n", each());
+		printf("%d %s\n", each(), umip ? "emulated" : "executed");
 		return 0;
 	}
 	pthread_t threads[3];

@@ -72,7 +72,12 @@ done
 
 # what a handler sees of the flags
 ${CC:-gcc} -O1 -w "$here/flags.c" -o flags -lm || exit 99
-for args in "" fault plain passed trap "x87 30"; do
+x87="x87 30"
+if ./flags cuts; then
+	echo "this machine loses the upper halves of x87's pointers now and then: only the lower ones are compared"
+	x87="x87 30 cut"
+fi
+for args in "" fault plain passed trap "$x87" "x87 30 halve"; do
 	./flags $args >out 2>&1 || fail "flags $args, natively: $(cat out)"
 	timeout -s KILL 100 "$deja" record -o t.deja ./flags ${args:-1000} >out 2>&1 || fail "flags $args: $(cat out)"
 	grep -q 'enough: 0 wrong' out || fail "flags $args: $(cat out)"

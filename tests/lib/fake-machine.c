@@ -209,7 +209,7 @@ static int in_program(struct fake_thread *m)
 		fake_fail("thread %d runs untranslated code at %#llx", m->number, m->regs.rip);
 		return ends(m, EXITED);
 	}
-	if (m->how == REC_CONT && m->breakpoint != m->regs.rip + 2)
+	if (m->how == REC_CONT)
 		fake_fail("thread %d: an instruction at full speed", m->number);
 	if (m->regs.gs_base != FAKE_GS)
 		fake_fail("thread %d: gs base %#llx", m->number, m->regs.gs_base);
@@ -218,10 +218,23 @@ static int in_program(struct fake_thread *m)
 	m->regs.rip += 2;
 	m->regs.rcx = 0;
 	/* the reason gets lost at times */
-	return signal_stop(m, SIGTRAP,
-			   m->natives & 1	? TRAP_BRKPT
-			   : m->how == REC_CONT ? TRAP_HWBKPT
-						: TRAP_TRACE);
+	return signal_stop(m, SIGTRAP, m->natives & 1 ? TRAP_BRKPT : TRAP_TRACE);
+}
+
+/* A string instruction in a place for what is executed apart, up to and with the trap behind it. */
+static int apart(struct fake_thread *m)
+{
+	if (m->done >= m->n_script || m->script[m->done].kind != FAKE_REP)
+		fake_fail("thread %d: action %u is executed apart", m->number, m->done);
+	if (m->how != REC_CONT)
+		fake_fail("thread %d: an instruction apart is stepped", m->number);
+	if (m->regs.gs_base != FAKE_GS)
+		fake_fail("thread %d: gs base %#llx", m->number, m->regs.gs_base);
+	performed(m);
+	m->natives++;
+	m->regs.rip += 3;
+	m->regs.rcx = 0;
+	return signal_stop(m, SIGTRAP, SI_KERNEL);
 }
 
 /* The signal that the recorder let through takes effect. Returns a stop, or 0. */
@@ -321,5 +334,7 @@ int fake_run(struct fake_thread *m)
 		m->regs.rip++;
 		return signal_stop(m, SIGTRAP, SI_KERNEL);
 	}
+	if (rip >= APART(0) && rip < APART(TR_APART))
+		return apart(m);
 	return rip >= CACHE && rip < CACHE_END ? in_cache(m) : in_program(m);
 }

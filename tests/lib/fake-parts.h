@@ -17,13 +17,14 @@
  * Addresses. Thread i's program lies at PROGRAM(i): action k begins at 16 * k, a system call ends
  * two bytes on, which leads to action k + 1; its signal handler, which only returns, lies at
  * HANDLER(i). The cache has 16 bytes for each of these places: its entry E, E + 2 in the midst of
- * it, and a trap at E + 4.
+ * it, and a trap at E + 4. At its end are the places of instructions that are executed apart.
  */
 #define PROGRAM(i) (0x10000000ULL + ((uint64_t)(i) << 16))
 #define HANDLER(i) (PROGRAM(i) + 0x8000)
 #define CACHE	   0x50000000ULL
 #define CACHE_END  0x60000000ULL
 #define RT_SYSCALL (CACHE_END - 0x1000)
+#define APART(i)   (RT_SYSCALL + 16 + 16 * (uint64_t)(i))
 #define VDSO	   0x70000000ULL
 #define VDSO_CALL  (VDSO + 16)
 

@@ -267,14 +267,6 @@ static int fake_event_message(struct rec_tracer *tr, pid_t tid, unsigned long *m
 	return stopped(m) ? 0 : -1;
 }
 
-static int fake_set_breakpoint(struct rec_tracer *tr, pid_t tid, uint64_t addr)
-{
-	struct fake_thread *m = fake_by_tid(tid);
-	(void)tr;
-	m->breakpoint = addr;
-	return stopped(m) ? 0 : -1;
-}
-
 static int fake_open_memory(struct rec_tracer *tr, pid_t pid)
 {
 	(void)tr;
@@ -287,6 +279,20 @@ static void fake_close_memory(struct rec_tracer *tr, int memory)
 	(void)memory;
 }
 
+/* The instruction that an action begins with lies at its place, and where the last one has led to.
+ */
+static char program_byte(uint64_t addr)
+{
+	unsigned k;
+	bool handler;
+	const struct fake_thread *m = fake_owner(addr & ~1ULL, &k, &handler);
+	if (handler || k >= m->n_script || (addr & 15) >= 4)
+		return 0;
+	return (m->script[k].kind == FAKE_NATIVE ? "\x66\x90"
+		: m->script[k].kind == FAKE_REP	 ? "\xf3\xa4"
+						 : "\x0f\x05")[addr & 1];
+}
+
 static ssize_t fake_read(struct rec_tracer *tr, int memory, uint64_t addr, void *buf, size_t len)
 {
 	(void)tr;
@@ -294,17 +300,9 @@ static ssize_t fake_read(struct rec_tracer *tr, int memory, uint64_t addr, void 
 	memset(buf, 0, len);
 	if (addr <= VDSO_CALL && addr + len >= VDSO_CALL + 2)
 		memcpy((char *)buf + (VDSO_CALL - addr), "\x0f\x05", 2);
-	if (addr >= PROGRAM(0) && addr < PROGRAM(FAKE_THREADS) && len >= 2) {
-		unsigned k;
-		bool handler;
-		const struct fake_thread *m = fake_owner(addr, &k, &handler);
-		if (!handler && k < m->n_script)
-			memcpy(buf,
-			       m->script[k].kind == FAKE_NATIVE ? "\x66\x90"
-			       : m->script[k].kind == FAKE_REP	? "\xf3\xa4"
-								: "\x0f\x05",
-			       2);
-	}
+	for (size_t k = 0; k < len; k++)
+		if (addr + k >= PROGRAM(0) && addr + k < PROGRAM(FAKE_THREADS))
+			((char *)buf)[k] = program_byte(addr + k);
 	return (ssize_t)len;
 }
 
@@ -324,8 +322,10 @@ static FILE *fake_open_proc(struct rec_tracer *tr, pid_t pid, const char *name)
 	(void)tr;
 	(void)pid;
 	if (!strcmp(name, "maps"))
-		snprintf(text, sizeof(text), "%llx-%llx r-xp 00000000 00:00 0 [vdso]\n", VDSO,
-			 VDSO + 4096);
+		snprintf(text, sizeof(text),
+			 "%llx-%llx r-xp 00000000 00:00 0 \n"
+			 "%llx-%llx r-xp 00000000 00:00 0 [vdso]\n",
+			 PROGRAM(0), PROGRAM(FAKE_THREADS), VDSO, VDSO + 4096);
 	else
 		snprintf(text, sizeof(text), "SigIgn:\t%016x\nSigCgt:\t%016llx\n", 0,
 			 (unsigned long long)fake.caught);
@@ -378,7 +378,6 @@ void fake_reset(void)
 		.get_sigmask = fake_get_sigmask,
 		.set_sigmask = fake_set_sigmask,
 		.event_message = fake_event_message,
-		.set_breakpoint = fake_set_breakpoint,
 		.open_memory = fake_open_memory,
 		.close_memory = fake_close_memory,
 		.read = fake_read,
@@ -408,6 +407,11 @@ struct fake_thread *fake_thread(pid_t pid, const struct fake_action *script, uns
 
 struct rec_thread *fake_record(struct rec_process *proc, struct fake_thread *m)
 {
+	const struct dj_mapping programs = { .start = PROGRAM(0),
+					     .end = PROGRAM(FAKE_THREADS),
+					     .prot = PROT_READ | PROT_EXEC,
+					     .module = -1,
+					     .name = "" };
 	struct rec_thread *t = rec_thread_new(proc, m->tid, REC_CACHE);
 	t->own = mmap(NULL, AREA_THREAD, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -426,6 +430,7 @@ struct rec_thread *fake_record(struct rec_process *proc, struct fake_thread *m)
 			proc->limits[i] = proc->kernel_limits[i] =
 				(struct rlimit){ RLIM_INFINITY, RLIM_INFINITY };
 		proc->limits_known = true;
+		dj_mappings_put(&proc->maps, &programs);
 		proc->tables = mmap(NULL, AREA_TABLES, PROT_READ | PROT_WRITE,
 				    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	}

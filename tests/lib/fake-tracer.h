@@ -50,7 +50,6 @@ struct fake_thread {
 	bool injectable; /* the stop it is in takes a signal */
 	siginfo_t info;
 	struct user_regs_struct regs;
-	uint64_t breakpoint;
 	uint64_t mask;
 	uint64_t
 		own_mask; /* what the program made of it; the recorder may block more for a while */

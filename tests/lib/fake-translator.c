@@ -290,10 +290,18 @@ uint64_t tr_syscall_insn(const struct translator *tr)
 	return tr->arena ? RT_SYSCALL : 0;
 }
 
-uint64_t tr_put_apart(struct translator *tr, const uint8_t *code, size_t len)
+uint64_t tr_put_apart(struct translator *tr, unsigned place, const uint8_t *code, size_t len)
 {
-	(void)tr, (void)code, (void)len;
-	return 0;
+	(void)code;
+	for (unsigned i = 0; i < fake.n_threads; i++) {
+		const struct fake_thread *m = &fake.threads[i];
+		if (m->alive && m->running && m->regs.rip >= APART(place) &&
+		    m->regs.rip < APART(place + 1))
+			fake_fail("thread %d loses the instruction that it executes", m->number);
+	}
+	if (len != 2)
+		fake_fail("an instruction of %zu bytes is executed apart", len);
+	return tr->arena ? APART(place) : 0;
 }
 
 bool tr_arena(const struct translator *tr, unsigned i, uint64_t *at, uint64_t *size)
