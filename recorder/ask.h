@@ -15,9 +15,8 @@ struct rec_asking {
 	struct rec_thread *who[REC_ASKERS];
 	unsigned n;
 	/* nanoseconds of CLOCK_MONOTONIC */
-	int64_t until;	 /* 0: it has just begun */
-	unsigned links;	 /* asked for */
-	int64_t checked; /* whether modules are what they were */
+	int64_t until;	/* 0: it has just begun */
+	unsigned links; /* asked for */
 };
 
 /* The thread is about to go on in the cache: listen to it, if that is of use. */
