@@ -82,6 +82,16 @@ void rec_ask_stopped(struct rec_thread *t)
 		}
 }
 
+/* What was taken has been answered by now, unless it was the program that took it: then it waits
+ * for what nobody owes it. */
+void rec_ask_over(struct rec_thread *t)
+{
+	*rec_tcb(t, T_LISTEN) = 0;
+	*rec_tcb(t, T_ASK) = 0;
+	if (!*rec_tcb(t, T_ANSWER))
+		*rec_tcb(t, T_ANSWER) = ANSWER_STOP;
+}
+
 /* Whether there is nothing else to do for it but to make code. */
 static bool only_code(struct rec_thread *t)
 {

@@ -23,6 +23,8 @@ struct rec_asking {
 void rec_ask_listen(struct rec_thread *t);
 /* It has stopped, or ended. */
 void rec_ask_stopped(struct rec_thread *t);
+/* It has stopped while it asked, and is not to wait any more. */
+void rec_ask_over(struct rec_thread *t);
 /* While nothing has stopped: answer who asks. True if it may be that somebody will soon: look again
  * what has stopped, without waiting for it. */
 bool rec_ask_look(struct rec_recording *rec);
