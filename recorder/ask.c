@@ -27,11 +27,12 @@
  *
  * What is done for a thread that runs is what may be done beside it (doc/code-cache.md): fragments
  * of code that is in modules and does not change unheard are made and linked, of which nothing is
- * recorded. Whatever else there is to do (a digest, a keyframe, a signal, an arena, code of other
- * kinds, an address that is none) is a reason to answer that it has to stop, and then everything
- * goes its usual way. The program can write to these words, and gets what it asked for: an answer
- * to what it has not asked sends it astray, as any word of the control block does. The number of a
- * link is checked.
+ * recorded. Whether a module's file has been written to is asked as at a stop, lest the program is
+ * answered with what it has just replaced. Whatever else there is to do (a digest, a keyframe, a
+ * signal, an arena, code of other kinds, an address that is none) is a reason to answer that it has
+ * to stop, and then everything goes its usual way. The program can write to these words, and gets
+ * what it asked for: an answer to what it has not asked sends it astray, as any word of the control
+ * block does. The number of a link is checked.
  *
  * Listening costs processor time, so it is for bursts: a thread is listened to if it has stopped
  * before within BURST, and for no longer than PATIENCE after its last question. It takes a
@@ -50,11 +51,10 @@
 
 #define BURST	 1000000 /* nanoseconds */
 #define PATIENCE 100000
-#define LUCK	 4	 /* so many times in vain: it is left alone */
-#define TRIED	 16	 /* and listened to once in so many times */
-#define LOOKS	 32	 /* between two looks at what has stopped */
-#define NOTED	 4	 /* of so many links one is noted for later images (ahead.c) */
-#define MODULES	 1000000 /* between two looks at whether their files have changed */
+#define LUCK	 4  /* so many times in vain: it is left alone */
+#define TRIED	 16 /* and listened to once in so many times */
+#define LOOKS	 32 /* between two looks at what has stopped */
+#define NOTED	 4  /* of so many links one is noted for later images (ahead.c) */
 
 static int64_t now(void)
 {
@@ -113,6 +113,16 @@ void rec_ask_stopped(struct rec_thread *t)
 		}
 }
 
+/* What was taken has been answered by now, unless it was the program that took it: then it waits
+ * for what nobody owes it. */
+void rec_ask_over(struct rec_thread *t)
+{
+	*rec_tcb(t, T_LISTEN) = 0;
+	*rec_tcb(t, T_ASK) = 0;
+	if (!*rec_tcb(t, T_ANSWER))
+		*rec_tcb(t, T_ANSWER) = ANSWER_STOP;
+}
+
 /* Whether there is nothing else to do for it but to make code. */
 static bool only_code(struct rec_thread *t)
 {
@@ -129,6 +139,7 @@ static uint64_t answer(struct rec_thread *t, uint64_t ask)
 {
 	struct translator *tr = t->proc->tr;
 	bool indirect = ask == ASK_INDIRECT;
+	rec_modules_check(t->rec);
 	const struct tr_stop *stop = indirect ? NULL : tr_stop_of(tr, ask);
 	struct tr_frag *f;
 	if (!only_code(t) || (!indirect && (!stop || stop->kind != TR_STOP_LINK)))
@@ -197,10 +208,6 @@ bool rec_ask_look(struct rec_recording *rec)
 	int64_t at = now();
 	if (any || !asking->until)
 		asking->until = at + PATIENCE;
-	if (at - asking->checked > MODULES) {
-		rec_modules_check(rec);
-		asking->checked = at;
-	}
 	if (at < asking->until)
 		return true;
 	for (unsigned i = 0; i < asking->n; i++)

@@ -23,9 +23,8 @@ struct rec_asking {
 	struct rec_thread *who[REC_ASKERS];
 	unsigned n;
 	/* nanoseconds of CLOCK_MONOTONIC */
-	int64_t until;	 /* 0: it has just begun */
-	unsigned links;	 /* asked for */
-	int64_t checked; /* whether modules are what they were */
+	int64_t until;	/* 0: it has just begun */
+	unsigned links; /* asked for */
 };
 
 /* The thread is about to go on in the cache: listen to it, if that is of use. */
@@ -35,6 +34,8 @@ void rec_ask_stopped(struct rec_thread *t);
 /* Whether the supervisor has a processor to itself while the thread, the only one of its process,
  * runs. */
 bool rec_ask_has_processor(const struct rec_thread *t);
+/* It has stopped while it asked, and is not to wait any more. */
+void rec_ask_over(struct rec_thread *t);
 /* While nothing has stopped: answer who asks. True if it may be that somebody will soon: look again
  * what has stopped, without waiting for it. */
 bool rec_ask_look(struct rec_recording *rec);

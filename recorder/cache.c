@@ -253,6 +253,8 @@ static enum rec_state towards_boundary(struct rec_thread *t)
 	}
 	if (tr_waits(t->proc->tr, r.rip)) /* for longer than one who is stepped cares to look */
 		r.rax = 1;
+	if (tr_asks(t->proc->tr, r.rip))
+		rec_ask_over(t);
 	return rec_step(t, &r, REC_BOUNDARY);
 }
 

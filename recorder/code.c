@@ -171,7 +171,9 @@ static struct rec_code_page *code_page(struct rec_process *proc, uint64_t addr)
 	DJ_ASSERT(p, "out of memory for a code page");
 	*p = (struct rec_code_page){ .addr = page };
 	p->len = (uint32_t)rec_read(proc, page, p->bytes, PAGE);
-	if (!p->len) {
+	/* who runs meanwhile may have written to the module's file, which the trace has as it was
+	 */
+	if (!p->len || (m->module >= 0 && rec_modules_told(proc->rec))) {
 		free(p);
 		return NULL;
 	}

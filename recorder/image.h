@@ -22,6 +22,8 @@ enum rec_state rec_no_image(struct rec_thread *t, const char *fmt, ...)
 int rec_module_of(struct rec_recording *rec, int fd, const char *path);
 /* Notice modules whose files have been written to: code from there may have changed. */
 void rec_modules_check(struct rec_recording *rec);
+/* There is something to look at: one may have other bytes than the trace says. */
+bool rec_modules_told(const struct rec_recording *rec);
 void rec_modules_free(struct rec_recording *rec);
 
 /* ---- perfmap.c ---- */

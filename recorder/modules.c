@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -50,6 +51,12 @@ void rec_modules_check(struct rec_recording *rec)
 					rewritten(rec, i);
 			at += (ssize_t)(sizeof(*e) + e->len);
 		}
+}
+
+bool rec_modules_told(const struct rec_recording *rec)
+{
+	int n = 0;
+	return rec->inotify > 0 && !ioctl(rec->inotify, FIONREAD, &n) && n;
 }
 
 static bool same_time(const struct timespec *a, const struct timespec *b)

@@ -19,7 +19,7 @@ rt_heads:
 rt_bulks:
 
 	.text
-	.globl	rt_begin, rt_import, rt_import_masked, rt_import_patch8, rt_other, rt_places, rt_miss, rt_ask, rt_syscall, rt_apart, rt_map_check, rt_map_log, rt_cpuid, rt_call_data, rt_call_data_out, rt_call_data_end, rt_state_data, rt_order_wait, rt_order_spin, rt_order_spin_end, rt_order_two, rt_order_hold, rt_order_look, rt_order_give, rt_end
+	.globl	rt_begin, rt_import, rt_import_masked, rt_import_patch8, rt_other, rt_places, rt_miss, rt_ask, rt_ask_end, rt_syscall, rt_apart, rt_map_check, rt_map_log, rt_cpuid, rt_call_data, rt_call_data_out, rt_call_data_end, rt_state_data, rt_order_wait, rt_order_spin, rt_order_spin_end, rt_order_two, rt_order_hold, rt_order_look, rt_order_give, rt_end
 
 	.macro	ADD_STEPS reg
 	add	%gs:T_STEPS(0), \reg
@@ -327,6 +327,7 @@ rt_ask:
 	jrcxz	6b
 	mov	%gs:T_SLOT(1), %rcx
 	jmp	*%gs:T_ASK_TO
+rt_ask_end:
 
 /*
  * A gather that found something else than the shadow in one of its elements: each element in turn, imported if it differs and then

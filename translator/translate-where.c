@@ -99,6 +99,12 @@ bool tr_waits(const struct translator *tr, uint64_t va)
 	return a && va >= rt_va(a, rt_order_spin) && va < rt_va(a, rt_order_spin_end);
 }
 
+bool tr_asks(const struct translator *tr, uint64_t va)
+{
+	const struct tr_arena *a = tr_arena_at(tr, va);
+	return a && va >= rt_va(a, rt_miss) && va < rt_va(a, rt_ask_end);
+}
+
 uint64_t tr_syscall_insn(const struct translator *tr)
 {
 	return tr->arenas ? rt_va(tr->arenas, rt_syscall) : 0;

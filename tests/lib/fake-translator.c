@@ -279,6 +279,12 @@ bool tr_retired(const struct translator *tr)
 	return true;
 }
 
+bool tr_asks(const struct translator *t, uint64_t va)
+{
+	(void)t, (void)va;
+	return false;
+}
+
 bool tr_waits(const struct translator *t, uint64_t va)
 {
 	(void)t, (void)va;

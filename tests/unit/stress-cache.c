@@ -17,6 +17,11 @@
  * does is done under a lock by the handler. SIGUSR1 now and then puts a thread to sleep wherever it
  * is, so that old code is in use for long.
  *
+ * Another thread is the supervisor that listens (recorder/ask.c): for moments it answers what the
+ * threads ask, most of the time at once, sometimes so late that they give up, sometimes that they
+ * have to stop; and it ceases to listen at any time. The accumulator goes from block to block in
+ * rcx or r11, which asking has in use, and so do the flags.
+ *
  * It is one file: what a block does, what its log says and where its code may be rewritten are
  * known to program, supervisor and check alike.
  *
@@ -49,6 +54,7 @@
 #define STACK	   (1 << 16)
 #define VERSIONS   (1 << 22)
 #define SLEEPS	   64
+#define MORE	   40  /* seconds, if too little has happened by then */
 #define MARK	   127 /* function number of a stop in the log */
 #define MULTIPLIER 0x01000193u
 
@@ -64,6 +70,7 @@ static uint32_t now; /* rewritings so far */
 static uint32_t version[PAGES], ended[VERSIONS];
 static bool stop, arena_made[2];
 static unsigned long runs, blocks, stops, sleeps, rewritings, reclaims, flushes, naps;
+static unsigned long answered_links, answered_indirect, refused, withdrawn;
 
 static struct thread {
 	pthread_t id;
@@ -77,6 +84,7 @@ static struct thread {
 	uint8_t *stack;
 	unsigned start;
 	uint64_t progress;
+	bool refused; /* what it asked last */
 	/* after it has slept: from this place of the log on it is out of the fragment */
 	struct {
 		const uint32_t *from;
@@ -148,24 +156,25 @@ static uint8_t *put32(uint8_t *p, const char *opcode, size_t n, uint32_t imm)
 	return put(p, (const char *)&imm, 4);
 }
 
-static uint8_t *put64(uint8_t *p, const char *opcode, uint64_t imm)
-{
-	p = put(p, opcode, 2);
-	return put(p, (const char *)&imm, 8);
-}
-
 static uint8_t *jump(uint8_t *p, const char *opcode, size_t n, uint64_t to)
 {
 	return put32(p, opcode, n, (uint32_t)(to - ((uint64_t)(uintptr_t)p + n + 4)));
 }
 
+static uint8_t *put_lea(uint8_t *p, const char *opcode, uint64_t to)
+{
+	return jump(p, opcode, 3, to);
+}
+
 static uint8_t *put_mix(uint8_t *p, const struct plan *x, unsigned f, unsigned b, uint32_t v)
 {
+	p = put(p, v & 1 ? "\x41\x93" : "\x40\x91", 2);		       /* xchg eax, r11d or ecx */
 	p = put32(p, b == 0 && x->carry ? "\x15" : "\x05", 1, x->add); /* adc or add eax */
 	p = put32(p, "\x69\xc0", 2, MULTIPLIER);		       /* imul eax, eax */
 	p = put(p, "\x89\xc2\xc1\xea\x0f\x31\xd0", 7); /* mov edx, eax; shr edx, 15; xor eax, edx */
 	p = put32(p, "\xc7\x07", 2, v << 9 | f << 2 | b); /* mov dword [rdi] */
-	return put(p, "\x89\x47\x04\x48\x83\xc7\x08", 7); /* mov [rdi + 4], eax; add rdi, 8 */
+	p = put(p, "\x89\x47\x04\x48\x83\xc7\x08", 7);	  /* mov [rdi + 4], eax; add rdi, 8 */
+	return put(p, "\x89\xc1\x41\x89\xc3", 5);	  /* mov ecx, eax; mov r11d, eax */
 }
 
 static uint8_t *put_bt(uint8_t *p, unsigned bit)
@@ -175,34 +184,41 @@ static uint8_t *put_bt(uint8_t *p, unsigned bit)
 	return p;
 }
 
-/* Few instructions, lest fragments end in the middle of a block. */
+/* Few instructions, lest fragments end in the middle of a block: all four together, and the longest
+ * turns that the translator takes in block 2, have fewer than a fragment may have. */
 static void put_nops(uint8_t *p, uint8_t *to)
 {
-	while (p < to)
-		if (to - p >= 8)
-			p = put(p, "\x0f\x1f\x84\0\0\0\0\0", 8);
-		else
-			*p++ = 0x90;
+	static const char nop[9][8] = { "",
+					"\x90",
+					"\x66\x90",
+					"\x0f\x1f",
+					"\x0f\x1f\x40",
+					"\x0f\x1f\x44",
+					"\x66\x0f\x1f\x44",
+					"\x0f\x1f\x80",
+					"\x0f\x1f\x84" };
+	while (p < to) {
+		size_t n = to - p < 8 ? (size_t)(to - p) : 8;
+		p = put(p, nop[n], n);
+	}
 }
 
 /* Block b, which begins at the same place in every version: return addresses outlive it. */
 static void write_block(unsigned f, unsigned b, uint32_t v)
 {
-	uint8_t *at = (uint8_t *)(uintptr_t)address(f) + b * BLOCK, *p, code[2 * BLOCK];
+	uint8_t *at = (uint8_t *)(uintptr_t)address(f) + b * BLOCK, *p;
 	uint64_t second = address(f) + 2 * BLOCK;
 	struct plan x = plan_of(f, b, v);
 	p = put_mix(at, &x, f, b, v);
-	put_nops(p, at + BLOCK - (b == 1 && x.to >= 0 ? x.indirect ? 16 : 9 : 0));
+	put_nops(p, at + BLOCK - (b == 1 && x.to >= 0 ? x.indirect ? 13 : 9 : 0));
 	if (b == 0) {
 		p = put32(p, "\xa9", 1, 1u << x.bit);
 		p = jump(p, "\x0f\x85", 2, second); /* test eax; jnz block 2 */
 		put_nops(p, at + BLOCK);
 	} else if (b == 1 && x.to >= 0 && x.indirect) {
-		/* mov rdx; bt; call rdx, which ends where block 2 begins */
-		p = put(put_bt(put64(code, "\x48\xba", address((unsigned)x.to)), x.flag),
-			"\xff\xd2", 2);
-		memcpy(at + BLOCK - (p - code), code, (size_t)(p - code));
-		p = at + BLOCK;
+		/* lea rdx; bt; call rdx, which ends where block 2 begins */
+		p = put_lea(at + BLOCK - 13, "\x48\x8d\x15", address((unsigned)x.to));
+		p = put(put_bt(p, x.flag), "\xff\xd2", 2);
 	} else if (b == 1 && x.to >= 0) {
 		p = jump(put_bt(at + BLOCK - 9, x.flag), "\xe8", 1, address((unsigned)x.to));
 	} else if (b == 2) {
@@ -210,8 +226,8 @@ static void write_block(unsigned f, unsigned b, uint32_t v)
 		p = jump(p, "\x0f\x84", 2, second); /* test eax, 3; jz block 2 */
 		put_nops(p, at + BLOCK);
 	} else if (b == 3 && x.to >= 0 && x.indirect) {
-		p = put64(p, "\x48\xba", address((unsigned)x.to));
-		p = put64(p, "\x48\xbb", address((unsigned)x.or_to));
+		p = put_lea(p, "\x48\x8d\x15", address((unsigned)x.to));    /* lea rdx */
+		p = put_lea(p, "\x48\x8d\x1d", address((unsigned)x.or_to)); /* lea rbx */
 		p = put(p, "\xa8\x01\x48\x0f\x45\xd3", 6); /* test al, 1; cmovnz rdx, rbx */
 		p = put(put_bt(p, x.flag), "\xff\xe2", 2);
 	} else if (b == 3 && x.to >= 0) {
@@ -440,11 +456,25 @@ static void begin(struct thread *t, ucontext_t *uc)
 	*sp = end;
 	t->n_slept = 0;
 	g[REG_RSP] = (greg_t)(uintptr_t)sp;
-	g[REG_RAX] = t->start * 77u;
+	g[REG_RAX] = g[REG_RCX] = t->start * 77u;
+	*tcb(t, T_SLOT(DJ_R11)) = t->start * 77u;
 	g[REG_R12] = ROUNDS;
 	g[REG_R13] = (greg_t)address(t->start);
 	g[REG_RDI] = (greg_t)(uintptr_t)t->log;
 	enter(t, g, driver, false);
+}
+
+/* It stops: has it asked before? */
+static void asked_in_vain(struct thread *t, uint64_t what)
+{
+	if (!*tcb(t, T_ASKED)) /* nobody listened */
+		return;
+	if (*tcb(t, T_ASKED) != what)
+		fail("stops for %#llx, but asked for %#llx", (unsigned long long)what,
+		     (unsigned long long)*tcb(t, T_ASKED));
+	*(t->refused ? &refused : &withdrawn) += 1;
+	t->refused = false;
+	*tcb(t, T_ASKED) = 0;
 }
 
 static void on_trap(int sig, siginfo_t *si, void *context)
@@ -461,6 +491,8 @@ static void on_trap(int sig, siginfo_t *si, void *context)
 		return;
 	}
 	stops++;
+	if (*tcb(t, T_ASK) || *tcb(t, T_ANSWER))
+		fail("a question or an answer that nobody takes");
 	const struct tr_stop *at =
 		tr_stop_at(tr, (uint64_t)g[REG_RIP] - 1, (uint64_t)g[REG_R11], &runtime);
 	if (runtime == STOP_RING_FULL) {
@@ -468,6 +500,7 @@ static void on_trap(int sig, siginfo_t *si, void *context)
 		g[REG_RIP] += 4;
 	} else if (runtime == STOP_IBL_MISS) {
 		uint64_t pc = (uint64_t)g[REG_R11], f = *tcb(t, T_FLAGS);
+		asked_in_vain(t, pc);
 		if (pc == end) {
 			leave(t, uc);
 		} else {
@@ -477,6 +510,7 @@ static void on_trap(int sig, siginfo_t *si, void *context)
 			enter(t, g, pc, true);
 		}
 	} else if (at && at->kind == TR_STOP_LINK) {
+		asked_in_vain(t, (uint64_t)g[REG_R11]);
 		enter(t, g, at->pc, false);
 	} else {
 		fail("strange stop at %#llx", (unsigned long long)g[REG_RIP] - 1);
@@ -569,6 +603,84 @@ static void make_thread(struct thread *t, int fd, unsigned number)
 		fail("no memory for a thread");
 }
 
+/* ---- who listens
+ * -------------------------------------------------------------------------------------- */
+
+/* What the thread is told, the lock being held. It stays in the epoch in which it has entered. */
+static uint64_t answer(struct thread *t, uint64_t ask, uint64_t *random)
+{
+	struct tr_frag *f;
+	bool indirect = ask == ASK_INDIRECT;
+	const struct tr_stop *link = indirect ? NULL : tr_stop_of(tr, ask);
+	uint64_t pc = indirect ? *tcb(t, T_ASKED) : link ? link->pc : 0;
+	uint32_t lag = link ? link->lag : 0;
+	if (!t->inside || (!indirect && (!link || link->kind != TR_STOP_LINK)))
+		fail("asks for %#llx, which is no link", (unsigned long long)ask);
+	if (pc == end || random_next(random) % 8 == 0)
+		return ANSWER_STOP;
+	if (indirect && random_next(random) % 3)
+		tr_expect_indirect(tr);
+	if (tr_fragment(tr, pc, &f) != TR_FOUND)
+		return ANSWER_STOP;
+	if (indirect)
+		tr_add_indirect(tr, f);
+	else if (tr_entry_lag(f) != lag)
+		return ANSWER_STOP;
+	uint64_t entry = indirect ? tr_indirect_entry(f) : tr_entry(f);
+	if (!entry)
+		return ANSWER_STOP;
+	*(indirect ? &answered_indirect : &answered_links) += 1;
+	return entry;
+}
+
+static bool look(struct thread *t, uint64_t *random)
+{
+	uint64_t ask = __atomic_exchange_n(tcb(t, T_ASK), 0, __ATOMIC_SEQ_CST);
+	if (!ask)
+		return false;
+	if (random_next(random) % 64 == 0) /* then it waits, however long */
+		usleep(500);
+	pthread_mutex_lock(&lock);
+	uint64_t where = answer(t, ask, random);
+	if (where == ANSWER_STOP)
+		t->refused = true;
+	else
+		*tcb(t, T_ASKED) = 0; /* whoever stops has not asked, then */
+	pthread_mutex_unlock(&lock);
+	if (random_next(random) % 64 == 0)
+		usleep(500);
+	__atomic_store_n(tcb(t, T_ANSWER), where, __ATOMIC_SEQ_CST);
+	return true;
+}
+
+static void *listen_to_threads(void *arg)
+{
+	uint64_t random = seed ^ 0x7777;
+	sigset_t none;
+	(void)arg;
+	sigfillset(&none);
+	pthread_sigmask(SIG_BLOCK, &none, NULL);
+	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
+		unsigned whom = (unsigned)random_next(&random);
+		unsigned looks = (unsigned)(random_next(&random) % 4000);
+		for (int i = 0; i < THREADS; i++)
+			if (whom & 1u << i)
+				__atomic_store_n(tcb(&threads[i], T_LISTEN), 1, __ATOMIC_SEQ_CST);
+		if (whom >> 8 & 3)
+			for (unsigned k = 0; k < looks; k++)
+				for (int i = 0; i < THREADS; i++)
+					look(&threads[i], &random);
+		else
+			usleep(1500); /* they give up */
+		for (int i = 0; i < THREADS; i++)
+			__atomic_store_n(tcb(&threads[i], T_LISTEN), 0, __ATOMIC_SEQ_CST);
+		for (int i = 0; i < THREADS; i++)
+			look(&threads[i], &random);
+		usleep((unsigned)(random_next(&random) % 1000));
+	}
+	return NULL;
+}
+
 /* ---- who changes things
  * ---------------------------------------------------------------------------- */
 
@@ -605,6 +717,11 @@ static void nap(uint64_t *random)
 	naps++;
 }
 
+static bool all_outcomes(void)
+{
+	return answered_links > 9 && answered_indirect > 9 && refused > 9 && withdrawn > 9;
+}
+
 static void change(double seconds)
 {
 	uint64_t random = seed ^ 0x5555, last[THREADS] = { 0 };
@@ -613,6 +730,8 @@ static void change(double seconds)
 	clock_gettime(CLOCK_MONOTONIC, &from);
 	do {
 		pthread_mutex_lock(&lock);
+		/* more is left to be asked for if hardly anything is made ahead */
+		tr_spare(tr, random_next(&random) % 4 ? 1 : 0);
 		switch (random_next(&random) % 16) {
 		case 0:
 			if (random_next(&random) % 64 == 0) {
@@ -648,7 +767,7 @@ static void change(double seconds)
 				last[i] = threads[i].progress;
 			}
 		}
-	} while (at < seconds);
+	} while (at < seconds || (at < seconds + MORE && !all_outcomes()));
 }
 
 int main(int argc, char **argv)
@@ -681,8 +800,12 @@ int main(int argc, char **argv)
 	area_signal(SIGILL, on_fault, SIGUSR1);
 	for (unsigned i = 0; i < THREADS; i++)
 		make_thread(&threads[i], fd, i);
+	pthread_t listener;
+	if (pthread_create(&listener, NULL, listen_to_threads, NULL))
+		fail("no memory for a thread");
 	change(seconds);
 	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	pthread_join(listener, NULL);
 	for (unsigned i = 0; i < THREADS; i++)
 		pthread_join(threads[i].id, NULL);
 	struct tr_stats st;
@@ -691,6 +814,13 @@ int main(int argc, char **argv)
 	       "flushes, %lu naps; %llu fragments, %llu retired\n",
 	       runs, blocks, stops, sleeps, rewritings, reclaims, flushes, naps,
 	       (unsigned long long)st.fragments, (unsigned long long)st.retired);
+	printf("asked %lu times: answered %lu for links, %lu for indirect branches, %lu refused, "
+	       "%lu "
+	       "withdrawn\n",
+	       answered_links + answered_indirect + refused + withdrawn, answered_links,
+	       answered_indirect, refused, withdrawn);
+	if (!all_outcomes())
+		fail("hardly anything was asked");
 	if (runs < 10 || rewritings < 10 || naps < 10 || st.retired < 10)
 		fail("hardly anything happened");
 	tr_free(tr);

@@ -1,0 +1,398 @@
+/*
+ * What tests/cli/ask.sh records: code that is executed once, a lot of it. Flags, rcx and r11 are
+ * live wherever it goes from one piece to another.
+ *
+ * With -DLIBRARY a library of functions that the program calls once each; the test makes copies of
+ * it, which are other code. Else the program:
+ *
+ *	ask run FIRST LAST [MICROSECONDS]   calls those of libFIRST.so to libLAST.so, with a timer
+ *	ask kill		a child does so, and is killed meanwhile
+ *	ask children		so do several, one by one, each by fork, vfork and exec, clone
+ *	ask write SEED		writes to deja's words for asking, at random
+ *	ask spin		... so that it waits for ever
+ *	ask patch MODULES	writes to the files of patched0.so and so on what it then calls
+ */
+#define FUNCTIONS 4000
+#define TEXT_(x)  #x
+#define TEXT(x)	  TEXT_(x)
+
+#ifdef PATCHED
+
+/* A page for each function. */
+__asm__("	.text\n"
+	"	.macro page n\n"
+	"	.balign 4096\n"
+	"	mov $\\n, %eax\n"
+	"	ret\n"
+	"	.balign 64\n"
+	"	mov $99, %eax\n"
+	"	ret\n"
+	"	.endm\n"
+	"	.altmacro\n"
+	"	.globl first\n"
+	"	.balign 4096\n"
+	"first:\n"
+	"	.set n, 0\n"
+	"	.rept 32\n"
+	"	page %n\n"
+	"	.set n, n + 1\n"
+	"	.endr\n"
+	"	.balign 4096\n"
+	"	.globl through\n"
+	"through: push %rbx\n"
+	"	call *%rdi\n"
+	"	call first\n"
+	"	pop %rbx\n"
+	"	ret\n");
+
+#elif defined LIBRARY
+
+__asm__(".altmacro\n"
+	".macro code n\n"
+	"f\\n: lahf\n"
+	"	seto %al\n"
+	"	movzwl %ax, %eax\n"
+	"	lea (%r8, %rcx, 4), %r8d\n"
+	"	lea (%r11, %r8, 2), %r8d\n"
+	"	add %eax, %r8d\n"
+	"	imul $0x01000193, %r8d, %r8d\n"
+	"	lea \\n(%r8, %r8, 2), %ecx\n"
+	"	lea 7*\\n(%r8, %rcx, 2), %r11d\n"
+	"	add $(\\n * 69069) & 0x7fffffff, %r8d\n"
+	"	jc 1f\n"
+	"	adc %ecx, %r8d\n"
+	"	jmp 2f\n"
+	"	nop\n"
+	"1:	sbb %r11d, %r8d\n"
+	"2:	jo 3f\n"
+	"	ret\n"
+	"3:	adc $77, %r8d\n"
+	"	ret\n"
+	".endm\n"
+	".macro address n\n"
+	"	.quad f\\n\n"
+	".endm\n"
+	".macro calls n\n"
+	"	call f\\n\n"
+	"	lea table(%rip), %rdx\n"
+	"	jc 1f\n"
+	"	call *8*(\\n + 1)(%rdx)\n"
+	"	jmp 2f\n"
+	"1:	call *8*(\\n + 2)(%rdx)\n"
+	"2:\n"
+	".endm\n"
+	"	.text\n"
+	"	.set n, 0\n"
+	"	.rept " TEXT(FUNCTIONS) " + 3\n"
+					"	code %n\n"
+					"	.set n, n + 1\n"
+					"	.endr\n"
+					"	.globl all\n"
+					"	.type all, @function\n"
+					"all:	mov %edi, %r8d\n"
+					"	mov $1, %ecx\n"
+					"	mov $2, %r11d\n"
+					"	add $0, %ecx\n"
+					"	.set n, 0\n"
+					"	.rept " TEXT(
+						FUNCTIONS) " / 3\n"
+							   "	calls %n\n"
+							   "	.set n, n + 3\n"
+							   "	.endr\n"
+							   "	mov %r8d, %eax\n"
+							   "	ret\n"
+							   "	.section .data.rel.ro, \"aw\"\n"
+							   "	.balign 8\n"
+							   "table:\n"
+							   "	.set n, 0\n"
+							   "	.rept " TEXT(
+								   FUNCTIONS) " + 3\n"
+									      "	address %n\n"
+									      "	.set n, n + 1\n"
+									      "	.endr\n"
+									      "	.text\n");
+
+#else
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../../translator/area.h"
+
+static volatile unsigned ticks, sum;
+
+static void on_alarm(int sig)
+{
+	(void)sig;
+	ticks++;
+	for (unsigned i = 0; i < 20; i++)
+		sum = sum * 69069 + i;
+}
+
+static void start_timer(int us)
+{
+	struct itimerval t = { { 0, us }, { 0, us } };
+
+	signal(SIGALRM, on_alarm);
+	setitimer(ITIMER_REAL, &t, NULL);
+}
+
+static unsigned all_of(int n)
+{
+	char name[40];
+
+	snprintf(name, sizeof(name), "./lib%d.so", n);
+	void *lib = dlopen(name, RTLD_NOW);
+	unsigned (*all)(unsigned) = lib ? (unsigned (*)(unsigned))dlsym(lib, "all") : NULL;
+	if (!all) {
+		printf("no %s\n", name);
+		exit(9);
+	}
+	return all((unsigned)n);
+}
+
+static int do_run(int first, int last)
+{
+	for (int n = first; n <= last; n++) {
+		printf("%d: %08x\n", n, all_of(n));
+		fflush(stdout);
+	}
+	return 0;
+}
+
+static void wait_for(pid_t pid)
+{
+	int status = -1;
+
+	waitpid(pid, &status, 0);
+	printf("status %#x\n", status);
+	fflush(stdout);
+}
+
+static int do_kill(void)
+{
+	for (int n = 1; n <= 2; n++) {
+		int to[2];
+		char c;
+		if (pipe(to))
+			return 9;
+		pid_t pid = fork();
+		if (!pid) {
+			for (;;)
+				for (int k = 1; k <= 8; k++) {
+					unsigned x = all_of(k);
+					if (write(to[1], &x, 1) != 1)
+						_exit(1);
+				}
+		}
+		for (int k = 0; k < n; k++)
+			if (read(to[0], &c, 1) != 1)
+				return 9;
+		usleep(1000 * (unsigned)n);
+		kill(pid, SIGKILL);
+		wait_for(pid);
+	}
+	return 0;
+}
+
+static char stack[65536];
+
+static int cloned(void *arg)
+{
+	_exit((int)(all_of((int)(intptr_t)arg) & 63));
+}
+
+static int do_children(void)
+{
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit((int)(all_of(1) & 63));
+	wait_for(pid);
+	pid = vfork();
+	if (!pid) {
+		execl("./ask", "ask", "run", "2", "2", "1000", (char *)NULL);
+		_exit(127);
+	}
+	wait_for(pid);
+	pid = clone(cloned, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, (void *)3);
+	wait_for(pid);
+	printf("4: %08x\n", all_of(4));
+	return 0;
+}
+
+/* ---- who writes to deja's memory ---- */
+
+static volatile uint64_t *control;
+#define AT(t) control[((t)-T_BASE) / 8]
+
+static void find_control(void)
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	char line[400];
+	unsigned long start, end;
+
+	while (f && fgets(line, sizeof(line), f))
+		if (!control && strstr(line, "memfd:deja") && strstr(line, "rw-s") &&
+		    sscanf(line, "%lx-%lx", &start, &end) == 2 && end - start > (1 << 20))
+			control = (uint64_t *)(end - 8192);
+	if (!control)
+		exit(3);
+}
+
+static uint64_t some_value(void)
+{
+	switch (rand() % 6) {
+	case 0:
+		return 0;
+	case 1:
+		return 1;
+	case 2:
+		return (uint64_t)(rand() % 40000);
+	case 3:
+		return (uint64_t)(uintptr_t)all_of + (uint64_t)(rand() % 64);
+	case 4:
+		return (uint64_t)rand() << 40 | (uint64_t)rand();
+	default:
+		return 1ULL << rand() % 64;
+	}
+}
+
+static void write_some(void)
+{
+	static const int where[] = { T_LISTEN, T_ASK, T_ASK, T_ANSWER, T_ASKED, T_ASK_TO };
+	int k = rand() % 6;
+
+	/* what it does not ask for is answered, too: an answer leads astray at once */
+	if (where[k] != T_ANSWER || rand() % 8 == 0)
+		AT(where[k]) = some_value();
+}
+
+static void on_alarm_write(int sig)
+{
+	on_alarm(sig);
+	write_some();
+}
+
+static void *writes(void *arg)
+{
+	for (;;)
+		write_some();
+	return arg;
+}
+
+static int do_write(unsigned seed)
+{
+	find_control();
+	srand(seed);
+	start_timer(2000);
+	signal(SIGALRM, on_alarm_write);
+	pthread_t t;
+	for (int n = 1; n <= 2; n++) {
+		if (n == 2 && seed % 2)
+			pthread_create(&t, NULL, writes, NULL);
+		write_some();
+		all_of(n);
+	}
+	_exit(0);
+}
+
+static void *takes(void *arg)
+{
+	for (;;) {
+		AT(T_LISTEN) = 1;
+		AT(T_ASK) = 0;
+	}
+	return arg;
+}
+
+static int do_spin(void)
+{
+	pthread_t t;
+
+	find_control();
+	pthread_create(&t, NULL, takes, NULL);
+	if (write(1, "spins\n", 6) != 6)
+		return 9;
+	for (int n = 1;; n = n % 8 + 1)
+		all_of(n);
+}
+
+/* ---- who writes to a module ---- */
+
+static int file;
+static long place; /* in it */
+
+static void change(void)
+{
+	unsigned value = 0x5a5a5a;
+
+	if (pwrite(file, &value, 4, place + 1) != 4)
+		exit(9);
+}
+
+/* A module is changed right after some of its code has been asked for, in a page that nobody has
+ * looked at yet or in one that somebody has, before that is called or by what calls it. */
+static int do_patch(int modules)
+{
+	char name[40];
+	unsigned bad = 0;
+
+	for (int n = 0; n < modules; n++) {
+		snprintf(name, sizeof(name), "./patched%d.so", n);
+		void *lib = dlopen(name, RTLD_NOW);
+		const uint8_t *first = lib ? dlsym(lib, "first") : NULL;
+		unsigned (*through)(void (*)(void)) =
+			lib ? (unsigned (*)(void (*)(void)))dlsym(lib, "through") : NULL;
+		Dl_info info;
+		file = open(name, O_RDWR);
+		if (!first || !through || file < 0 || !dladdr(first, &info))
+			return 9;
+		place = first - (const uint8_t *)info.dli_fbase;
+		bool direct = n & 1, seen = n & 2;
+		if (seen && (*(unsigned (*)(void))(first + 64))() != 99)
+			return 9;
+		for (unsigned i = 1; i < 32; i++)
+			bad += (*(unsigned (*)(void))(first + 4096UL * i))() != i;
+		if (!direct)
+			change();
+		unsigned got = direct ? through(change) : (*(unsigned (*)(void))first)();
+		bad += !direct && got != 0x5a5a5a;
+	}
+	printf("%u wrong\n", bad);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	const char *mode = argc > 1 ? argv[1] : "";
+
+	if (argc > 4)
+		start_timer(atoi(argv[4]));
+	if (!strcmp(mode, "run") && argc > 3)
+		return do_run(atoi(argv[2]), atoi(argv[3]));
+	if (!strcmp(mode, "kill"))
+		return do_kill();
+	if (!strcmp(mode, "children"))
+		return do_children();
+	if (!strcmp(mode, "write") && argc > 2)
+		return do_write((unsigned)atoi(argv[2]));
+	if (!strcmp(mode, "spin"))
+		return do_spin();
+	if (!strcmp(mode, "patch") && argc > 2)
+		return do_patch(atoi(argv[2]));
+	return 2;
+}
+#endif

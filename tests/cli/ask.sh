@@ -1,0 +1,114 @@
+#!/bin/bash
+# Code that is asked for without a stop (recorder/ask.c): a program all of whose code is executed once prints
+# what it prints without deja, and its recording replays; also with signals all the time, stopped and
+# continued, with children that are killed, and if it writes to the words in which is asked, or to the files
+# of its own modules. With one processor nothing is asked, and all is the same.
+#
+# usage: tests/cli/ask.sh     (DEJA names the program under test)
+. "$(dirname "$0")/../lib/shell.sh"
+work_in ask
+cc=${CC:-gcc}
+$cc -w -DLIBRARY -shared -fPIC -nostdlib "$here/ask.c" -o lib1.so || exit 99
+$cc -w -DPATCHED -shared -fPIC -nostdlib -Wl,-Bsymbolic "$here/ask.c" -o patched.so || exit 99
+$cc -O1 -w "$here/ask.c" -o ask -ldl -lpthread || exit 99
+for n in 2 3 4 5 6 7 8; do cp lib1.so lib$n.so; done
+can_record
+
+# same WHAT: what was recorded has printed what the program prints alone
+same() {
+	[ "$status" = 0 ] && cmp -s native out || fail "$1: exit status $status: $(diff native out | head -n 3; head -n 3 err)"
+	replays "$1"
+}
+
+# without_stop: how often code of t.deja was made without a stop
+without_stop() {
+	"$deja" info --json t.deja | sed -n 's/.*"times code was made without a stop": *\([0-9]*\).*/\1/p'
+}
+
+# record COMMAND...: leaves the status, and what it prints in out
+record() {
+	timeout --foreground -s KILL 60 "$@" >out 2>err
+	status=$?
+}
+
+./ask run 1 2 >native
+record "$deja" record --no-cache -o t.deja ./ask run 1 2
+same "code executed once"
+asked=$(without_stop)
+if [ "$(nproc)" -gt 1 ]; then
+	[ "${asked:-0}" -gt 10 ] || fail "code was made without a stop ${asked:-0} times only"
+fi
+record taskset -c "$(taskset -pc $$ | sed 's/.*: *\([0-9]*\).*/\1/')" "$deja" record --no-cache -o t.deja ./ask run 1 2
+same "with one processor"
+[ "$(without_stop)" = 0 ] || fail "with one processor code was made without a stop $(without_stop) times"
+
+# signals, the clock, and job control all at once
+./ask run 1 1 >native
+for clock in '' 1000; do
+	DEJA_CLOCK=$clock
+	[ -n "$clock" ] && export DEJA_CLOCK || unset DEJA_CLOCK
+	timeout --foreground -s KILL 60 "$deja" record --no-cache -o t.deja ./ask run 1 1 1500 >out 2>err &
+	for i in 1 2 3 4 5 6; do
+		sleep 0.1
+		pid=$(pgrep -P "$(pgrep -P $! | head -n 1)" 2>/dev/null | head -n 1)
+		[ -n "$pid" ] && kill -STOP "$pid" 2>/dev/null && sleep 0.02 && kill -CONT "$pid" 2>/dev/null
+	done
+	wait $!
+	status=$?
+	same "with signals and job control${clock:+, and the clock}"
+done
+unset DEJA_CLOCK
+
+./ask children >native
+record "$deja" record --no-cache -o t.deja ./ask children
+same "children"
+./ask kill >native
+record "$deja" record --no-cache -o t.deja ./ask kill
+same "children that are killed"
+
+# deja is killed: nobody stays, waiting for an answer or not
+for wait in 0.1 0.3; do
+	"$deja" record --no-cache -o t.deja ./ask run 1 8 >out 2>err &
+	recorder=$!
+	sleep $wait
+	below=$(pgrep -P $recorder)
+	{ kill -KILL $recorder; wait $recorder; } 2>/dev/null
+	for pid in $below; do
+		for ((i = 0; i < 50; i++)); do
+			[ -e /proc/"$pid" ] && ! grep -q '^State:.*Z' /proc/"$pid"/status 2>/dev/null || break
+			sleep 0.1
+		done
+		[ $i -lt 50 ] || { fail "deja was killed, and left $pid behind"; kill -KILL "$pid"; }
+	done
+done
+
+# ends WHAT: deja has, and not by a mistake of its own
+ends() {
+	case $status in
+	137) fail "$1: no end" ;;
+	134 | 139) grep -q internal err && fail "$1: $(head -n 3 err)" ;;
+	esac
+	! grep -q internal err || fail "$1: $(head -n 3 err)"
+	"$deja" info t.deja >info 2>&1
+	! grep -q 'cut off' info || fail "$1: deja has died, with $status"
+}
+
+# A program that writes to the words gets what it asked for, and perhaps dies of it, or waits for ever. Then it
+# ends when it is told to.
+for seed in $(seq 8); do
+	timeout --foreground -s INT -k 20 2 "$deja" record --no-cache -o t.deja ./ask write "$seed" >out 2>err
+	status=$?
+	ends "written at random, $seed"
+done
+timeout --foreground -s INT -k 20 2 "$deja" record --no-cache -o t.deja ./ask spin >out 2>err
+status=$?
+ends "one that waits for ever"
+grep -q spins out && [ $status = 124 ] || fail "one that waits for ever: exit status $status: $(cat out err)"
+
+# A module's file is written to between what is asked: what is executed is in the trace.
+for n in $(seq 0 23); do cp patched.so patched$n.so; done
+./ask patch 24 >native
+for n in $(seq 0 23); do cp patched.so patched$n.so; done
+record "$deja" record --no-cache -o t.deja ./ask patch 24
+same "modules that are written to"
+conclude
