@@ -30,6 +30,7 @@
 
 #define SIGNALS	 65
 #define RECENT	 200 /* milliseconds */
+#define AT_MOST	 100 /* milliseconds: who has a timer has stopped whenever one looks */
 #define PATIENCE 10  /* milliseconds that whoever sends one to a group may take for it */
 
 static struct sigaction inherited[SIGNALS];
@@ -156,8 +157,13 @@ static bool pass_on(struct rec_thread *t, int sig, pid_t sender)
 		nanosleep(&(struct timespec){ .tv_nsec = PATIENCE * 1000000L }, NULL);
 		pending = has(t, sig, &stopped);
 	}
-	if (stopped && !pending && !recent)
-		return false;
+	static uint64_t since[SIGNALS];
+	if (stopped && !pending && !recent) {
+		since[sig] = since[sig] ? since[sig] : now();
+		if (now() - since[sig] < AT_MOST)
+			return false; /* it may be what it has stopped with */
+	}
+	since[sig] = 0;
 	if (recent)
 		seen[sig].from = 0;
 	else if (!pending)
