@@ -62,7 +62,8 @@ bool rec_written_is_due(const struct rec_thread *t, uint64_t steps)
 void rec_written(struct rec_thread *t, bool now)
 {
 	uint64_t rsp = t->regs.rsp, sp = rsp & -(uint64_t)PART;
-	if (t->rec->opt.predict != DJ_PREDICT_SHADOW || t->in_rep || (!now && !rec_written_is_due(t, t->steps)))
+	if (t->rec->opt.predict != DJ_PREDICT_SHADOW || t->in_rep ||
+	    (!now && !rec_written_is_due(t, t->steps)))
 		return;
 	t->written_at = t->steps;
 	const struct dj_mapping *m = dj_mappings_after(&t->proc->maps, rsp, 0);

@@ -137,8 +137,8 @@ bool tr_kept_same(const struct translator *tr, const struct tr_kept_frag *k, uin
 /* A checksum of the code in these lines of pages, the pages being relative to that of pc. */
 uint64_t tr_kept_code(const struct translator *tr, const struct tr_lines *uses, unsigned n,
 		      uint64_t pc);
-/* A fragment at pc, but for its numbers and uses; its hot code begins at `hot`. What is known of its
- * instructions stays with what was kept, which so has to live as long as the translator. */
+/* A fragment at pc, but for its numbers and uses; its hot code begins at `hot`. What is known of
+ * its instructions stays with what was kept, which so has to live as long as the translator. */
 struct tr_frag *tr_frag_of_kept(struct translator *tr, struct tr_kept_frag *k, uint64_t pc,
 				struct tr_arena *a, uint64_t hot);
 
