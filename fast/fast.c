@@ -98,9 +98,11 @@ bool fast_has_avx512(void)
 	return host_has(HOST_AVX512);
 }
 
+bool fast_base_by_program = true;
+
 bool fast_sets_bases(void)
 {
-	return host_has(HOST_BASE);
+	return fast_base_by_program && host_has(HOST_BASE);
 }
 
 bool fast_possible(enum dj_cpu_kind kind)
@@ -193,7 +195,7 @@ static bool set_base(uint8_t *shadow)
 {
 	static _Thread_local const uint8_t *base;
 
-	if (host_has(HOST_BASE))
+	if (fast_sets_bases())
 		__asm__ volatile("wrgsbase %0" : : "r"(shadow) : "memory");
 	else if (base != shadow && syscall(FAST_ARCH_PRCTL, FAST_SET_GS, shadow))
 		return false;

@@ -35,6 +35,9 @@ bool fast_fits(const struct fast *f);
 bool fast_note_begin(struct fast *f);
 /* They may be made by instructions of AVX-512, if the host has them; false only in tests. */
 extern bool fast_note_by_avx512;
+/* The bases of gs and fs are set by wrgsbase and wrfsbase, if programs may execute them here; false
+ * only in tests: then the kernel is asked as elsewhere. */
+extern bool fast_base_by_program;
 /* The tables have a page for each of the shadow, and for some more, where accesses at its end end.
  * A page is there once something was noted on it; to look at one that is not makes it be there. */
 #define FAST_NOTE_TABLE ((1ULL << 32) + 65536)

@@ -500,6 +500,13 @@ static void test_notes_plain(void)
 	fast_note_by_avx512 = true;
 }
 
+static void test_notes_asking(void)
+{
+	fast_base_by_program = false;
+	test_notes();
+	fast_base_by_program = true;
+}
+
 /* ---- what is special ------------------------------------------------------------------------ */
 
 /* imul rdi, rdi, 1664525; add rdi, 1013904223; mov rsi, rdi; ror rsi, 13; mov
@@ -583,6 +590,7 @@ int main(void)
 	CU_add_test(s, "what is read and written", test_notes);
 	CU_add_test(s, "the same without files of that size", test_notes_without_file);
 	CU_add_test(s, "the same without AVX-512", test_notes_plain);
+	CU_add_test(s, "the same where the kernel sets bases", test_notes_asking);
 	CU_add_test(s, "accesses all over the place", test_wild);
 	CU_add_test(s, "jumps to nowhere", test_nowhere);
 	CU_add_test(s, "code that changes", test_changed);
