@@ -99,14 +99,14 @@ run_client() {
 	local serve="| exec $deja serve --stdio ${options[*]} $work/$trace.deja"
 	case $client in
 	replay)
-		TMPDIR=$tmp timeout 120 "$deja" replay "${options[@]}" "$work/$trace.deja" -- -nx -q \
+		TMPDIR=$tmp timeout 300 "$deja" replay "${options[@]}" "$work/$trace.deja" -- -nx -q \
 			-batch "${args[@]}"
 		;;
 	remote)
-		timeout 120 gdb -nx -q -batch -ex "set sysroot /" -ex "target remote $serve" "${args[@]}" \
+		timeout 300 gdb -nx -q -batch -ex "set sysroot /" -ex "target remote $serve" "${args[@]}" \
 			"$work/target"
 		;;
-	mi) timeout 120 "$here/mi.py" "remote $serve" "$work/target" "${args[@]}" ;;
+	mi) timeout 300 "$here/mi.py" "remote $serve" "$work/target" "${args[@]}" ;;
 	esac
 }
 
@@ -147,7 +147,7 @@ run_case
 look_at_locals() {
 	[ -f "$work/$1.deja" ] || return
 	[ $1 != python ] || local -x POSITIONS=10
-	TMPDIR=$work/tmp timeout 120 "$deja" replay "$work/$1.deja" -- -nx -q -batch -x "$here/locals.py" \
+	TMPDIR=$work/tmp timeout 400 "$deja" replay "$work/$1.deja" -- -nx -q -batch -x "$here/locals.py" \
 		>"$work/locals.$1" 2>&1 </dev/null
 }
 if [[ locals =~ $pattern ]]; then
@@ -173,7 +173,7 @@ done
 # steps back by lines, with what the stub is told of lines and without it
 step_by_lines() {
 	[ -f "$work/$1.deja" ] || return
-	BREAKS=$2 TMPDIR=$work/tmp timeout 120 "$deja" replay "$work/$1.deja" -- -nx -q -batch \
+	BREAKS=$2 TMPDIR=$work/tmp timeout 400 "$deja" replay "$work/$1.deja" -- -nx -q -batch \
 		-iex "set remotelogfile $work/lines.$1.packets" -x "$here/lines.py" >"$work/lines.$1" 2>&1 </dev/null
 }
 if [[ lines =~ $pattern ]]; then
