@@ -164,10 +164,14 @@ bool rec_cpuid_traps(void)
 	static int known;
 	struct sigaction sa = { .sa_handler = on_trap }, was;
 	uint32_t leaf = 0, sub = 0;
+	sigset_t trap, mask;
 	if (known)
 		return known > 0;
 	traps = 0;
+	sigemptyset(&trap);
+	sigaddset(&trap, SIGTRAP);
 	sigaction(SIGTRAP, &sa, &was);
+	pthread_sigmask(SIG_UNBLOCK, &trap, &mask); /* deja may have been started with it blocked */
 	__asm__ volatile("lea -256(%%rsp), %%rsp\n\t" /* beyond the red zone */
 			 "pushf\n\t"
 			 "orl $0x100, (%%rsp)\n\t"
@@ -181,6 +185,7 @@ bool rec_cpuid_traps(void)
 			 : "+a"(leaf), "+c"(sub)
 			 :
 			 : "rbx", "rdx", "memory", "cc");
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);
 	sigaction(SIGTRAP, &was, NULL);
 	known = traps >= 5 ? 1 : -1;
 	return known > 0;
