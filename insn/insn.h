@@ -195,7 +195,8 @@ bool insn_is_ordered(const struct insn *in);
  * fault leaves half done must be put back. */
 bool insn_store_pops(const struct insn *in);
 
-/* One line of disassembly by Capstone, Intel or AT&T syntax as `att` says, into buf. */
+/* One line of disassembly by Capstone, Intel or AT&T syntax as `att` says, into buf; only the
+ * mnemonic if Capstone cannot be loaded. */
 void insn_text(const struct insn *in, bool att, char *buf, size_t size);
 
 #endif

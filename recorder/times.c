@@ -4,8 +4,9 @@
  * The program's threads count their instructions in memory that we share with them. So nobody has
  * to stop, or to do anything else for it, if somebody looks at these numbers now and then: a thread
  * of ours, the *keeper*, notes for each recorded thread the time and the instructions that it has
- * come to. It looks every millisecond; less often if there are many threads, for it shall not take
- * more than a fiftieth of a processor, or if none of them has moved for some time. A number that
+ * come to. It looks every millisecond; less often if none of them has moved for some time, or if
+ * there are many threads or to be woken takes long, for it shall not take more than a fiftieth of a
+ * processor: that is what the kernel says it took. A number that
  * stays the same is noted when it was first seen and when last, so a thread that waits takes no
  * room.
  *
@@ -30,7 +31,8 @@
 
 #define SHORTEST 1000  /* us between two looks, */
 #define LONGEST	 16000 /* if nothing moves */
-#define FEW	 50    /* so many threads are looked at in a fiftieth of the shortest */
+#define SHARE	 50    /* one part of so many of a processor's time */
+#define LOOKS	 16    /* after so many it is asked what they took */
 #define WAITING	 1024  /* pairs of a thread: then the latest gives way */
 
 struct when {
@@ -63,11 +65,16 @@ struct rec_keeper {
 	size_t n;
 };
 
-static uint64_t now_us(void)
+static uint64_t us_of(clockid_t clock)
 {
 	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
+	clock_gettime(clock, &now);
 	return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+static uint64_t now_us(void)
+{
+	return us_of(CLOCK_MONOTONIC);
 }
 
 static void note(struct rec_times *x)
@@ -114,17 +121,30 @@ static bool wait_a_while(struct rec_keeper *k, uint64_t us)
 	return !k->quit;
 }
 
+/* With the lock held. Returns whether anybody has moved. */
+static bool look_at_all(struct rec_keeper *k)
+{
+	uint64_t now = now_us() - k->began;
+	bool moved = false;
+	for (struct rec_times *x = k->all; x; x = x->next)
+		moved |= look(x, now);
+	return moved;
+}
+
 static void *keeper_main(void *arg)
 {
 	struct rec_keeper *k = arg;
-	uint64_t gap = SHORTEST;
+	uint64_t gap = SHORTEST, least = SHORTEST, spent = us_of(CLOCK_THREAD_CPUTIME_ID), now;
 	pthread_mutex_lock(&k->lock);
-	while (wait_a_while(k, gap)) {
-		uint64_t now = now_us() - k->began, least = SHORTEST * (1 + k->n / FEW);
+	for (unsigned looks = 1; wait_a_while(k, gap); looks++) {
+		bool moved = look_at_all(k);
+		if (looks % LOOKS == 0) {
+			now = us_of(CLOCK_THREAD_CPUTIME_ID);
+			least = (now - spent) * SHARE / LOOKS;
+			least = least < SHORTEST ? SHORTEST : least;
+			spent = now;
+		}
 		uint64_t most = least > LONGEST ? least : LONGEST;
-		bool moved = false;
-		for (struct rec_times *x = k->all; x; x = x->next)
-			moved |= look(x, now);
 		gap = moved ? 0 : gap * 5 / 4;
 		gap = gap < least ? least : gap > most ? most : gap;
 	}

@@ -297,12 +297,12 @@ struct translator {
 	uint32_t published;	   /* since it was made anew */
 	struct tr_number *numbers; /* those below STOP_TABLE are the runtime's */
 	uint32_t n_numbers, cap_numbers, free_run;
-	uint32_t *waiting; /* by tr_hash() of the target: first link that waits */
+	uint32_t waiting[FRAG_HASH]; /* by tr_hash() of the target: first link that waits */
 
 	struct tr_frag **target;      /* who has which place of the target table */
 	uint32_t target_bits, n_keys; /* 1 << target_bits places, of which so many have a key */
 
-	struct tr_decoded *decoded; /* by a hash of the address */
+	struct tr_decoded decoded[DECODED]; /* by a hash of the address */
 	/* the latest answer of tr_is_kept() */
 	struct {
 		uint64_t pc;
@@ -337,8 +337,6 @@ void tr_sparse_free(void *p, size_t size); /* either */
  * any thread; there is a limit to what is kept for that. */
 void *tr_used(size_t size);
 void tr_used_free(void *p, size_t size);
-#define TR_WAITING_SIZE (FRAG_HASH * sizeof(uint32_t))
-#define TR_TARGETS_SIZE (sizeof(struct tr_frag *) << AREA_TARGET_BITS)
 
 /* Our pointer to one of the tables, given its place relative to S. */
 static inline void *tr_table(const struct translator *tr, int64_t off)

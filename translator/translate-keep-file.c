@@ -18,8 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <xxhash.h>
 
-#define MAGIC  0x3230706565616a64ULL /* "djaeep02" */
+#define MAGIC  0x3330706565616a64ULL /* "djaeep03" */
 #define FEW    64		     /* new ones: not worth writing a file */
 #define PROBES 128		     /* places that are looked at, at most */
 #define PLACES (1u << 24)	     /* at most */
@@ -35,39 +36,16 @@ _Static_assert(sizeof(struct head) % 8 == 0, "the index is aligned");
 
 enum state { UNKNOWN, GOOD, BAD };
 
-static inline void sum_on(uint64_t s[4], const uint64_t w[4])
-{
-	for (unsigned i = 0; i < 4; i++) {
-		s[i] = (s[i] ^ w[i]) * 0x9e3779b97f4a7c15ULL;
-		s[i] ^= s[i] >> 32;
-	}
-}
-
-/* Four sums side by side: this is as fast as the memory. */
-static uint64_t checksum(const uint8_t *bytes, size_t size)
-{
-	uint64_t s[4] = { size, 1, 2, 3 }, w[4];
-	size_t whole = size & ~(sizeof(w) - 1);
-	for (size_t at = 0; at < whole; at += sizeof(w)) {
-		memcpy(w, bytes + at, sizeof(w));
-		sum_on(s, w);
-	}
-	memset(w, 0, sizeof(w));
-	memcpy(w, bytes + whole, size - whole);
-	sum_on(s, w);
-	return s[0] ^ s[1] << 1 ^ s[2] << 2 ^ s[3] << 3;
-}
-
 uint64_t tr_kept_sum(const struct tr_kept_frag *k, size_t size)
 {
-	return checksum((const uint8_t *)k + sizeof(k->sum), size - sizeof(k->sum));
+	return XXH3_64bits((const uint8_t *)k + sizeof(k->sum), size - sizeof(k->sum));
 }
 
 static uint64_t head_sum(const struct head *head)
 {
 	struct head h = *head;
 	h.sum = 0;
-	return checksum((const uint8_t *)&h, sizeof(h));
+	return XXH3_64bits(&h, sizeof(h));
 }
 
 /* Where the entries begin. */
@@ -197,10 +175,10 @@ struct tr_kept_frag *tr_kept_in_file(struct tr_kept *kept, uint64_t offset, uint
 	return NULL;
 }
 
-/* Whole pages. */
+/* Whole large pages. */
 static size_t up(size_t size)
 {
-	return (size + 4095) & ~(size_t)4095;
+	return (size + TR_HUGE - 1) & ~(TR_HUGE - 1);
 }
 
 bool tr_kept_read(struct tr_kept *kept, int fd, size_t size, const uint8_t id[TR_KEPT_ID])
@@ -215,9 +193,10 @@ bool tr_kept_read(struct tr_kept *kept, int fd, size_t size, const uint8_t id[TR
 	if (f->fd < 0)
 		return false;
 	f->size = size;
-	f->bytes = size > SMALL ? tr_huge(up(size)) : tr_sparse(size);
-	f->copied = tr_sparse(size / KEPT_BLOCK + 1);
-	f->state = size > 16 * TR_HUGE ? tr_huge(up(size / 16 + 1)) : tr_sparse(size / 16 + 1);
+	f->bytes = size > SMALL ? tr_huge(up(size)) : calloc(1, size);
+	f->copied = calloc(size / KEPT_BLOCK + 1, sizeof(*f->copied));
+	f->state = size > SMALL ? tr_huge(up(size / 16 + 1)) : calloc(1, size / 16 + 1);
+	DJ_ASSERT(f->bytes && f->copied && f->state, "out of memory for kept translations");
 	f->places = h.places;
 	f->n = h.n;
 	if (size > SMALL)
@@ -230,9 +209,14 @@ bool tr_kept_read(struct tr_kept *kept, int fd, size_t size, const uint8_t id[TR
 
 void tr_kept_close(struct kept_file *f)
 {
-	tr_sparse_free(f->bytes, f->size);
-	tr_sparse_free(f->copied, f->size / KEPT_BLOCK + 1);
-	tr_sparse_free(f->state, f->size / 16 + 1);
+	if (f->size > SMALL) {
+		tr_sparse_free(f->bytes, up(f->size));
+		tr_sparse_free(f->state, up(f->size / 16 + 1));
+	} else {
+		free(f->bytes);
+		free(f->state);
+	}
+	free(f->copied);
 	if (f->fd >= 0)
 		close(f->fd);
 }

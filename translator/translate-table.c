@@ -39,6 +39,12 @@ static uint32_t home_place(const struct translator *tr, uint64_t pc)
 
 /* ---- the target table ---- */
 
+static void take_places(struct translator *tr)
+{
+	tr->target = calloc((size_t)mask(tr) + 1, sizeof(*tr->target));
+	DJ_ASSERT(tr->target, "out of memory for targets of indirect branches");
+}
+
 /* Empty the places in a row from `i` on, in steps of 1 or -1; or only count them. */
 static unsigned row(struct translator *tr, uint32_t i, uint32_t step, bool empty)
 {
@@ -76,17 +82,17 @@ static void grow(struct translator *tr)
 {
 	struct tr_frag **old = tr->target;
 	uint32_t n = mask(tr) + 1;
-	tr->target = tr_sparse(TR_TARGETS_SIZE);
 	for (uint32_t i = 0; i < n; i++)
 		if (old[i])
 			store(key(tr, i), 0);
 	tr->n_keys = 0;
 	tr->target_bits += 2;
+	take_places(tr);
 	tell_places(tr);
 	for (uint32_t i = 0; i < n; i++)
 		if (old[i] && old[i] != GONE)
 			enter(tr, old[i]);
-	tr_sparse_free(old, TR_TARGETS_SIZE);
+	free(old);
 }
 
 static void enter(struct translator *tr, struct tr_frag *f)
@@ -211,7 +217,9 @@ void tr_tables_init(struct translator *tr)
 
 void tr_tables_arena(struct translator *tr)
 {
-	if (!tr->target_bits)
+	if (!tr->target_bits) {
 		tr->target_bits = BITS;
+		take_places(tr);
+	}
 	tell_places(tr);
 }

@@ -352,9 +352,12 @@ void tr_used_free(void *p, size_t size)
 		tr_sparse_free(p, size);
 }
 
+/* With its tables, in whole large pages. */
+#define TR_SIZE ((sizeof(struct translator) + TR_HUGE - 1) & ~(TR_HUGE - 1))
+
 struct translator *tr_new(const struct tr_ops *ops, const struct tr_config *config)
 {
-	struct translator *tr = tr_sparse(sizeof(*tr));
+	struct translator *tr = tr_huge(TR_SIZE);
 	tr->ops = *ops;
 	tr->tables = config->tables;
 	tr->policy = config->policy;
@@ -363,9 +366,6 @@ struct translator *tr_new(const struct tr_ops *ops, const struct tr_config *conf
 	tr->retired_end = &tr->retired;
 	tr->build = calloc(1, sizeof(*tr->build));
 	tr->ahead = calloc(1, sizeof(*tr->ahead));
-	tr->waiting = tr_sparse(TR_WAITING_SIZE);
-	tr->target = tr_sparse(TR_TARGETS_SIZE);
-	tr->decoded = tr_sparse(DECODED * sizeof(*tr->decoded));
 	DJ_ASSERT(tr->build && tr->ahead, "out of memory for the translator");
 	tr->build->tr = tr;
 	tr->build->f = malloc(TR_FRAG_SIZE(FRAG_MAX, 0));
@@ -400,9 +400,7 @@ void tr_free(struct translator *tr)
 	free(tr->build);
 	free(tr->ahead);
 	free(tr->tying);
-	tr_sparse_free(tr->waiting, TR_WAITING_SIZE);
-	tr_sparse_free(tr->target, TR_TARGETS_SIZE);
-	tr_sparse_free(tr->decoded, DECODED * sizeof(*tr->decoded));
+	free(tr->target);
 	tr_numbers_free(tr);
-	tr_sparse_free(tr, sizeof(*tr));
+	tr_sparse_free(tr, TR_SIZE);
 }

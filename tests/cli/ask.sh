@@ -31,13 +31,16 @@ record() {
 	status=$?
 }
 
+# Nobody listens where both processors are busy with something else: then it is tried again.
 ./ask run 1 2 >native
-record "$deja" record --no-cache -o t.deja ./ask run 1 2
-same "code executed once"
-asked=$(without_stop)
-if [ "$(nproc)" -gt 1 ]; then
-	[ "${asked:-0}" -gt 10 ] || fail "code was made without a stop ${asked:-0} times only"
-fi
+for ((try = 0; try < 20; try++)); do
+	record "$deja" record --no-cache -o t.deja ./ask run 1 2
+	same "code executed once"
+	asked=$(without_stop)
+	[ "${asked:-0}" -le 10 ] && [ "$(nproc)" -gt 1 ] || break
+	sleep 1
+done
+[ "$try" -lt 20 ] || fail "code was made without a stop ${asked:-0} times only"
 record taskset -c "$(taskset -pc $$ | sed 's/.*: *\([0-9]*\).*/\1/')" "$deja" record --no-cache -o t.deja ./ask run 1 2
 same "with one processor"
 [ "$(without_stop)" = 0 ] || fail "with one processor code was made without a stop $(without_stop) times"
