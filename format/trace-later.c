@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define PAGE 4096
 #ifndef MADV_POPULATE_WRITE
@@ -20,7 +21,20 @@ static size_t pages(size_t size)
 	return (size + PAGE - 1) & ~(size_t)(PAGE - 1);
 }
 
-void *dj_writer_copy(struct dj_writer *w, const void *contents, size_t size)
+/* False: the file is shorter than it was. */
+static bool read_all(int fd, uint8_t *to, size_t size)
+{
+	for (size_t at = 0; at < size;) {
+		ssize_t n = pread(fd, to + at, size - at, (off_t)at);
+
+		if (n <= 0)
+			return false;
+		at += (size_t)n;
+	}
+	return true;
+}
+
+void *dj_writer_copy(struct dj_writer *w, int fd, const void *contents, size_t size)
 {
 	bool room;
 	void *copy;
@@ -36,7 +50,8 @@ void *dj_writer_copy(struct dj_writer *w, const void *contents, size_t size)
 	/* all of it at once: a page fault each takes longer than the copying */
 	madvise(copy, pages(size), MADV_HUGEPAGE);
 	madvise(copy, pages(size), MADV_POPULATE_WRITE);
-	memcpy(copy, contents, size);
+	if (fd < 0 || !read_all(fd, copy, size))
+		memcpy(copy, contents, size);
 	return copy;
 }
 

@@ -6,7 +6,10 @@
 #include <elf.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <unistd.h>
 #include <xxhash.h>
+
+#define BLOCK ((size_t)512 << 10) /* of a file, read at once */
 
 static size_t min_size(size_t a, size_t b)
 {
@@ -79,15 +82,90 @@ static unsigned find_build_id(uint8_t id[32], const void *contents, size_t size)
 	return sizeof(hash.digest);
 }
 
-static int write_module_info(struct dj_writer *w, uint32_t number, const struct dj_writer_module *m,
-			     const void *contents, size_t size, struct dj_error *err)
+/* ---- whole contents ------------------------------------------------------------------------- */
+
+/* What is to be written, and what is said of it. */
+struct contents {
+	int fd; /* where the bytes are, too; or -1 */
+	const void *bytes;
+	size_t size;
+	uint64_t sum;		 /* dj_chunk_sum() */
+	struct dj_store_key key; /* if there is a store */
+};
+
+/* Sums that grow by what is read. */
+struct sums {
+	XXH3_state_t *chunk, *key;
+	uint8_t *block;
+};
+
+static bool begin_sums(struct sums *s, uint64_t id)
 {
+	s->chunk = XXH3_createState();
+	s->key = XXH3_createState();
+	s->block = malloc(BLOCK);
+	return s->chunk && s->key && s->block &&
+	       XXH3_64bits_reset_withSeed(s->chunk, id) == XXH_OK &&
+	       XXH3_128bits_reset(s->key) == XXH_OK;
+}
+
+static void end_sums(struct sums *s)
+{
+	XXH3_freeState(s->chunk);
+	XXH3_freeState(s->key);
+	free(s->block);
+}
+
+/* By reading the file block by block. To look at all of it where it is mapped takes several times
+ * as long: a page fault for each few pages, and what a page has to be looked up for the first time.
+ * False if it is shorter than it was. */
+static bool sums_of_file(struct contents *c, bool store, struct sums *s)
+{
+	XXH128_canonical_t hash;
+
+	for (size_t at = 0; at < c->size;) {
+		ssize_t n = pread(c->fd, s->block, min_size(c->size - at, BLOCK), (off_t)at);
+
+		if (n <= 0)
+			return false;
+		XXH3_64bits_update(s->chunk, s->block, (size_t)n);
+		if (store)
+			XXH3_128bits_update(s->key, s->block, (size_t)n);
+		at += (size_t)n;
+	}
+	c->sum = XXH3_64bits_digest(s->chunk);
+	XXH128_canonicalFromHash(&hash, XXH3_128bits_digest(s->key));
+	memcpy(c->key.hash, hash.digest, sizeof(c->key.hash));
+	c->key.size = c->size;
+	return true;
+}
+
+static void sum_up(struct dj_writer *w, struct contents *c)
+{
+	bool store = w->store >= 0, good = false;
+	struct sums s = { 0 };
+
+	if (c->fd >= 0)
+		good = begin_sums(&s, w->id) && sums_of_file(c, store, &s);
+	end_sums(&s);
+	if (good)
+		return;
+	c->sum = dj_chunk_sum(w->id, c->bytes, c->size);
+	if (store)
+		dj_store_key(&c->key, c->bytes, c->size);
+}
+
+static int write_module_info(struct dj_writer *w, uint32_t number, const struct dj_writer_module *m,
+			     const struct contents *c, struct dj_error *err)
+{
+	size_t size = c->size;
+
 	struct dj_chunk_header h = { .type = CHUNK_MODULE, .stream = number, .last = size };
 	size_t path_len = strnlen(m->path, DJ_NAME_MAX - 1);
 	uint8_t payload[8 + 8 + 1 + 32 + DJ_NAME_MAX], *p = payload;
 
 	p = dj_put64(p, size);
-	p = dj_put64(p, dj_chunk_sum(w->id, contents, size));
+	p = dj_put64(p, c->sum);
 	*p++ = m->build_id_len;
 	memcpy(p, m->build_id, 32);
 	p += 32;
@@ -117,38 +195,36 @@ int dj_writer_pieces(struct dj_writer *w, uint32_t module, const void *contents,
 }
 
 /* Put the contents into the module store, and where they are into the trace. 1: that cannot be. */
-static int store_module(struct dj_writer *w, uint32_t module, const void *contents, size_t size,
+static int store_module(struct dj_writer *w, uint32_t module, const struct contents *c,
 			struct dj_error *err)
 {
 	struct dj_chunk_header h = { .type = CHUNK_STORED, .stream = module, .number = 1 };
-	struct dj_store_key key;
 	int r = 1;
 
 	/* until the trace says so nothing else keeps the file from being removed */
 	if (w->store < 0 || flock(w->store, LOCK_SH | LOCK_NB))
 		return 1;
-	dj_store_key(&key, contents, size);
-	if (!dj_store_put(w->store, &key, contents))
-		r = dj_writer_chunk(w, &h, key.hash, sizeof(key.hash), err);
+	if (!dj_store_put(w->store, &c->key, c->bytes))
+		r = dj_writer_chunk(w, &h, c->key.hash, sizeof(c->key.hash), err);
 	flock(w->store, LOCK_UN);
 	return r;
 }
 
 /* Into the trace, soon if there is a copy, or now. */
-static int pieces(struct dj_writer *w, uint32_t module, void *copy, const void *contents,
-		  size_t size, struct dj_error *err)
+static int pieces(struct dj_writer *w, uint32_t module, void *copy, const struct contents *c,
+		  struct dj_error *err)
 {
 	int r;
 
-	if (copy && dj_writer_pieces_later(w, module, copy, size))
+	if (copy && dj_writer_pieces_later(w, module, copy, c->size))
 		return 0;
-	r = dj_writer_pieces(w, module, contents, size, err);
-	dj_writer_copy_free(copy, size);
+	r = dj_writer_pieces(w, module, c->bytes, c->size, err);
+	dj_writer_copy_free(copy, c->size);
 	return r;
 }
 
 /* With the lock on facts held. */
-static int write_module(struct dj_writer *w, const char *path, const void *contents, size_t size,
+static int write_module(struct dj_writer *w, const char *path, struct contents *c,
 			struct dj_writer_module *m, struct dj_error *err)
 {
 	uint32_t module = (uint32_t)w->nmodules;
@@ -164,22 +240,26 @@ static int write_module(struct dj_writer *w, const char *path, const void *conte
 	    !(m->path = strdup(path)))
 		return dj_writer_no_memory(w, err);
 	w->modules[w->nmodules++] = *m;
-	copy = w->store < 0 ? dj_writer_copy(w, contents, size) : NULL;
-	if (copy)
-		contents = copy;
-	if (write_module_info(w, module, m, contents, size, err)) {
-		dj_writer_copy_free(copy, size);
+	copy = w->store < 0 ? dj_writer_copy(w, c->fd, c->bytes, c->size) : NULL;
+	if (copy) {
+		c->bytes = copy;
+		c->fd = -1;
+	}
+	sum_up(w, c);
+	if (write_module_info(w, module, m, c, err)) {
+		dj_writer_copy_free(copy, c->size);
 		return -1;
 	}
-	r = store_module(w, module, contents, size, err);
+	r = store_module(w, module, c, err);
 	if (r > 0)
-		r = pieces(w, module, copy, contents, size, err);
+		r = pieces(w, module, copy, c, err);
 	return r ? -1 : (int)module;
 }
 
-int dj_writer_module(struct dj_writer *w, const char *path, const void *contents, size_t size,
-		     struct dj_error *err)
+int dj_writer_module_file(struct dj_writer *w, const char *path, int fd, const void *contents,
+			  size_t size, struct dj_error *err)
 {
+	struct contents c = { .fd = fd, .bytes = contents, .size = size };
 	struct dj_writer_module m = { 0 };
 	int number;
 
@@ -187,9 +267,15 @@ int dj_writer_module(struct dj_writer *w, const char *path, const void *contents
 		return dj_fail(err, 1, "%s: too large to store in a trace", path);
 	m.build_id_len = (uint8_t)find_build_id(m.build_id, contents, size);
 	pthread_mutex_lock(&w->facts);
-	number = write_module(w, path, contents, size, &m, err);
+	number = write_module(w, path, &c, &m, err);
 	pthread_mutex_unlock(&w->facts);
 	return number;
+}
+
+int dj_writer_module(struct dj_writer *w, const char *path, const void *contents, size_t size,
+		     struct dj_error *err)
+{
+	return dj_writer_module_file(w, path, -1, contents, size, err);
 }
 
 int dj_stream_snapshot(struct dj_stream *process, uint32_t image, uint64_t addr, const void *bytes,

@@ -99,6 +99,9 @@ struct dj_writer *dj_writer_create_sharing(const char *path, const struct dj_tra
  * path stored again returns the earlier number. `contents` is only read during the call. */
 int dj_writer_module(struct dj_writer *w, const char *path, const void *contents, size_t size,
 		     struct dj_error *err);
+/* The same of a file that is mapped at `contents` and can be read by `fd`, too. */
+int dj_writer_module_file(struct dj_writer *w, const char *path, int fd, const void *contents,
+			  size_t size, struct dj_error *err);
 
 /* Begin the stream of a process; `parent` is that of the process that made it, or NULL. Streams
  * live until the writer is closed. NULL on error. */

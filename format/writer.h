@@ -151,8 +151,9 @@ int dj_writer_pieces(struct dj_writer *w, uint32_t module, const void *contents,
 /* The same by a thread of the writer's, from a copy that is the writer's then. False: it has to be
  * done at once. */
 bool dj_writer_pieces_later(struct dj_writer *w, uint32_t module, void *copy, size_t size);
-/* A copy for that, or NULL: there is no room. It is given back by the thread, or by the caller. */
-void *dj_writer_copy(struct dj_writer *w, const void *contents, size_t size);
+/* A copy for that, or NULL: there is no room. It is given back by the thread, or by the caller. If
+ * the contents are those of a file it is read, unless `fd` is -1. */
+void *dj_writer_copy(struct dj_writer *w, int fd, const void *contents, size_t size);
 void dj_writer_copy_free(void *copy, size_t size);
 /* Wait until nothing is to be packed by that thread; it is gone then. */
 void dj_writer_end_later(struct dj_writer *w);

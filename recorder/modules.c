@@ -15,10 +15,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22 /* linux/mman.h, since Linux 5.14 */
-#endif
-
 static int watch(struct rec_recording *rec, int fd)
 {
 	char link[64];
@@ -86,8 +82,7 @@ int rec_module_of(struct rec_recording *rec, int fd, const char *path)
 		return -1;
 	}
 	struct dj_error err = { 0 };
-	madvise(p, (size_t)st.st_size, MADV_POPULATE_READ); /* all of it will be read */
-	int n = dj_writer_module(rec->writer, path, p, (size_t)st.st_size, &err);
+	int n = dj_writer_module_file(rec->writer, path, fd, p, (size_t)st.st_size, &err);
 	if (n < 0) {
 		munmap(p, (size_t)st.st_size);
 		rec_cut(rec, "%s", err.text);
