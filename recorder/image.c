@@ -16,6 +16,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define FEW 16u /* processes */
+
 /* What the trace must keep because no module file has it: whatever is writable (file-backed data
  * too: the kernel has already cleared the tail of the last page), and the vdso. */
 static int take_snapshot(struct rec_thread *t)
@@ -196,6 +198,16 @@ static void record_image(struct rec_thread *t)
 	rec_image_maps(t);
 }
 
+/* Whether there are so few programs that each may have tables in large pages. A forked child mostly
+ * executes little. */
+static bool may_be_large(const struct rec_thread *t)
+{
+	unsigned n = 0;
+	for (const struct rec_process *p = t->rec->processes; p && n < FEW; p = p->next)
+		n++;
+	return n < FEW && !t->area.forked;
+}
+
 enum rec_state rec_image_translator(struct rec_thread *t)
 {
 	struct rec_process *proc = t->proc;
@@ -203,6 +215,7 @@ enum rec_state rec_image_translator(struct rec_thread *t)
 	static const unsigned policy[] = { TR_POLICY_SHADOW, TR_POLICY_LAST, TR_POLICY_NONE };
 	struct tr_ops ops = { proc, rec_code_read, rec_code_translated, rec_code_kept };
 	struct tr_config config = { .bales = true,
+				    .large = may_be_large(t),
 				    .tables = proc->tables,
 				    .policy = tr_policies[policy[t->rec->opt.predict]] };
 	config.policy.copy_rsp = dj_cpu_host() == DJ_CPU_AMD;

@@ -357,7 +357,7 @@ void tr_used_free(void *p, size_t size)
 
 struct translator *tr_new(const struct tr_ops *ops, const struct tr_config *config)
 {
-	struct translator *tr = tr_huge(TR_SIZE);
+	struct translator *tr = config->large ? tr_huge(TR_SIZE) : tr_sparse(TR_SIZE);
 	tr->ops = *ops;
 	tr->tables = config->tables;
 	tr->policy = config->policy;

@@ -111,6 +111,7 @@ struct tr_config {
 	uint8_t *tables; /* our mapping of the AREA_TABLES bytes below each thread's S; zero */
 	struct tr_policy policy;
 	bool bales; /* what was kept is made again many at a time */
+	bool large; /* so much is going to be translated that tables may take whole megabytes */
 };
 
 /*
