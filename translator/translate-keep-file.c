@@ -195,7 +195,7 @@ bool tr_kept_read(struct tr_kept *kept, int fd, size_t size, const uint8_t id[TR
 	f->size = size;
 	f->bytes = size > SMALL ? tr_huge(up(size)) : calloc(1, size);
 	f->copied = calloc(size / KEPT_BLOCK + 1, sizeof(*f->copied));
-	f->state = size > SMALL ? tr_huge(up(size / 16 + 1)) : calloc(1, size / 16 + 1);
+	f->state = size > 16 * TR_HUGE ? tr_huge(up(size / 16 + 1)) : calloc(1, size / 16 + 1);
 	DJ_ASSERT(f->bytes && f->copied && f->state, "out of memory for kept translations");
 	f->places = h.places;
 	f->n = h.n;
@@ -209,13 +209,14 @@ bool tr_kept_read(struct tr_kept *kept, int fd, size_t size, const uint8_t id[TR
 
 void tr_kept_close(struct kept_file *f)
 {
-	if (f->size > SMALL) {
+	if (f->size > SMALL)
 		tr_sparse_free(f->bytes, up(f->size));
-		tr_sparse_free(f->state, up(f->size / 16 + 1));
-	} else {
+	else
 		free(f->bytes);
+	if (f->size > 16 * TR_HUGE)
+		tr_sparse_free(f->state, up(f->size / 16 + 1));
+	else
 		free(f->state);
-	}
 	free(f->copied);
 	if (f->fd >= 0)
 		close(f->fd);
