@@ -65,7 +65,9 @@ static void give_back(struct translator *tr, uint32_t number)
 	run_add(tr, first, len);
 }
 
-/* From so many numbers on, which take a few megabytes, their memory comes in large pages. */
+/* From so many numbers on, which take a few megabytes, their memory comes in large pages. There is
+ * room for many more then: what is not touched costs nothing, and to move takes as long as to fill.
+ */
 #define MANY (TR_HUGE / sizeof(struct tr_number))
 
 static void free_numbers(struct tr_number *numbers, uint32_t cap)
@@ -99,7 +101,7 @@ static uint32_t more_numbers(struct translator *tr, uint32_t len)
 {
 	uint32_t first = tr->n_numbers, cap = tr->cap_numbers;
 	while (cap - first < len)
-		cap = cap < MANY ? (cap ? cap * 2 : 4096) : cap * 4;
+		cap = !cap ? 4096 : cap < MANY / 2 ? cap * 2 : cap < MANY ? cap * 8 : cap * 4;
 	if (cap != tr->cap_numbers)
 		move_numbers(tr, cap);
 	tr->n_numbers += len;

@@ -57,8 +57,8 @@ enum tr_stop_kind {
 };
 
 struct tr_stop {
-	enum tr_stop_kind kind;
 	uint64_t pc;
+	enum tr_stop_kind kind;
 	uint32_t lag; /* T_STEPS lacks so many */
 };
 
