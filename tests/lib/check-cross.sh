@@ -108,9 +108,6 @@ case \$1:\$# in
 	done
 	exit
 	;;
-*/fuzz-files:1) # each mutation is a process of its own, and to copy qemu's takes a tenth of a second
-	exec qemu-$arch -L $sysroot "\$1" --mutate 400
-	;;
 esac
 exec qemu-$arch -L $sysroot "\$@"
 END
