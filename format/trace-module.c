@@ -117,8 +117,8 @@ static void end_sums(struct sums *s)
 }
 
 /* By reading the file block by block. To look at all of it where it is mapped takes several times
- * as long: a page fault for each few pages, and what a page has to be looked up for the first time.
- * False if it is shorter than it was. */
+ * as long: a page fault for every few pages, and more for each page where a hypervisor keeps the
+ * tables. False if it is shorter than it was. */
 static bool sums_of_file(struct contents *c, bool store, struct sums *s)
 {
 	XXH128_canonical_t hash;
@@ -158,13 +158,11 @@ static void sum_up(struct dj_writer *w, struct contents *c)
 static int write_module_info(struct dj_writer *w, uint32_t number, const struct dj_writer_module *m,
 			     const struct contents *c, struct dj_error *err)
 {
-	size_t size = c->size;
-
-	struct dj_chunk_header h = { .type = CHUNK_MODULE, .stream = number, .last = size };
+	struct dj_chunk_header h = { .type = CHUNK_MODULE, .stream = number, .last = c->size };
 	size_t path_len = strnlen(m->path, DJ_NAME_MAX - 1);
 	uint8_t payload[8 + 8 + 1 + 32 + DJ_NAME_MAX], *p = payload;
 
-	p = dj_put64(p, size);
+	p = dj_put64(p, c->size);
 	p = dj_put64(p, c->sum);
 	*p++ = m->build_id_len;
 	memcpy(p, m->build_id, 32);

@@ -219,22 +219,13 @@ extern void divides(const float *of, long index, const void *any);
 extern const char divided[];
 static const float *divisor;
 
-/* From there to one of x87's pointers, whose upper half some machines lose now and then, with deja
- * and without (`flags cuts`; where they do not, signals.sh sees to it that deja does not either).
- */
-static long long behind(uint64_t pointer, const void *there)
-{
-	uint64_t off = pointer - (uintptr_t)there;
-	return pointer >> 32 ? (long long)off : (int32_t)off;
-}
-
 static void saw_division(int sig, siginfo_t *info, void *context)
 {
 	const ucontext_t *u = context;
 	(void)info;
 	note("s", sig);
-	note("fip", behind(u->uc_mcontext.fpregs->rip, divided));
-	note("fdp", behind(u->uc_mcontext.fpregs->rdp, divisor));
+	note("fip", (long long)(u->uc_mcontext.fpregs->rip - (uintptr_t)divided));
+	note("fdp", (long long)(u->uc_mcontext.fpregs->rdp - (uintptr_t)divisor));
 	siglongjmp(back, 1);
 }
 

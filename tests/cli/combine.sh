@@ -12,10 +12,11 @@ can_record
 
 # Why a step with the trap flag trapped (DR6) gets lost now and then where a hypervisor comes in between:
 # its signal has the code TRAP_BRKPT, 1, not TRAP_TRACE, 2 (arch/x86/kernel/traps.c, get_si_code()).
-# Natively that was seen 5 and 8 times in 1,280,000 steps on a busy machine.
+# Natively that was seen 5 and 8 times in 1,280,000 steps on a busy machine. And some machines lose the
+# upper half of x87's pointers (`flags cuts`).
 by_chance() {
-	local code='s/\[5 code=1 (.* tf=1 )/[5 code=2 \1/'
-	cmp -s <(sed -E "$code" native) <(sed -E "$code" recorded)
+	local code='s/\[5 code=1 (.* tf=1 )/[5 code=2 \1/' pointers='s/ (fip|fdp)=-?[0-9]+//g'
+	cmp -s <(sed -E -e "$code" -e "$pointers" native) <(sed -E -e "$code" -e "$pointers" recorded)
 }
 
 for ((seed = first; seed < first + seeds; seed++)); do
