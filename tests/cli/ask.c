@@ -333,9 +333,10 @@ static int do_spin(void)
 	pthread_t t;
 
 	find_control();
-	pthread_create(&t, NULL, takes, NULL);
+	/* Before there is who takes what is asked: perhaps nothing that is new runs from then on. */
 	if (write(1, "spins\n", 6) != 6)
 		return 9;
+	pthread_create(&t, NULL, takes, NULL);
 	for (int n = 1;; n = n % 8 + 1)
 		all_of(n);
 }
