@@ -69,7 +69,7 @@ void emu_raise(struct emu *e, enum emu_stop why, const char *fmt, ...)
 	vsnprintf(e->why, sizeof(e->why), fmt, ap);
 	va_end(ap);
 	emu_core(e)->why = why;
-	longjmp(e->escape, 1);
+	emu_longjmp(e->escape);
 }
 
 void emu_store_hooked(struct emu *e, uint64_t addr, const uint8_t *bytes, unsigned size)
@@ -252,7 +252,7 @@ static enum emu_stop raised(struct emu *e)
 void emu_yield(struct emu *e)
 {
 	emu_core(e)->why = EMU_STOP_YIELD;
-	longjmp(e->escape, 1);
+	emu_longjmp(e->escape);
 }
 
 /* Ask where in the block stop_at() might say yes. */
@@ -428,7 +428,7 @@ static enum emu_stop run(struct emu *e, uint64_t until)
 	unsigned i;
 
 	c->rep_limit = UINT64_MAX;
-	if (setjmp(e->escape))
+	if (emu_setjmp(e->escape))
 		return raised(e);
 	struct emu_block *b = locate(e, &i, &why);
 	while (b) {
@@ -471,7 +471,7 @@ static enum emu_stop run_one(struct emu *e, uint64_t limit)
 
 	c->rep_limit = UINT64_MAX;
 	c->careful = true;
-	if (setjmp(e->escape)) {
+	if (emu_setjmp(e->escape)) {
 		c->rep_limit = UINT64_MAX;
 		return raised(e);
 	}

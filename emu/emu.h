@@ -47,6 +47,22 @@ union emu_vec {
 #define VB(v, i) ((v)->b[i])
 #endif
 
+/* Where the emulator is left for good. The compiler's own way, where it can be had, costs less and
+ * asks nothing of the thread, which may be without fs for a while (fast/fast-fault.c); sanitizers
+ * know the C library's only. */
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) &&      \
+	!defined(__clang__)
+#define EMU_OWN_JUMPS	   1
+#define emu_setjmp(place)  __builtin_setjmp(place)
+#define emu_longjmp(place) __builtin_longjmp(place, 1)
+typedef void *emu_jmp_buf[5];
+#else
+#define EMU_OWN_JUMPS	   0
+#define emu_setjmp(place)  setjmp(place)
+#define emu_longjmp(place) longjmp(place, 1)
+typedef jmp_buf emu_jmp_buf;
+#endif
+
 #define EMU_ZERO_REG 16 /* gpr[16] is always 0: "no base", "no index" */
 
 /* Lazy flags. What the last flag-setting instruction left behind, from which the six
@@ -216,7 +232,7 @@ struct emu {
 	uint64_t rep_iter;    /* iterations done of the REP instruction at rip, while in_rep */
 	bool stop_requested;
 	char why[160]; /* detail for UNKNOWN, FETCH, FAULT */
-	jmp_buf escape;
+	emu_jmp_buf escape;
 
 	/* Callbacks of the driver; `ctx` is theirs. */
 	void *ctx;

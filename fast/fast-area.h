@@ -37,7 +37,15 @@
 #define F_SIGN	     (F_BASE + 0xd0) /* bit 63 */
 #define F_ABOVE	     (F_BASE + 0xd8) /* returns are told if this and the stack pointer are >= 0 */
 #define F_NOTE_WIDE  (F_BASE + 0xe0) /* not 0: notes want ymm31 to be all ones */
-#define F_NOTE_ASKS  (F_BASE + 0xe8) /* not 0: the kernel is asked for the fs base (HOST_BASE) */
+#define F_NOTE_ASKS  (F_BASE + 0xe8) /* FAST_NOTE_...: how fs is set */
+#define F_NOTE_SET   (F_BASE + 0xf0) /* not 0: fs has the base that notes want */
+
+/* How fs gets the base that notes want, and its own again: by instructions; by the kernel, each
+ * time that generated code is entered and left; by the kernel, when C needs its own (fast-fault.c).
+ */
+#define FAST_NOTE_SETS 0
+#define FAST_NOTE_ASKS 1
+#define FAST_NOTE_LATE 2
 
 /* arch_prctl(2): asm/unistd_64.h, asm/prctl.h */
 #define FAST_ARCH_PRCTL 158

@@ -29,9 +29,12 @@ fast_enter:
 	mov	%gs:F_NOTE_FS, %rax
 	test	%rax, %rax
 	jz	3f
+	cmpl	$0, %gs:F_NOTE_SET
+	jne	5f
 	mov	%fs:0, %rcx		/* the base itself (System V ABI, TLS variant II) */
 	mov	%rcx, %gs:F_HOST_FS
-	cmpl	$0, %gs:F_NOTE_ASKS
+	movl	$1, %gs:F_NOTE_SET
+	cmpl	$FAST_NOTE_SETS, %gs:F_NOTE_ASKS
 	jne	4f
 	wrfsbase %rax
 	jmp	5f
@@ -114,16 +117,19 @@ fast_fault: /* or by the handler of a signal: nothing is worth keeping */
 	ldmxcsr	%gs:F_HOST_MXCSR
 	vzeroupper
 	mov	%gs:F_HOST_RSP, %rsp
-	cmpq	$0, %gs:F_NOTE_FS
+	cmpl	$0, %gs:F_NOTE_SET
+	je	1f
+	cmpl	$FAST_NOTE_LATE, %gs:F_NOTE_ASKS
 	je	1f
 	mov	%gs:F_HOST_FS, %rsi
-	cmpl	$0, %gs:F_NOTE_ASKS
+	cmpl	$FAST_NOTE_SETS, %gs:F_NOTE_ASKS
 	jne	2f
 	wrfsbase %rsi
-	jmp	1f
+	jmp	3f
 2:	mov	$FAST_SET_FS, %edi
 	mov	$FAST_ARCH_PRCTL, %eax
 	syscall
+3:	movl	$0, %gs:F_NOTE_SET
 1:	cld
 	pop	%r15
 	pop	%r14

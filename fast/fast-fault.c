@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <ucontext.h>
 
 #define STACK (64u << 10)
@@ -27,24 +28,82 @@ void fast_running(uint8_t *s)
 	shadow = s;
 }
 
-/* fs is not the C library's while generated code makes notes, and nothing that belongs to a thread
- * can be found then. */
-static void own_fs(uint64_t rip)
-{
-	const struct fast_notes *n = fast_notes_here;
+/* ---- fs ------------------------------------------------------------------------------------- */
 
-	if (!n || rip < n->code || rip >= n->code + FAST_CODE)
-		return;
-	if (!n->asks) {
-		__asm__ volatile("wrfsbase %0" : : "r"(*n->host_fs) : "memory");
+/* Nothing here may need what belongs to a thread before fs is its own again. */
+static void set_fs(struct fast *f)
+{
+	if (FAST_U32(f, F_NOTE_ASKS) == FAST_NOTE_SETS) {
+		__asm__ volatile("wrfsbase %0" : : "r"(FAST_U64(f, F_HOST_FS)) : "memory");
 	} else {
 		long nr = FAST_ARCH_PRCTL;
 		__asm__ volatile("syscall"
 				 : "+a"(nr)
-				 : "D"(FAST_SET_FS), "S"(*n->host_fs)
+				 : "D"(FAST_SET_FS), "S"(FAST_U64(f, F_HOST_FS))
 				 : "rcx", "r11", "memory");
 	}
+	FAST_U32(f, F_NOTE_SET) = 0;
 }
+
+/* A system call that asks nothing of the C library. */
+static long call(long nr, uint64_t a, uint64_t b, uint64_t c)
+{
+	__asm__ volatile("syscall" : "+a"(nr) : "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
+	return nr;
+}
+
+/* Somebody does need the first pages of the table of bytes read: generated code, or who reads it.
+ * So they cannot tell who needs fs, and it is set back each time from now on. */
+static void open_guard(struct fast_notes *n)
+{
+	FAST_U32(n->f, F_NOTE_ASKS) = FAST_NOTE_ASKS;
+	call(SYS_mprotect, (uint64_t)(uintptr_t)n->high, (uint64_t)(n->guard_end - n->high),
+	     PROT_READ | PROT_WRITE);
+	n->guard_end = n->high;
+}
+
+/*
+ * fs has the base that notes want while generated code runs that makes some, and with
+ * FAST_NOTE_LATE also in C, which needs its own seldom: there is nothing where it finds nothing of
+ * its thread. Whether all is well now: what has raised the exception can be done again.
+ */
+static bool own_fs(uint64_t rip, uint64_t addr)
+{
+	struct fast_notes *n = fast_notes_here;
+
+	if (!n)
+		return false;
+	const bool late = FAST_U32(n->f, F_NOTE_ASKS) == FAST_NOTE_LATE,
+		   coded = rip >= FAST_U64(n->f, F_CODE) && rip < FAST_U64(n->f, F_CODE_END),
+		   guarded = late && addr >= (uint64_t)(uintptr_t)n->guard &&
+			     addr < (uint64_t)(uintptr_t)n->guard_end,
+		   set = FAST_U32(n->f, F_NOTE_SET);
+
+	if (late && call(SYS_gettid, 0, 0, 0) != n->tid)
+		return false;
+	if (guarded && addr >= (uint64_t)(uintptr_t)n->high && (coded || !set)) {
+		open_guard(n);
+		return true;
+	}
+	if (!set)
+		return false;
+	set_fs(n->f);
+	if (coded)
+		return false;
+	n->faults++;
+	shadow = NULL;
+	return guarded;
+}
+
+void fast_rest(struct fast *f)
+{
+	if (!f->notes || !FAST_U32(f, F_NOTE_SET))
+		return;
+	set_fs(f);
+	fast_running(NULL);
+}
+
+/* ---- exceptions ----------------------------------------------------------------------------- */
 
 static __attribute__((noinline)) void handle(int signo, void *context)
 {
@@ -65,9 +124,10 @@ static __attribute__((noinline)) void handle(int signo, void *context)
 
 static void handler(int signo, siginfo_t *info, void *context)
 {
-	(void)info;
-	own_fs((uint64_t)((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP]);
-	handle(signo, context);
+	const ucontext_t *uc = context;
+
+	if (!own_fs((uint64_t)uc->uc_mcontext.gregs[REG_RIP], (uint64_t)(uintptr_t)info->si_addr))
+		handle(signo, context);
 }
 
 static void drop_stack(void *stack)

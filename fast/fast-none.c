@@ -24,6 +24,11 @@ bool fast_fits(const struct fast *f)
 	return false;
 }
 
+void fast_rest(struct fast *f)
+{
+	(void)f;
+}
+
 bool fast_note_begin(struct fast *f)
 {
 	(void)f;

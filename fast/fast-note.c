@@ -24,6 +24,9 @@
  * of these the last ten bits or so; the segments they do not look at. So there the displacement of
  * such a note differs, too: by SHIFT, which fs is less. doc/replay-code.md has what was measured.
  *
+ * Where the kernel has to be asked for fs, it keeps the base that notes want until C needs its own
+ * (fast-fault.c).
+ *
  * Code is noted by stretches that are passed as a whole: from a block's entry or a conditional
  * branch to the next one. A block notes once what of it ran: where its last stretch begins, or on
  * the way out of its middle. Each of these places has a byte below S, and a store of one.
@@ -44,6 +47,10 @@ bool fast_note_by_avx512 = true;
 #define HALF  2048u /* where the table of bytes read begins in its first page */
 #define SHIFT 512u
 #define FEW   16u /* pages, of a usual system call's buffer */
+/* Around where fs points, of what belongs to a thread: the C library's data of it, and variables.
+ */
+#define BEHIND (2 * FAST_NOTE_PAGE)
+#define BEFORE (16u << 20)
 /* In the file: the pages of bytes read, of which there is one more, and those of bytes written. */
 #define FOUND_AT 0u
 #define WROTE_AT (FAST_NOTE_TABLE + FAST_NOTE_PAGE)
@@ -65,8 +72,13 @@ static bool map_tables(struct fast_notes *n)
 		flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 	n->low = mmap((void *)first, size - first, prot, flags | MAP_FIXED_NOREPLACE, n->fd,
 		      n->fd < 0 ? 0 : (off_t)(WROTE_AT + first));
-	n->high = mmap(NULL, WROTE_AT, prot, flags, n->fd, FOUND_AT);
-	if (n->low != (void *)first || n->high == MAP_FAILED)
+	n->guard = mmap(NULL, BEFORE + WROTE_AT, PROT_NONE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (n->low != (void *)first || n->guard == MAP_FAILED)
+		return false;
+	n->guard_end = n->guard + BEFORE;
+	n->high = mmap(n->guard_end, WROTE_AT, prot, flags | MAP_FIXED, n->fd, FOUND_AT);
+	if (n->high == MAP_FAILED)
 		return false;
 	/* one byte that is noted should cost one small page */
 	if (n->fd < 0) {
@@ -78,15 +90,29 @@ static bool map_tables(struct fast_notes *n)
 	return true;
 }
 
+/* How fs is set. The table's first pages are kept out of reach if C may run with it (fast-fault.c).
+ */
+static uint32_t how_set(struct fast_notes *n)
+{
+	if (fast_sets_bases())
+		return FAST_NOTE_SETS;
+	if (!EMU_OWN_JUMPS || mprotect(n->high, BEHIND, PROT_NONE))
+		return FAST_NOTE_ASKS;
+	n->tid = gettid();
+	n->guard_end = n->high + BEHIND;
+	return FAST_NOTE_LATE;
+}
+
 void fast_notes_free(struct fast *f)
 {
 	struct fast_notes *n = f->notes;
 
 	if (!n)
 		return;
+	fast_rest(f);
 	FAST_U64(f, F_NOTE_FS) = FAST_U64(f, F_NOTE_WIDE) = 0;
-	if (n->high != MAP_FAILED)
-		munmap(n->high, WROTE_AT);
+	if (n->guard != MAP_FAILED)
+		munmap(n->guard, BEFORE + WROTE_AT);
 	if (n->low != MAP_FAILED)
 		munmap(n->low, FAST_NOTE_TABLE - FAST_NOTE_FIRST);
 	if (n->fd >= 0)
@@ -108,7 +134,9 @@ bool fast_note_begin(struct fast *f)
 	if (!n)
 		return false;
 	f->notes = fast_notes_here = n;
-	n->low = n->high = MAP_FAILED;
+	n->f = f;
+	n->low = n->guard = MAP_FAILED;
+	FAST_U32(f, F_NOTE_SET) = 0;
 	n->fd = -1;
 	n->shift = dj_cpu_host() == DJ_CPU_AMD ? SHIFT : 0;
 	n->ran = malloc(FAST_RAN * sizeof(*n->ran));
@@ -118,13 +146,10 @@ bool fast_note_begin(struct fast *f)
 		fast_notes_free(f);
 		return false;
 	}
-	n->asks = !fast_sets_bases();
 	n->wide = fast_note_by_avx512 && fast_has_avx512();
-	n->code = FAST_U64(f, F_CODE);
-	n->host_fs = fast_at(f, F_HOST_FS);
 	FAST_U64(f, F_NOTE_FS) = (uint64_t)(uintptr_t)n->found - n->shift;
 	FAST_U64(f, F_NOTE_WIDE) = n->wide;
-	FAST_U64(f, F_NOTE_ASKS) = n->asks;
+	FAST_U32(f, F_NOTE_ASKS) = how_set(n);
 	fast_flush(f);
 	return true;
 }

@@ -19,6 +19,8 @@
 #include "fast/fast.h"
 #include "translator/cg.h"
 
+#include <sys/types.h>
+
 #define FAST_MAX   64 /* instructions of a block */
 #define FAST_BIAS  16 /* generated code is left so many instructions before the wanted one */
 #define FAST_CODE  (64UL << 20) /* bytes of code, mapped sparsely */
@@ -151,7 +153,10 @@ struct fast_notes {
 	uint32_t shift;	     /* what generated code adds to the address of a byte that was read */
 	unsigned char *seen; /* by page: it has been found to be there, in this way or that */
 	bool wide;	     /* ymm31 is all ones while generated code runs */
-	bool asks;	     /* the kernel is asked for the fs base */
+	/* where C must not find anything while fs is the notes'; none with FAST_NOTE_SETS */
+	uint8_t *guard, *guard_end;
+	pid_t tid;	 /* whose fs it is */
+	uint64_t faults; /* times that C found nothing there */
 	struct fast_stretch {
 		uint64_t lo, hi;
 		unsigned at; /* which instruction of its block is the first */
@@ -162,8 +167,7 @@ struct fast_notes {
 	unsigned n_stretches, n_ran;
 	unsigned first, before_ran; /* of the block that is being made: its first, and what n_ran
 				       was before */
-	uint64_t code;		    /* where generated code begins */
-	uint64_t *host_fs;
+	struct fast *f;
 	/* what the block that is being made has noted by now, while its registers are the same */
 	struct fast_noted {
 		struct ea at;

@@ -211,7 +211,10 @@ static const struct fast_exit *execute(struct fast *f, const struct fast_block *
 	struct emu *e = f->e;
 	uint64_t from = e->steps, left = until - from - FAST_BIAS;
 
-	if (!set_base(e->shadow)) {
+	/* fs is not this thread's own, so nothing but this engine's code has run in it since */
+	const bool goes_on = f->notes && FAST_U32(f, F_NOTE_SET);
+
+	if (!goes_on && !set_base(e->shadow)) {
 		snprintf(e->why, sizeof(e->why), "the gs base cannot be set");
 		f->broken = true;
 		return NULL;
@@ -222,9 +225,11 @@ static const struct fast_exit *execute(struct fast *f, const struct fast_block *
 	if (f->want_x87)
 		fast_x87_load(f);
 	f->want_x87 = false;
-	fast_running(e->shadow);
+	if (!goes_on)
+		fast_running(e->shadow);
 	fast_enter(b->entry);
-	fast_running(NULL);
+	if (!f->notes || !FAST_U32(f, F_NOTE_SET))
+		fast_running(NULL);
 	fast_x87_store(f, !FAST_U64(f, F_FAULT));
 	if (FAST_U64(f, F_FAULT)) {
 		snprintf(e->why, sizeof(e->why), "exception %u in translated code",

@@ -66,6 +66,10 @@ void fast_note_ran(struct fast *f);
 #define FAST_GO (1u << 16)
 enum emu_stop fast_run(struct fast *f, uint64_t until);
 
+/* Whoever has called fast_run() does something else now, perhaps for long: the thread is as it was
+ * before. */
+void fast_rest(struct fast *f);
+
 /* The generated code has raised an exception that the program had not raised, or the like: memory
  * and registers are worth nothing. What it was is in e->why. */
 bool fast_broken(const struct fast *f);

@@ -438,7 +438,7 @@ static enum rp_thread_stop resettle(struct rp_thread *th)
 	return rp_thread_settle(th);
 }
 
-enum rp_thread_stop rp_thread_run(struct rp_thread *th, const struct rp_thread_pos *to,
+static enum rp_thread_stop run_to(struct rp_thread *th, const struct rp_thread_pos *to,
 				  unsigned events)
 {
 	struct rp_thread_pos pos;
@@ -491,6 +491,16 @@ enum rp_thread_stop rp_thread_run(struct rp_thread *th, const struct rp_thread_p
 		}
 	}
 	return THREAD_LIMIT;
+}
+
+enum rp_thread_stop rp_thread_run(struct rp_thread *th, const struct rp_thread_pos *to,
+				  unsigned events)
+{
+	enum rp_thread_stop res = run_to(th, to, events);
+
+	if (th->fast)
+		fast_rest(th->fast);
+	return res;
 }
 
 enum rp_thread_stop rp_thread_step(struct rp_thread *th)
