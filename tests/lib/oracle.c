@@ -106,7 +106,8 @@ WEAK void emu_raise(struct emu *e, enum emu_stop why, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(e->why, sizeof(e->why), fmt, ap);
 	va_end(ap);
-	longjmp(e->escape, (int)why);
+	(void)why;
+	emu_longjmp(e->escape);
 }
 
 WEAK void emu_store_hooked(struct emu *e, uint64_t addr, const uint8_t *bytes, unsigned size)
@@ -234,7 +235,7 @@ int oracle_run_emu(const uint8_t *code, size_t n, const struct dj_regs *in, stru
 	memcpy(e->shadow + ORACLE_MEM, mem, ORACLE_MEM_SIZE);
 	regs_in(e, in);
 	oracle_emu_loads = 0;
-	if (setjmp(e->escape))
+	if (emu_setjmp(e->escape))
 		return -1;
 	while (e->cpu.rip - ORACLE_CODE < n && budget--) {
 		uint64_t at = e->cpu.rip;
