@@ -47,7 +47,7 @@ union emu_vec {
 #define VB(v, i) ((v)->b[i])
 #endif
 
-/* Where the emulator is left for good. The compiler's own way, where it can be had, costs less and
+/* Where the emulator is left for good. The compiler's own way, where it can be had,
  * asks nothing of the thread, which may be without fs for a while (fast/fast-fault.c); sanitizers
  * know the C library's only. */
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) &&      \

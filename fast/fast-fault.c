@@ -30,26 +30,23 @@ void fast_running(uint8_t *s)
 
 /* ---- fs ------------------------------------------------------------------------------------- */
 
-/* Nothing here may need what belongs to a thread before fs is its own again. */
-static void set_fs(struct fast *f)
-{
-	if (FAST_U32(f, F_NOTE_ASKS) == FAST_NOTE_SETS) {
-		__asm__ volatile("wrfsbase %0" : : "r"(FAST_U64(f, F_HOST_FS)) : "memory");
-	} else {
-		long nr = FAST_ARCH_PRCTL;
-		__asm__ volatile("syscall"
-				 : "+a"(nr)
-				 : "D"(FAST_SET_FS), "S"(FAST_U64(f, F_HOST_FS))
-				 : "rcx", "r11", "memory");
-	}
-	FAST_U32(f, F_NOTE_SET) = 0;
-}
-
-/* A system call that asks nothing of the C library. */
+/* Nothing here may need what belongs to a thread before fs is its own again, and the C library's
+ * system calls have errno there. */
 static long call(long nr, uint64_t a, uint64_t b, uint64_t c)
 {
 	__asm__ volatile("syscall" : "+a"(nr) : "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
 	return nr;
+}
+
+static void set_fs(struct fast *f)
+{
+	const uint64_t base = FAST_U64(f, F_HOST_FS);
+
+	if (FAST_U32(f, F_NOTE_ASKS) == FAST_NOTE_SETS)
+		__asm__ volatile("wrfsbase %0" : : "r"(base) : "memory");
+	else
+		call(FAST_ARCH_PRCTL, FAST_SET_FS, base, 0);
+	FAST_U32(f, F_NOTE_SET) = 0;
 }
 
 /* Somebody does need the first pages of the table of bytes read: generated code, or who reads it.

@@ -333,8 +333,7 @@ static int do_spin(void)
 	pthread_t t;
 
 	find_control();
-	/* Before there is who takes what is asked: perhaps nothing that is new runs from then on.
-	 */
+	/* while there is nobody yet who takes what is asked: perhaps nothing new runs then */
 	if (write(1, "spins\n", 6) != 6)
 		return 9;
 	pthread_create(&t, NULL, takes, NULL);
