@@ -150,7 +150,7 @@ static enum rec_state enter(struct rec_thread *t, const struct tr_frag *f)
 	r.gs_base = t->s;
 	t->epoch = tr_epoch(t->proc->tr);
 	r.orig_rax = (unsigned long long)-1;
-	t->in_hand = false;
+	t->in_hand = t->near.minds = false;
 	if (rec_set_regs(t, &r))
 		return REC_KILLED;
 	if (t->n_pending) { /* which is for the next place where flags are the program's */

@@ -55,6 +55,7 @@
  * When recording has to end before the program does (rec_cut, rec_fatal) the program is killed and
  * its threads' stops mean nothing any more; children that are on their way out are still seen off.
  */
+#include "format/thread.h"
 #include "recorder/ahead.h"
 
 #include <errno.h>
@@ -264,7 +265,10 @@ void rec_run(struct rec_thread *t, enum rec_resume how, int sig)
 		sig = rec_trap_again(t);
 	t->how = how;
 	t->stopped = t->can_inject = false;
-	t->rec->tracer->resume(t->rec->tracer, t->tid, how, sig);
+	if (how != REC_LISTEN && how != REC_DETACH && rec_near(t))
+		t->rec->tracer->resume_here(t->rec->tracer, t->tid, how, sig);
+	else
+		t->rec->tracer->resume(t->rec->tracer, t->tid, how, sig);
 }
 
 static bool job_control_stop(const struct rec_stop *stop)
@@ -515,4 +519,5 @@ void rec_loop(struct rec_recording *rec)
 			rec_idle_look(rec);
 		}
 	}
+	dj_thread_stays(false);
 }

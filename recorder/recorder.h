@@ -13,6 +13,7 @@
  *   hand.c       taking a thread in hand and letting it go on
  *   gather.c     bringing all threads out of the cache
  *   cache.c      stops in translated code; ahead.c, store.c, ask.c: those that need not be
+ *   near.c       those that come so often that a processor is to be shared
  *   call.c       system calls made in a thread for our own purposes
  *   image.c      a new process image
  *   area.c       deja's memory in it (area.h); limits.c, filter.c, collide.c, locked.c: its room
@@ -53,6 +54,7 @@
 #include "recorder/counts.h"
 #include "recorder/idle.h"
 #include "recorder/keyframe.h"
+#include "recorder/near.h"
 #include "recorder/record.h"
 #include "recorder/tracer.h"
 #include "translator/area.h"
@@ -341,6 +343,7 @@ struct rec_thread {
 		bool runs;		  /* for those, none coming in */
 	} late;
 	struct rec_ask ask;
+	struct rec_nearness near;
 	uint64_t stops, natives, stops_at_tick;
 	struct rec_clocked clock;
 	uint64_t facts; /* of the process, that hold for it */

@@ -54,6 +54,24 @@ static bool changes_signals(uint64_t nr)
 	return nr == SYS_rt_sigaction || nr == SYS_rt_sigprocmask || nr == SYS_rt_sigreturn;
 }
 
+/* Calls that show where a thread may be, or hand that down: see near.c. */
+static bool about_processors(uint64_t nr)
+{
+	switch (nr) {
+	case SYS_clone:
+	case SYS_clone3:
+	case SYS_fork:
+	case SYS_vfork:
+	case SYS_execve:
+	case SYS_execveat:
+	case SYS_sched_getaffinity:
+	case SYS_sched_setaffinity:
+		return true;
+	default:
+		return false;
+	}
+}
+
 /* Make the call that `t->regs` say. With a single step; but a call that changes what the trap of
  * that step would destroy stops at its entry and exit. */
 static enum rec_state make(struct rec_thread *t, enum rec_state state)
@@ -64,6 +82,7 @@ static enum rec_state make(struct rec_thread *t, enum rec_state state)
 	 * this one waits for a child in its memory */
 	bool others = t->proc->n_threads > 1 || t->sys.clone_flags & CLONE_VFORK;
 	uint64_t at = others && t->proc->vdso_syscall ? 0 : tr_syscall_insn(t->proc->tr);
+	t->near.minds = about_processors(r.rax);
 	t->sys.filtered = false;
 	t->sys.at = at ? at : t->proc->vdso_syscall;
 	t->sys.regs = t->regs;
@@ -275,6 +294,8 @@ static const struct row {
 	ROW(clone3,           "process",   rec_begin_clone, NULL, false),
 	ROW(fork,             "process",   rec_make_call, NULL, false),
 	ROW(vfork,            "process",   rec_make_call, NULL, false),
+	ROW(sched_getaffinity, "process",  rec_make_call, NULL, false),
+	ROW(sched_setaffinity, "process",  rec_make_call, NULL, false),
 	ROW(ptrace,           "process",   rec_begin_ptrace, NULL, false),
 	ROW(execve,           "image",     rec_begin_exec, NULL, false),
 	ROW(execveat,         "image",     rec_begin_exec, NULL, false),

@@ -4,6 +4,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stddef.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
@@ -33,6 +34,25 @@ static int pt_resume(struct rec_tracer *tr, pid_t tid, enum rec_resume how, int 
 		return (int)ptrace(PTRACE_DETACH, tid, NULL, data);
 	}
 	return -1;
+}
+
+static int pt_resume_here(struct rec_tracer *tr, pid_t tid, enum rec_resume how, int sig)
+{
+	cpu_set_t own, here;
+	int cpu = sched_getcpu();
+	bool bound = false;
+	if (cpu >= 0 && cpu < CPU_SETSIZE && !sched_getaffinity(tid, sizeof(own), &own) &&
+	    CPU_ISSET(cpu, &own) && CPU_COUNT(&own) > 1) {
+		CPU_ZERO(&here);
+		CPU_SET(cpu, &here);
+		bound = !sched_setaffinity(tid, sizeof(here), &here);
+	}
+	int rc = pt_resume(tr, tid, how, sig);
+	int error = errno;
+	if (bound)
+		sched_setaffinity(tid, sizeof(own), &own);
+	errno = error;
+	return rc;
 }
 
 static int pt_interrupt(struct rec_tracer *tr, pid_t tid)
@@ -176,6 +196,7 @@ static int pt_limit(struct rec_tracer *tr, pid_t pid, int resource, const struct
 struct rec_tracer rec_tracer_ptrace = {
 	.wait = pt_wait,
 	.resume = pt_resume,
+	.resume_here = pt_resume_here,
 	.interrupt = pt_interrupt,
 	.kill = pt_kill,
 	.loosen = pt_loosen,

@@ -34,6 +34,9 @@ struct rec_tracer {
 	pid_t (*wait)(struct rec_tracer *tr, pid_t tid, bool block, int *status);
 	/* `sig`: the signal to deliver, from a signal-delivery stop; else 0. */
 	int (*resume)(struct rec_tracer *tr, pid_t tid, enum rec_resume how, int sig);
+	/* The same, and it begins on the processor that the caller is on, if it may be there.
+	 * Where it may be is as before, but for an instant (near.c). */
+	int (*resume_here)(struct rec_tracer *tr, pid_t tid, enum rec_resume how, int sig);
 	/* Make a running thread stop with an event. */
 	int (*interrupt)(struct rec_tracer *tr, pid_t tid);
 	int (*kill)(struct rec_tracer *tr, pid_t pid);

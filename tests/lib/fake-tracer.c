@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/mman.h>
 
 struct fake fake;
@@ -162,6 +163,22 @@ static int fake_resume(struct rec_tracer *tr, pid_t tid, enum rec_resume how, in
 			       m->regs.rip, how, sig);
 		return 0;
 	}
+}
+
+/* Not what could show where it may be, or hand it down. */
+static int fake_resume_here(struct rec_tracer *tr, pid_t tid, enum rec_resume how, int sig)
+{
+	const struct fake_thread *m = fake_by_tid(tid);
+	unsigned long long nr = m->regs.rax;
+	if (how == REC_STEP && (m->regs.rip == VDSO_CALL || m->regs.rip == RT_SYSCALL) &&
+	    (nr == SYS_fork || nr == SYS_vfork || nr == SYS_clone || nr == SYS_execve))
+		fake_fail("thread %d makes call %llu bound to a processor", m->number, nr);
+	for (unsigned i = 0; i < fake.n_threads; i++)
+		if (fake.threads[i].running && fake.threads[i].alive && !fake.threads[i].killed)
+			fake_fail("thread %d is bound to a processor while another runs",
+				  m->number);
+	fake.here++;
+	return fake_resume(tr, tid, how, sig);
 }
 
 static int fake_interrupt(struct rec_tracer *tr, pid_t tid)
@@ -366,6 +383,7 @@ void fake_reset(void)
 	fake.tracer = (struct rec_tracer){
 		.wait = fake_wait,
 		.resume = fake_resume,
+		.resume_here = fake_resume_here,
 		.interrupt = fake_interrupt,
 		.kill = fake_kill,
 		.get_regs = fake_get_regs,

@@ -85,9 +85,9 @@ struct fake {
 	unsigned (*pick)(unsigned options);
 	bool (*at_once)(unsigned options); /* whether more has happened by now; NULL: never */
 	const void *frame;		   /* from where wait() is called */
-	unsigned waits;
-	bool verbose;	   /* say what happens */
-	char failure[256]; /* the first thing that went wrong */
+	unsigned waits, here;		   /* here: so many went on, bound to a processor */
+	bool verbose;			   /* say what happens */
+	char failure[256];		   /* the first thing that went wrong */
 };
 
 extern struct fake fake;

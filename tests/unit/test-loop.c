@@ -366,6 +366,18 @@ static void test_stops(void)
 }
 
 /* All of it, in random orders. */
+/* One that stops all the time goes on on the supervisor's processor; not while others run, nor
+ * where it makes threads and processes (fake_resume_here). */
+static void test_near(void)
+{
+	play_all(&(struct scene){ .threads = { { 0, SCRIPT(steps) } }, .orders = 20 });
+	CU_ASSERT(fake.here > sizeof(steps) / sizeof(*steps) / 2);
+	play_all(&(struct scene){ .threads = { { 0, SCRIPT(changes) } }, .orders = 200 });
+	CU_ASSERT(fake.here > 0);
+	play_all(&(struct scene){ .threads = { { 0, SCRIPT(steps) }, { 1, SCRIPT(busy) } },
+				  .orders = 200 });
+}
+
 static void test_random(void)
 {
 	play_all(&(struct scene){
@@ -398,6 +410,7 @@ int main(int argc, char **argv)
 	CU_add_test(s, "exits that nobody sees", test_away);
 	CU_add_test(s, "signals", test_signals);
 	CU_add_test(s, "stops by job control", test_stops);
+	CU_add_test(s, "the supervisor's processor", test_near);
 	CU_add_test(s, "everything at random", test_random);
 	printf("seed %llu\n", (unsigned long long)seed);
 	return suites_run();

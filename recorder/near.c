@@ -1,0 +1,65 @@
+/*
+ * Threads that stop again and again, and the supervisor, on one processor.
+ *
+ * At a stop either the thread works or the supervisor, never both. The kernel does not know that:
+ * whenever it wakes one of the two it finds another processor idle and puts it there. So a stop
+ * takes twice what it takes to wake a processor, which on a virtual machine is most of it: 40
+ * microseconds instead of 15. On one processor it is a change from one thread to the other.
+ *
+ * To stay on a processor is no secret of ours where the supervisor is concerned. But the program's
+ * threads may be where the program says, ask where that is, and hand it down to threads and
+ * children. So a thread is bound for an instant only: it is put on our processor's queue, to go on
+ * when we sleep, and before we do it has back what it had (resume_here in tracer.h). The kernel
+ * does not move what waits in a queue of a place where it may be. If the thread gets the processor
+ * before, the instant is longer. So what could show it or hand it down is not resumed like that
+ * (`minds`): calls that make threads or processes or become another program, and those about where
+ * a thread may be, for which alone the supervisor makes them. What may still be seen, at such a
+ * moment, by somebody who looks for it: in /proc/PID/status.
+ *
+ * It is right where only one of the two could work anyway. So not: if other threads run, who
+ * would share a processor while another is idle; if the supervisor is to do something while the
+ * thread goes on (ahead.c), or listens to it (ask.c), where both run at the same time and none is
+ * woken.
+ */
+#include "recorder/near.h"
+#include "format/thread.h"
+#include "recorder/recorder.h"
+
+#include <time.h>
+
+#define SOON   500000 /* nanoseconds */
+#define ENOUGH 3      /* stops in a row */
+#define OTHERS 8      /* so many other threads are looked at; with more it is left alone */
+
+static int64_t now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+/* Whether all other threads are stopped, or in a system call. */
+static bool runs_alone(const struct rec_thread *t)
+{
+	unsigned n = 0;
+	for (const struct rec_thread *o = t->rec->threads; o; o = o->next) {
+		if (o == t || o->state == REC_GONE || o->stopped)
+			continue;
+		if (++n > OTHERS || o->state != REC_CACHE || !o->own || !*rec_tcb(o, T_IN_SYSCALL))
+			return false;
+	}
+	return true;
+}
+
+bool rec_near(struct rec_thread *t)
+{
+	const struct rec_recording *rec = t->rec;
+	int64_t at = now();
+	bool soon = at - t->near.last < SOON;
+	t->near.last = at;
+	t->near.stops = soon ? t->near.stops + 1 : 0;
+	bool near = t->near.stops >= ENOUGH && !rec->asking.n && !rec->rests && !rec->order.more &&
+		    runs_alone(t);
+	dj_thread_stays(near);
+	return near && !t->near.minds;
+}
