@@ -515,6 +515,7 @@ void rec_loop(struct rec_recording *rec)
 		next_turn(rec);
 		rec_signals_pass_on(rec);
 		if (rec_clock_ticked()) {
+			dj_thread_stays(false); /* or who knows for how long */
 			rec_clock_tick(rec);
 			rec_idle_look(rec);
 		}

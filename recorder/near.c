@@ -27,8 +27,8 @@
 
 #include <time.h>
 
-#define SOON   500000 /* nanoseconds */
-#define ENOUGH 3      /* stops in a row */
+#define SOON   300000 /* nanoseconds */
+#define ENOUGH 8      /* stops in a row */
 #define OTHERS 8      /* so many other threads are looked at; with more it is left alone */
 
 static int64_t now(void)
@@ -36,6 +36,21 @@ static int64_t now(void)
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+/* Whether it executes what we have seen to. Others make calls that nobody has looked at. */
+static bool is_recorded(const struct rec_thread *t)
+{
+	switch (t->state) {
+	case REC_STARTING:
+	case REC_NEW_THREAD:
+	case REC_CHILD:
+	case REC_VFORK:
+	case REC_HELPER:
+		return false;
+	default:
+		return true;
+	}
 }
 
 /* Whether all other threads are stopped, or in a system call. */
@@ -58,8 +73,8 @@ bool rec_near(struct rec_thread *t)
 	bool soon = at - t->near.last < SOON;
 	t->near.last = at;
 	t->near.stops = soon ? t->near.stops + 1 : 0;
-	bool near = t->near.stops >= ENOUGH && !rec->asking.n && !rec->rests && !rec->order.more &&
-		    runs_alone(t);
+	bool near = t->near.stops >= ENOUGH && is_recorded(t) && !rec->asking.n && !rec->rests &&
+		    !rec->order.more && runs_alone(t);
 	dj_thread_stays(near);
 	return near && !t->near.minds;
 }

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 
 struct fake fake;
+unsigned fake_bound;
 
 void fake_fail(const char *fmt, ...)
 {
@@ -177,7 +178,7 @@ static int fake_resume_here(struct rec_tracer *tr, pid_t tid, enum rec_resume ho
 		if (fake.threads[i].running && fake.threads[i].alive && !fake.threads[i].killed)
 			fake_fail("thread %d is bound to a processor while another runs",
 				  m->number);
-	fake.here++;
+	fake_bound++;
 	return fake_resume(tr, tid, how, sig);
 }
 

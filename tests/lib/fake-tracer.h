@@ -85,12 +85,13 @@ struct fake {
 	unsigned (*pick)(unsigned options);
 	bool (*at_once)(unsigned options); /* whether more has happened by now; NULL: never */
 	const void *frame;		   /* from where wait() is called */
-	unsigned waits, here;		   /* here: so many went on, bound to a processor */
-	bool verbose;			   /* say what happens */
-	char failure[256];		   /* the first thing that went wrong */
+	unsigned waits;
+	bool verbose;	   /* say what happens */
+	char failure[256]; /* the first thing that went wrong */
 };
 
 extern struct fake fake;
+extern unsigned fake_bound; /* so many went on bound to a processor, since the test set it to 0 */
 
 void fake_reset(void);
 /* A recorded thread in process `pid`, about to begin its script. */

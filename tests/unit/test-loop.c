@@ -370,12 +370,19 @@ static void test_stops(void)
  * where it makes threads and processes (fake_resume_here). */
 static void test_near(void)
 {
-	play_all(&(struct scene){ .threads = { { 0, SCRIPT(steps) } }, .orders = 20 });
-	CU_ASSERT(fake.here > sizeof(steps) / sizeof(*steps) / 2);
-	play_all(&(struct scene){ .threads = { { 0, SCRIPT(changes) } }, .orders = 200 });
-	CU_ASSERT(fake.here > 0);
-	play_all(&(struct scene){ .threads = { { 0, SCRIPT(steps) }, { 1, SCRIPT(busy) } },
-				  .orders = 200 });
+	static const long calls[] = { SYS_fork, SYS_munmap, SYS_vfork, SYS_execve };
+	struct fake_action script[49];
+	unsigned n = sizeof(script) / sizeof(*script);
+	for (unsigned i = 0; i < n; i++)
+		script[i] = (struct fake_action){ FAKE_NATIVE, 0 };
+	for (unsigned i = 0; i < 4; i++)
+		script[12 * i + 11] = (struct fake_action){ FAKE_CALL, calls[i] };
+	script[n - 1] = (struct fake_action){ FAKE_CALL, SYS_exit_group };
+	fake_bound = 0;
+	play_all(&(struct scene){ .threads = { { 0, script, n } }, .orders = 50 });
+	CU_ASSERT(fake_bound > 50); /* of 1500, unless something else takes our time */
+	play_all(&(struct scene){ .threads = { { 0, script, n }, { 1, SCRIPT(busy) } },
+				  .orders = 50 });
 }
 
 static void test_random(void)
