@@ -11,7 +11,8 @@
  * children. So a thread is bound for an instant only: it is put on our processor's queue, to go on
  * when we sleep, and before we do it has back what it had (resume_here in tracer.h). The kernel
  * does not move what waits in a queue of a place where it may be. If the thread gets the processor
- * before, the instant is longer. So what could show it or hand it down is not resumed like that
+ * before, as happens often, the instant lasts until we get it back. So what could show it or hand
+ * it down is not resumed like that
  * (`minds`): calls that make threads or processes or become another program, and those about where
  * a thread may be, for which alone the supervisor makes them. What may still be seen, at such a
  * moment, by somebody who looks for it: in /proc/PID/status.
