@@ -47,7 +47,6 @@
 #include <immintrin.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <time.h>
 
 #define BURST	 1000000 /* nanoseconds */
 #define PATIENCE 100000
@@ -55,13 +54,6 @@
 #define TRIED	 16 /* and listened to once in so many times */
 #define LOOKS	 32 /* between two looks at what has stopped */
 #define NOTED	 4  /* of so many links one is noted for later images (ahead.c) */
-
-static int64_t now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
 
 bool rec_ask_has_processor(const struct rec_thread *t)
 {
@@ -90,7 +82,7 @@ static void judge(struct rec_thread *t)
 void rec_ask_listen(struct rec_thread *t)
 {
 	struct rec_asking *asking = &t->rec->asking;
-	int64_t at = now(), gap = at - t->ask.last;
+	int64_t at = rec_clock_now(), gap = at - t->ask.last;
 	t->ask.last = at;
 	*rec_tcb(t, T_ASK) = 0;
 	*rec_tcb(t, T_ANSWER) = 0;
@@ -205,7 +197,7 @@ bool rec_ask_look(struct rec_recording *rec)
 		if (!asked)
 			_mm_pause();
 	}
-	int64_t at = now();
+	int64_t at = rec_clock_now();
 	if (any || !asking->until)
 		asking->until = at + PATIENCE;
 	if (at < asking->until)

@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
+#include <time.h>
 
 #define TICK	  250000 /* microseconds */
 #define BY_ITSELF 1000
@@ -67,6 +68,13 @@ static bool leave_call(void)
 {
 	static unsigned calls;
 	return !wanted() || ++calls % 16 != 0;
+}
+
+int64_t rec_clock_now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 int64_t rec_clock_gap(void)

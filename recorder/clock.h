@@ -29,6 +29,8 @@ void rec_clock_tick(struct rec_recording *rec);
 bool rec_clock_ticks(void);
 /* The clock has stopped the thread in the cache. */
 void rec_clock_stopped(struct rec_thread *t);
+/* CLOCK_MONOTONIC, nanoseconds. */
+int64_t rec_clock_now(void);
 /* How long it is from one look after all threads to the next, nanoseconds. */
 int64_t rec_clock_gap(void);
 

@@ -23,7 +23,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
 
 #define SHARE	     0.12
 #define FIRST_FACTOR 0.1
@@ -60,17 +59,10 @@ static uint64_t shadow_size(struct rec_thread *t)
 	return size;
 }
 
-static int64_t now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static void here(struct rec_thread *t, struct rec_keyframe_place *p)
 {
 	*p = (struct rec_keyframe_place){ t->steps, t->seq, rec_ring_raw(t),
-					  dj_writer_size(t->rec->writer), now() };
+					  dj_writer_size(t->rec->writer), rec_clock_now() };
 }
 
 /* Half an interval has passed since the last keyframe: what has it cost? */
@@ -209,7 +201,7 @@ static uint64_t since(struct rec_thread *t, const struct rec_keyframe_place *p,
 	case REC_EVENTS:
 		return beyond(t->in_hand ? t->seq : *rec_tcb(t, T_SEQ), p->seq);
 	case REC_NANOSECONDS:
-		return (uint64_t)(now() - p->time);
+		return (uint64_t)(rec_clock_now() - p->time);
 	case REC_TRACE_BYTES:
 		return dj_writer_size(t->rec->writer) - p->size;
 	default:

@@ -12,10 +12,9 @@
  * when we sleep, and before we do it has back what it had (resume_here in tracer.h). The kernel
  * does not move what waits in a queue of a place where it may be. If the thread gets the processor
  * before, as happens often, the instant lasts until we get it back. So what could show it or hand
- * it down is not resumed like that
- * (`minds`): calls that make threads or processes or become another program, and those about where
- * a thread may be, for which alone the supervisor makes them. What may still be seen, at such a
- * moment, by somebody who looks for it: in /proc/PID/status.
+ * it down is not resumed like that (`minds`): calls that make threads or processes or become
+ * another program, and those about where a thread may be, for which alone the supervisor makes
+ * them. What may still show it, at such a moment, is /proc/PID/status.
  *
  * It is right where only one of the two could work anyway. So not: if other threads run, who
  * would share a processor while another is idle; if the supervisor is to do something while the
@@ -26,18 +25,9 @@
 #include "format/thread.h"
 #include "recorder/recorder.h"
 
-#include <time.h>
-
 #define SOON   300000 /* nanoseconds */
 #define ENOUGH 8      /* stops in a row */
 #define OTHERS 8      /* so many other threads are looked at; with more it is left alone */
-
-static int64_t now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
 
 /* Whether it executes what we have seen to. Others make calls that nobody has looked at. */
 static bool is_recorded(const struct rec_thread *t)
@@ -70,7 +60,7 @@ static bool runs_alone(const struct rec_thread *t)
 bool rec_near(struct rec_thread *t)
 {
 	const struct rec_recording *rec = t->rec;
-	int64_t at = now();
+	int64_t at = rec_clock_now();
 	bool soon = at - t->near.last < SOON;
 	t->near.last = at;
 	t->near.stops = soon ? t->near.stops + 1 : 0;

@@ -365,7 +365,6 @@ static void test_stops(void)
 				  .caught = ONE(SIGUSR1) });
 }
 
-/* All of it, in random orders. */
 /* One that stops all the time goes on on the supervisor's processor; not while others run, nor
  * where it makes threads and processes (fake_resume_here). */
 static void test_near(void)
@@ -385,6 +384,7 @@ static void test_near(void)
 				  .orders = 50 });
 }
 
+/* All of it, in random orders. */
 static void test_random(void)
 {
 	play_all(&(struct scene){
