@@ -125,9 +125,9 @@ static bool land(struct work *w, const struct rp_landing *q)
 		return survey(w, q);
 	while (rp_thread_pos_cmp(&at, &q->to) < 0) {
 		struct rp_thread_pos next = q->to, before = at;
-		uint64_t left = q->to.steps - at.steps;
+		uint64_t left = q->to.steps - th->e->steps; /* the emulator may have been ahead */
 		if (q->dense && left / 2 >= w->r->land_worth)
-			next = (struct rp_thread_pos){ .steps = at.steps + left / 2 };
+			next = (struct rp_thread_pos){ .steps = th->e->steps + left / 2 };
 		if (!go_on(w, &next) || !say_from(w, &before))
 			return false;
 		at = next;
