@@ -89,7 +89,7 @@ ALWAYS_INLINE void zs_flags(struct emu *e, uint64_t r, bool cf, bool pf_too)
 enum scan_op { SC_BSF, SC_BSR, SC_TZCNT, SC_LZCNT, SC_POPCNT };
 
 ALWAYS_INLINE void scan(struct emu *e, const struct emu_uop *u, enum scan_op op, unsigned lg,
-			bool mem, bool amd)
+			bool mem, bool keeps)
 {
 	const unsigned w = 8u << lg;
 	uint64_t x = mem ? get_mem(e, lg, emu_ea(e, u)) : get_reg(e, lg, u->b, 0), r;
@@ -97,6 +97,14 @@ ALWAYS_INLINE void scan(struct emu *e, const struct emu_uop *u, enum scan_op op,
 	switch (op) {
 	case SC_BSF:
 	case SC_BSR:
+		if (keeps) {
+			change_flags(e, DJ_FLAG_ZF, x ? 0 : DJ_FLAG_ZF);
+			if (!x)
+				return;
+			r = op == SC_BSF ? (unsigned)__builtin_ctzll(x)
+					 : 63u - (unsigned)__builtin_clzll(x);
+			break;
+		}
 		if (!x) {
 			emu_set_flags(e, DJ_FLAG_ZF | DJ_FLAG_PF);
 			return;
@@ -111,7 +119,7 @@ ALWAYS_INLINE void scan(struct emu *e, const struct emu_uop *u, enum scan_op op,
 		r = !x		     ? w
 		    : op == SC_TZCNT ? (unsigned)__builtin_ctzll(x)
 				     : (unsigned)__builtin_clzll(x) - (64 - w);
-		if (amd)
+		if (keeps)
 			change_flags(e, DJ_FLAGS_ARITH & ~DJ_FLAG_OF,
 				     (r == 0 ? DJ_FLAG_ZF : 0) | (!x ? DJ_FLAG_CF : 0));
 		else
@@ -143,17 +151,19 @@ FOR_SCAN(SCANS)
 		      { op##_3_R, op##_3_M } },
 static emu_fn *const scan_fns[][4][2] = { FOR_SCAN(SCAN_ROW) };
 
-#define SCANS_AMD(op) SCAN(op, 1, _amd, true) SCAN(op, 2, _amd, true) SCAN(op, 3, _amd, true)
-SCANS_AMD(TZCNT)
-SCANS_AMD(LZCNT)
-#define SCAN_ROW_AMD(op)                                                                           \
-	{                                                                                          \
-		{ NULL, NULL }, { op##_1_R_amd, op##_1_M_amd }, { op##_2_R_amd, op##_2_M_amd },    \
-		{                                                                                  \
-			op##_3_R_amd, op##_3_M_amd                                                 \
-		}                                                                                  \
-	}
-static emu_fn *const count_fns_amd[2][4][2] = { SCAN_ROW_AMD(TZCNT), SCAN_ROW_AMD(LZCNT) };
+/* Of AMD's processors TZCNT and LZCNT keep OF, and of some BSF and BSR all flags but ZF. */
+#define SCANS_KEEP(op) SCAN(op, 1, _keep, true) SCAN(op, 2, _keep, true) SCAN(op, 3, _keep, true)
+SCANS_KEEP(BSF)
+SCANS_KEEP(BSR)
+SCANS_KEEP(TZCNT)
+SCANS_KEEP(LZCNT)
+#define SCAN_ROW_KEEP(op)                                                                          \
+	[SC_##op] = { { NULL, NULL },                                                              \
+		      { op##_1_R_keep, op##_1_M_keep },                                            \
+		      { op##_2_R_keep, op##_2_M_keep },                                            \
+		      { op##_3_R_keep, op##_3_M_keep } },
+static emu_fn *const scan_fns_keep[][4][2] = { SCAN_ROW_KEEP(BSF) SCAN_ROW_KEEP(BSR)
+						       SCAN_ROW_KEEP(TZCNT) SCAN_ROW_KEEP(LZCNT) };
 
 /* ---- BMI ------------------------------------------------------------------------------------ */
 
@@ -351,9 +361,9 @@ emu_fn *emu_bind_int_bits(const struct insn *in, struct emu_uop *u)
 {
 	unsigned lg = lg_of(in->opnd[0].size);
 	bool mem = is_mem(in, 1);
+	bool counts = in->id == INSN_TZCNT || in->id == INSN_LZCNT;
+	bool keeps = counts ? in->cpu == DJ_CPU_AMD : in->flags_written == DJ_FLAG_ZF;
 
-	if (in->cpu == DJ_CPU_AMD && (in->id == INSN_TZCNT || in->id == INSN_LZCNT))
-		return count_fns_amd[in->id == INSN_LZCNT][lg][mem];
 	switch (in->id) {
 #define X(op)                                                                                      \
 	case INSN_##op:                                                                            \
@@ -363,7 +373,7 @@ emu_fn *emu_bind_int_bits(const struct insn *in, struct emu_uop *u)
 #undef X
 #define X(op)                                                                                      \
 	case INSN_##op:                                                                            \
-		return scan_fns[SC_##op][lg][mem];
+		return (SC_##op < SC_POPCNT && keeps ? scan_fns_keep : scan_fns)[SC_##op][lg][mem];
 		FOR_SCAN(X)
 #undef X
 #define X(op)                                                                                      \

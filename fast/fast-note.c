@@ -138,7 +138,7 @@ bool fast_note_begin(struct fast *f)
 	n->low = n->guard = MAP_FAILED;
 	FAST_U32(f, F_NOTE_SET) = 0;
 	n->fd = -1;
-	n->shift = dj_cpu_host() == DJ_CPU_AMD ? SHIFT : 0;
+	n->shift = dj_cpu_host() != DJ_CPU_INTEL ? SHIFT : 0;
 	n->ran = malloc(FAST_RAN * sizeof(*n->ran));
 	n->stretch = malloc(FAST_RAN * sizeof(*n->stretch));
 	n->seen = calloc(FAST_NOTE_PAGES, 1);

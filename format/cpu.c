@@ -2,9 +2,12 @@
 #include "format/cpu.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+
+static const char keeps[] = ", BSF keeps flags";
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <cpuid.h>
@@ -33,6 +36,15 @@ static void brand(char text[49])
 	memmove(text, text + strspn(text, " "), strlen(text + strspn(text, " ")) + 1);
 }
 
+static bool bsf_keeps_flags(void)
+{
+	uint64_t to = 0, from = 1;
+	bool carry;
+
+	__asm__ volatile("stc\n\tbsf %2, %0" : "+r"(to), "=@ccc"(carry) : "r"(from));
+	return carry;
+}
+
 void dj_cpu_describe(char *buf, size_t size)
 {
 	char name[49], maker[13];
@@ -46,8 +58,8 @@ void dj_cpu_describe(char *buf, size_t size)
 		model |= a >> 12 & 0xf0;
 	if (family == 15)
 		family += a >> 20 & 0xff;
-	snprintf(buf, size, "%s (%s family %u model %u)", name[0] ? name : "unnamed", maker, family,
-		 model);
+	snprintf(buf, size, "%s (%s family %u model %u%s)", name[0] ? name : "unnamed", maker,
+		 family, model, bsf_keeps_flags() ? keeps : "");
 }
 
 #else
@@ -79,6 +91,6 @@ enum dj_cpu_kind dj_cpu_kind_of(const char *line)
 		return DJ_CPU_INTEL;
 	for (size_t i = 0; i < sizeof(amd) / sizeof(amd[0]); i++)
 		if (strstr(line, amd[i]))
-			return DJ_CPU_AMD;
+			return strstr(line, keeps) ? DJ_CPU_AMD_KEEPS : DJ_CPU_AMD;
 	return !strncmp(line, "AMD ", 4) || !strncmp(line, "Hygon ", 6) ? DJ_CPU_AMD : DJ_CPU_INTEL;
 }

@@ -11,19 +11,21 @@
 #include <stddef.h>
 
 enum dj_cpu_kind {
-	DJ_CPU_INTEL = 0, /* and every maker not named below */
-	DJ_CPU_AMD = 1,	  /* AMD, and Hygon's, which are of the same design */
+	DJ_CPU_INTEL = 0,     /* and every maker not named below */
+	DJ_CPU_AMD = 1,	      /* AMD, and Hygon's, which are of the same design */
+	DJ_CPU_AMD_KEEPS = 2, /* the same, but BSF and BSR leave all flags but ZF as they were */
 };
 
 /* The processor this runs on; DJ_CPU_INTEL on a machine that is no x86. */
 enum dj_cpu_kind dj_cpu_host(void);
 
 /* A line about the processor this runs on, for the trace: "AMD EPYC 9755 (AuthenticAMD family 26
- * model 2)". */
+ * model 2)", and behind the model ", BSF keeps flags" where it was seen to. */
 void dj_cpu_describe(char *buf, size_t size);
 
-/* The kind that such a line is about. A line without a maker's identification, which has the
- * model name only, counts as AMD's if it begins with the name. NULL is as good as "". */
+/* The kind that such a line is about. Families do not tell what BSF does, as not all were measured.
+ * A line without a maker's identification, which has the model name only, counts as AMD's if it
+ * begins with the name. NULL is as good as "". */
 enum dj_cpu_kind dj_cpu_kind_of(const char *line);
 
 #endif

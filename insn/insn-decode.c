@@ -319,7 +319,7 @@ int insn_decode_as(enum dj_cpu_kind cpu, struct insn *out, const uint8_t *code, 
 
 	memset(out, 0, sizeof(*out));
 	out->addr = addr;
-	out->cpu = (uint8_t)cpu;
+	out->cpu = cpu == DJ_CPU_INTEL ? DJ_CPU_INTEL : DJ_CPU_AMD;
 	out->base = out->index = INSN_NOREG;
 	memcpy(out->bytes, code, at.n);
 	int r = decode(out, &at);
@@ -332,6 +332,8 @@ int insn_decode_as(enum dj_cpu_kind cpu, struct insn *out, const uint8_t *code, 
 		out->len = (uint8_t)at.n;
 		return -1;
 	}
+	if (cpu == DJ_CPU_AMD_KEEPS && (out->id == INSN_BSF || out->id == INSN_BSR))
+		insn_use_flags(out, FL_ZF);
 	memset(out->bytes + out->len, 0, sizeof(out->bytes) - out->len);
 	return out->len;
 }

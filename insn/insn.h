@@ -82,9 +82,9 @@ struct insn {
 	uint64_t addr;
 	uint8_t bytes[INSN_MAX + 1];
 	uint8_t len;
-	uint8_t cpu;	/* enum dj_cpu_kind: whose rules were followed */
-	uint16_t id;	/* enum insn_id */
-	uint8_t cond;	/* Jcc/SETcc/CMOVcc: 0 o, 1 no, 2 b, 3 ae, 4 e, 5 ne, 6 be, 7 a, 8 s... */
+	uint8_t cpu;  /* whose rules were followed: DJ_CPU_INTEL, or DJ_CPU_AMD for all of AMD's */
+	uint16_t id;  /* enum insn_id */
+	uint8_t cond; /* Jcc/SETcc/CMOVcc: 0 o, 1 no, 2 b, 3 ae, 4 e, 5 ne, 6 be, 7 a, 8 s... */
 	uint8_t opsize; /* operand size of the general form: 1, 2, 4 or 8 */
 	uint8_t nopnd;
 	struct insn_opnd opnd[5]; /* explicit operands, Intel order (destination first) */

@@ -218,7 +218,7 @@ enum rec_state rec_image_translator(struct rec_thread *t)
 				    .large = may_be_large(t),
 				    .tables = proc->tables,
 				    .policy = tr_policies[policy[t->rec->opt.predict]] };
-	config.policy.copy_rsp = dj_cpu_host() == DJ_CPU_AMD;
+	config.policy.copy_rsp = dj_cpu_host() != DJ_CPU_INTEL;
 	config.policy.number = t->rec->opt.memory_model >= DJ_ORDER_FENCE;
 	config.policy.exact_flags = t->rec->opt.exact_flags;
 	config.policy.fault_flags = proc->trap.faults && !config.policy.exact_flags;

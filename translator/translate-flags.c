@@ -21,7 +21,7 @@ static uint32_t defined_by_operands(const struct insn *in)
 	case INSN_SHR:
 	case INSN_SAR:
 		return DJ_FLAG_AF | DJ_FLAG_OF;
-	case INSN_BSF:
+	case INSN_BSF: /* as far as they do not leave flags alone */
 	case INSN_BSR:
 		return ARITH;
 	case INSN_MUL:

@@ -50,7 +50,7 @@ bool oracle_log_open(void)
 	if (*log_mode == 'w')
 		fputc((int)log_kind, log_file);
 	else
-		log_kind = fgetc(log_file) == DJ_CPU_AMD ? DJ_CPU_AMD : DJ_CPU_INTEL;
+		log_kind = (enum dj_cpu_kind)fgetc(log_file);
 	insn_follow(log_kind);
 	return true;
 }

@@ -12,6 +12,9 @@
 #include "tests/lib/random.h"
 #include "tests/lib/suites.h"
 
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,6 +162,39 @@ static unsigned loads_expected(const struct insn *in, const struct dj_regs *r)
 	return n;
 }
 
+/* Bits of CPUID's leaf 7, ecx (SDM vol. 2A); of the processor whose results are in a log nothing is
+ * known. */
+enum { GFNI = 8, VAES = 9, VPCLMULQDQ = 10 };
+
+static bool has(unsigned bit)
+{
+#ifdef __x86_64__
+	uint32_t a, b, c, d;
+	return __get_cpuid_count(7, 0, &a, &b, &c, &d) && c >> bit & 1;
+#else
+	return false;
+#endif
+}
+
+/* Whether not every processor with AVX2 has it, and this one does not. */
+static bool lacks(unsigned id, bool wide)
+{
+	switch (id) {
+	case INSN_GF2P8MULB:
+	case INSN_GF2P8AFFINEQB:
+	case INSN_GF2P8AFFINEINVQB:
+		return !has(GFNI);
+	case INSN_AESENC:
+	case INSN_AESENCLAST:
+	case INSN_AESDEC:
+	case INSN_AESDECLAST:
+		return wide && !has(VAES);
+	case INSN_PCLMULQDQ:
+		return wide && !has(VPCLMULQDQ);
+	}
+	return false;
+}
+
 /* Runs one random instance; false if the encoding is not of this family. */
 static bool run_one(const struct encoding *c)
 {
@@ -210,6 +246,8 @@ static bool run_one(const struct encoding *c)
 		/* a misaligned operand, or a gather that names a register twice */
 		bool gather = in.nopnd > 1 && in.opnd[1].kind == OPND_VSIB;
 
+		if (sig == SIGILL && lacks(in.id, in.vex && in.vex_l))
+			return true;
 		if (sig != (gather ? SIGILL : SIGSEGV) && !faulted[in.id]++)
 			fprintf(stderr, "%s: signal %d, opcode %02x map %u\n", names[in.id], sig,
 				in.opcode, in.map);
@@ -268,7 +306,8 @@ static void test_coverage(void)
 			continue;
 		for (int f = 0; f < SEEN_FORMS; f++)
 			n += seen[id][f][0] + seen[id][f][1];
-		if (n < 50 || bad[id] || unbound[id] || loads_wrong[id] || faulted[id] ||
+		bool enough = n >= 50 || lacks(id, false);
+		if (!enough || bad[id] || unbound[id] || loads_wrong[id] || faulted[id] ||
 		    getenv("VERBOSE"))
 			fprintf(stderr,
 				"%-18s legacy %u+%u, 128 %u+%u, 256 %u+%u, mmx %u+%u: %u wrong, "
@@ -280,7 +319,7 @@ static void test_coverage(void)
 		CU_ASSERT_EQUAL(faulted[id], 0);
 		CU_ASSERT_EQUAL(unbound[id], 0);
 		CU_ASSERT_EQUAL(loads_wrong[id], 0);
-		CU_ASSERT(n >= 50);
+		CU_ASSERT(enough);
 	}
 }
 

@@ -685,6 +685,8 @@ static void test_cpu_kinds(void)
 		/* clang-format off */
 	} lines[] = {
 		{ "AMD EPYC 9755 128-Core Processor (AuthenticAMD family 26 model 2)", DJ_CPU_AMD },
+		{ "AMD EPYC (AuthenticAMD family 23 model 49, BSF keeps flags)", DJ_CPU_AMD_KEEPS },
+		{ "unnamed (CentaurHauls family 7 model 59, BSF keeps flags)", DJ_CPU_INTEL },
 		{ "QEMU Virtual CPU version 2.5+ (AuthenticAMD family 15 model 107)", DJ_CPU_AMD },
 		{ "Hygon C86 7285 32-core Processor (HygonGenuine family 24 model 1)", DJ_CPU_AMD },
 		{ "Intel(R) Xeon(R) Processor (GenuineIntel family 6 model 143)", DJ_CPU_INTEL },

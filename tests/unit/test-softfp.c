@@ -431,7 +431,7 @@ int main(void)
 
 	suites_begin();
 	printf("seed %u\n", SEED);
-	on_amd = dj_cpu_host() == DJ_CPU_AMD;
+	on_amd = dj_cpu_host() != DJ_CPU_INTEL;
 	suite = CU_add_suite("softfp", NULL, NULL);
 	CU_add_test(suite, "results and flags", test_masked);
 	CU_add_test(suite, "unmasked exceptions", test_unmasked);

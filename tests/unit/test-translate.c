@@ -386,7 +386,7 @@ static const struct {
 	{"loop to itself", CODE("\xeb\xfe"), ALL},
 	{"adcx", CODE("\x66\x0f\x38\xf6\xc1\x39\xc8"), CF},
 	{"adox", CODE("\xf3\x0f\x38\xf6\xc1\x39\xc8"), DJ_FLAG_OF},
-	{"bsf", CODE("\x0f\xbc\xc1\xc3"), 0},
+	{"bsf", CODE("\x0f\xbc\xc1\xc3"), 0}, /* but for processors where it keeps them */
 	{"tzcnt leaves the others undefined", CODE("\xf3\x0f\xbc\xc1\xc3"), ALL & ~(ZF | CF)},
 };
 /* clang-format on */
@@ -397,15 +397,18 @@ static void test_liveness(void)
 	static const struct tr_config config = { 0 };
 	struct translator *tr = tr_new(&ops, &config);
 	for (size_t i = 0; i < sizeof(snippets) / sizeof(*snippets); i++) {
+		uint32_t want = snippets[i].live;
 		text = snippets[i].code;
 		text_len = snippets[i].len;
+		if (dj_cpu_host() == DJ_CPU_AMD_KEEPS && !strcmp(snippets[i].what, "bsf"))
+			want = ALL & ~ZF;
 		for (int again = 0; again < 2; again++) {
 			struct tr_look look = { .n = 0 };
 			uint32_t live = tr_flags_live_at(tr, AT, 1, &look);
-			if (live != snippets[i].live)
+			if (live != want)
 				fprintf(stderr, "%s: %#x, expected %#x\n", snippets[i].what, live,
-					snippets[i].live);
-			CU_ASSERT(live == snippets[i].live);
+					want);
+			CU_ASSERT(live == want);
 		}
 		tr_invalidate(tr, 0, UINT64_MAX);
 	}
