@@ -18,6 +18,7 @@ KINDS = [
     ("many", "mmap, 45000 mappings", 3000, 5, None),
     ("file", "mmap of a file", 200, None, 50),
     ("code", "mprotect of code", 200, None, 50),
+    ("wx", "protect, write, protect, call", 200, 20, None),
     ("exec", "exec", 20, None, 30000),
 ]
 

@@ -149,6 +149,8 @@ static bool is_dynamic(const struct rec_process *proc, const struct dj_mapping *
 static struct rec_code_page *code_page(struct rec_process *proc, uint64_t addr)
 {
 	uint64_t page = addr & ~(PAGE - 1);
+	if (page >= proc->permit.start && page < proc->permit.end)
+		return NULL; /* about to be something else, or is already */
 	if (proc->page && proc->page->addr == page)
 		return proc->page->asleep ? NULL : proc->page;
 	if (!proc->pages) {

@@ -257,5 +257,7 @@ enum rec_state rec_begin_memory(struct rec_thread *t)
 		break;
 	}
 	look_at_vdso(t);
-	return in_the_way(t) ? rec_gather(t, clear_next) : clear_next(t, 0);
+	if (in_the_way(t))
+		return rec_gather(t, clear_next);
+	return rec_permit(t) ? REC_IN_HAND : clear_next(t, 0);
 }

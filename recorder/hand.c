@@ -95,6 +95,8 @@ void rec_take(struct rec_thread *t, const struct user_regs_struct *r, const stru
 	t->flags_made = false;
 	t->in_hand = true;
 	t->proc->hand = t;
+	if (w->before_syscall) /* it was let through, and will come to the check again */
+		*rec_tcb(t, T_CALL) = 0;
 	rec_log_drain(t);
 	rec_ring_facts(t);
 	rec_idle_back(t);

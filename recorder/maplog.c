@@ -53,6 +53,15 @@ static struct range *ranges(struct rec_thread *t)
 
 static const struct range none = { UINT64_MAX, 0 };
 
+/* Where the next range goes: to a place that is free, or instead of the oldest. */
+static unsigned range_for(struct rec_thread *t)
+{
+	for (unsigned i = 0; i < AREA_DATA; i++)
+		if (ranges(t)[i].start >= ranges(t)[i].end)
+			return i;
+	return t->proc->next_data++ % AREA_DATA;
+}
+
 /* These are addresses of data. */
 static void data_known(struct rec_thread *t, uint64_t start, uint64_t end)
 {
@@ -62,10 +71,10 @@ static void data_known(struct rec_thread *t, uint64_t start, uint64_t end)
 			return;
 	if (!data_around(t->proc, start, end, &r))
 		return;
+	unsigned to = range_for(t);
 	for (struct rec_thread *o = t->rec->threads; o; o = o->next)
 		if (o->proc == t->proc && o->own)
-			ranges(o)[t->proc->next_data % AREA_DATA] = r;
-	t->proc->next_data++;
+			ranges(o)[to] = r;
 }
 
 static void brk_known(struct rec_thread *t)
@@ -131,10 +140,69 @@ void rec_log_start(struct rec_thread *t)
 	*rec_tcb(t, T_LOG_HEAD) = log;
 	*rec_tcb(t, T_LOG_END) = log + AREA_LOG / LOG_SIZE * LOG_SIZE;
 	*rec_tcb(t, T_CALL) = 0;
+	*rec_tcb(t, T_PERMIT(0)) = NO_PERMIT;
 	for (unsigned i = 0; i < AREA_DATA; i++)
 		ranges(t)[i] = none;
 	memcpy(rec_tcb(t, T_BRK), &none, sizeof(none));
 }
+
+/* ---- a change of protection that is let through -------------------------------------------- */
+
+bool rec_permit(struct rec_thread *t)
+{
+	struct rec_process *proc = t->proc;
+	const struct user_regs_struct *r = &t->regs;
+	const uint64_t start = r->rdi, end = start + ((r->rsi + PAGE - 1) & -PAGE);
+	const uint8_t *class = (const uint8_t *)rec_tcb(t, T_SYSCLASS);
+
+	if (r->rax != SYS_mprotect || class[SYS_mprotect] != SYS_CHECKED || start % PAGE ||
+	    end <= start || end > TOP || (r->rdx & ~(uint64_t)(PROT_READ | PROT_WRITE | PROT_EXEC)))
+		return false;
+	/* not what it is executing, and not a second time where the first came to nothing */
+	if ((r->rip < end && start < r->rip + INSN_MAX) || proc->permit.steps == t->steps + 1)
+		return false;
+	if (r->rdx & PROT_EXEC)
+		rec_data_not(proc, start, end);
+	else
+		rec_code_protected(proc, start, end, (uint32_t)r->rdx);
+	proc->permit.start = start;
+	proc->permit.end = end;
+	proc->permit.length = r->rsi;
+	proc->permit.prot = (uint32_t)r->rdx;
+	proc->permit.steps = t->steps + 1; /* not 0, of no call */
+	*rec_tcb(t, T_PERMIT(0)) = start;
+	*rec_tcb(t, T_PERMIT(1)) = r->rsi;
+	*rec_tcb(t, T_PERMIT(2)) = r->rdx;
+	*rec_tcb(t, T_PERMIT(3)) =
+		r->rdx & PROT_EXEC ? 0 : (uint64_t)(int64_t)T_DATA((int)range_for(t));
+	return true;
+}
+
+static bool permitted(const struct rec_process *proc, const struct user_regs_struct *in)
+{
+	return proc->permit.end && in->rdi == proc->permit.start &&
+	       in->rsi == proc->permit.length && in->rdx == proc->permit.prot;
+}
+
+/* It has come about; or what was done in advance is undone, as a page that is asleep would not be
+ * translated any more. */
+static void permit_over(struct rec_process *proc, bool done)
+{
+	const uint64_t start = proc->permit.start, end = proc->permit.end;
+
+	proc->permit.end = 0;
+	if (end && !done)
+		rec_code_forget(proc, start, end);
+}
+
+/* Unless the call is under way, or over without its entry, and rec_log_call() will say so. */
+static void permit_lapses(struct rec_thread *t)
+{
+	if (*rec_tcb(t, T_CALL) != SYS_mprotect)
+		permit_over(t->proc, false);
+}
+
+/* ---- what is in the log ---------------------------------------------------------------------- */
 
 static uint64_t word(const uint8_t *entry, unsigned at)
 {
@@ -163,10 +231,15 @@ static bool plausible_brk(const struct rec_process *proc, uint64_t now)
 static bool apply(struct rec_thread *t, uint64_t number, const struct user_regs_struct *in,
 		  uint64_t result)
 {
-	const struct rec_process *proc = t->proc;
-	if ((int64_t)result < 0 && (int64_t)result > -4096) {
-		if (number == SYS_mprotect && plausible(proc, in->rdi, in->rsi) &&
-		    !(in->rdx & PROT_EXEC))
+	struct rec_process *proc = t->proc;
+	bool failed = (int64_t)result < 0 && (int64_t)result > -4096;
+	if (number == SYS_mprotect && permitted(proc, in)) {
+		rec_after_mprotect(t, in, result);
+		permit_over(proc, !failed);
+		return true;
+	}
+	if (failed) {
+		if (number == SYS_mprotect && plausible(proc, in->rdi, in->rsi))
 			rec_after_mprotect(t, in, result);
 		return true;
 	}
@@ -183,7 +256,10 @@ static bool apply(struct rec_thread *t, uint64_t number, const struct user_regs_
 		rec_after_munmap(t, in, result);
 		return true;
 	case SYS_mprotect:
-		if (!plausible(proc, in->rdi, in->rsi) || (in->rdx & PROT_EXEC))
+		if (!in->rsi) /* of nothing, maybe in an empty range between code and code */
+			return true;
+		if (!plausible(proc, in->rdi, in->rsi) ||
+		    ((in->rdx & PROT_EXEC) && in->rdx != (PROT_READ | PROT_EXEC)))
 			return false;
 		rec_after_mprotect(t, in, result);
 		return true;
@@ -204,7 +280,8 @@ static bool apply(struct rec_thread *t, uint64_t number, const struct user_regs_
 
 static bool apply_entry(struct rec_thread *t, const uint8_t *entry)
 {
-	const struct user_regs_struct in = { .rdi = word(entry, LOG_RDI),
+	const struct user_regs_struct in = { .rax = word(entry, LOG_NUMBER),
+					     .rdi = word(entry, LOG_RDI),
 					     .rsi = word(entry, LOG_RSI),
 					     .rdx = word(entry, LOG_RDX),
 					     .r10 = word(entry, LOG_R10),
@@ -238,14 +315,20 @@ void rec_log_drain(struct rec_thread *t)
 {
 	uint64_t log = t->s + (uint64_t)(int64_t)T_LOG, size = *rec_tcb(t, T_LOG_HEAD) - log;
 	uint64_t steps = t->steps, seq = t->seq;
-	if (!t->ring || !t->s || !size) /* in a new image there is none yet */
+	if (!t->ring || !t->s) /* in a new image there is none yet */
 		return;
+	*rec_tcb(t, T_PERMIT(0)) = NO_PERMIT;
+	if (!size) {
+		permit_lapses(t);
+		return;
+	}
 	bool good = size <= AREA_LOG && size % LOG_SIZE == 0 &&
 		    drain(t, (const uint8_t *)rec_tcb(t, T_LOG), size);
 	rec_ring_at_head(t);
 	t->steps = steps;
 	t->seq = seq;
 	*rec_tcb(t, T_LOG_HEAD) = log;
+	permit_lapses(t);
 	if (!good)
 		overwritten(t);
 }

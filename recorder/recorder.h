@@ -32,8 +32,7 @@
  *                idle.c: where a thread sleeps and others want its memory
  *   order.c      numbers of ordered events, and what they take
  *   ring.c       the ring buffer and the thread that writes it out
- *   start.c      start; end.c; clock.c; forward.c: deja's own signals
- *   meta.c       what the trace says of machine and program
+ *   start.c      start; end.c; clock.c; forward.c: deja's own signals; meta.c: of the machine
  *
  * One rule holds it together: a thread is either in the cache (its registers are the processor's,
  * its gs base is S) or in hand: stopped, with the program's registers in `t->regs` and `t->steps`
@@ -55,6 +54,7 @@
 #include "recorder/idle.h"
 #include "recorder/keyframe.h"
 #include "recorder/near.h"
+#include "recorder/permit.h"
 #include "recorder/record.h"
 #include "recorder/tracer.h"
 #include "translator/area.h"
@@ -236,11 +236,11 @@ struct rec_process {
 	struct dj_mappings maps;
 	unsigned next_data; /* which T_DATA is the oldest */
 	uint64_t brk;
+	struct rec_permitted permit;
 	struct rec_code_page **pages, *page; /* hash by page; the one asked for last, or NULL */
 	struct rec_told *told; /* pages of modules that the trace has other bytes of (code.c) */
 	unsigned n_pages, n_asleep;
-	uint64_t vdso_syscall; /* a syscall instruction in the vdso */
-	uint64_t vdso, vdso_end;
+	uint64_t vdso, vdso_end, vdso_syscall; /* where it is; a syscall instruction in it */
 
 	struct {
 		struct rec_action action; /* what the program wants */

@@ -583,6 +583,8 @@ rt_apart:
 #define NR_PWRITEV  296
 #define NR_PWRITEV2 328
 #define READ_WRITE  3 /* PROT_ */
+#define READ_EXECUTE 5
+#define PAGE	    4096
 /* MAP_SHARED, PRIVATE, FIXED, ANONYMOUS, 32BIT, DENYWRITE, EXECUTABLE, LOCKED, NORESERVE, POPULATE,
  * NONBLOCK, STACK, FIXED_NOREPLACE */
 #define KNOWN_FLAGS 0x13f873
@@ -627,7 +629,17 @@ rt_map_check:
 	test	%rdi, %rdi /* also a hint gets what it would get without deja */
 	jz	7f
 	jmp	3f
-2:	test	$~READ_WRITE, %rdx
+2:	cmp	%gs:T_PERMIT(0), %rdi
+	jne	9f
+	cmp	%gs:T_PERMIT(1), %rsi
+	jne	9f
+	cmp	%gs:T_PERMIT(2), %rdx
+	jne	9f
+	movq	$PERMIT_USED, %gs:T_PERMIT(0)
+	jmp	7f
+9:	cmp	$READ_EXECUTE, %rdx
+	je	20f
+	test	$~READ_WRITE, %rdx
 	jnz	8f
 3:	mov	%rsi, %rcx /* all of [rdi, rdi+rcx) is data */
 6:	add	%rdi, %rcx
@@ -670,6 +682,35 @@ rt_map_check:
 	jmp	8b
 16:	mov	$1, %ecx
 	jmp	*%gs:T_CALL_RET
+20:	test	$PAGE - 1, %edi /* data that becomes code: it is in no range of data any more */
+	jnz	8b
+	mov	%rsi, %rcx
+	add	%rdi, %rcx
+	jc	8b
+	.irp	i, 0, 1, 2, 3
+	cmp	%gs:T_DATA(\i), %rdi
+	jb	21f
+	cmp	%gs:(T_DATA(\i) + 8), %rcx
+	jbe	22f
+21:
+	.endr
+	jmp	8b
+22:	add	$PAGE - 1, %rcx
+	and	$-PAGE, %rcx
+	.irp	i, 0, 1, 2, 3
+	cmp	%gs:(T_DATA(\i) + 8), %rdi
+	jae	24f
+	cmp	%gs:T_DATA(\i), %rcx
+	jbe	24f
+	cmp	%gs:T_DATA(\i), %rdi
+	jbe	23f
+	mov	%rdi, %gs:(T_DATA(\i) + 8)
+	jmp	24f
+23:	mov	%rcx, %gs:T_DATA(\i)
+24:
+	.endr
+	movq	$0, %gs:(T_BRK + 8)
+	jmp	7b
 
 /*
  * The call that rt_map_check let through is over, with its result in rax, and its record is in the ring.
@@ -692,7 +733,18 @@ rt_map_log:
 	add	$LOG_SIZE, %rcx
 	mov	%rcx, %gs:T_LOG_HEAD
 	movq	$0, %gs:T_CALL
-	mov	%gs:T_CALL_SAVE, %r11
+	cmpq	$PERMIT_USED, %gs:T_PERMIT(0)
+	jne	1f
+	movq	$NO_PERMIT, %gs:T_PERMIT(0)
+	test	%rax, %rax
+	jnz	1f
+	mov	%gs:T_PERMIT(3), %rcx
+	jrcxz	1f
+	lea	PAGE - 1(%rdi, %rsi), %r11
+	and	$-PAGE, %r11
+	mov	%rdi, %gs:(%rcx)
+	mov	%r11, %gs:8(%rcx)
+1:	mov	%gs:T_CALL_SAVE, %r11
 	jmp	*%gs:T_CALL_RET
 
 /*

@@ -75,13 +75,26 @@ static void protect_code(unsigned i)
 	mprotect(code, PAGE, i % 2 ? PROT_READ | PROT_EXEC : PROT_READ);
 }
 
+/* The round of a just-in-time compiler whose pages are never writable and executable at once. */
+static void rewrite(unsigned i)
+{
+	unsigned char *at = (unsigned char *)code;
+	mprotect(code, PAGE, PROT_READ | PROT_WRITE);
+	at[0] = 0xb8; /* mov eax, i; ret */
+	memcpy(at + 1, &i, sizeof(i));
+	at[5] = 0xc3;
+	mprotect(code, PAGE, PROT_READ | PROT_EXEC);
+	if (((unsigned (*)(void))(uintptr_t)code)() != i)
+		abort();
+}
+
 static const struct {
 	const char *name;
 	void (*call)(unsigned i);
 } kinds[] = {
 	{ "pair", pair },	 { "touched", touched },   { "brk", move_break },
 	{ "mprotect", protect }, { "mremap", resize },	   { "many", many },
-	{ "file", file },	 { "code", protect_code },
+	{ "file", file },	 { "code", protect_code }, { "wx", rewrite },
 };
 
 static int by_size(const void *a, const void *b)

@@ -5,16 +5,25 @@
  * usage: wx patch ROUNDS     one of 512 functions is rewritten in a round, and some are called
  *        wx threads ROUNDS   the same, called by another thread
  *        wx odd              what is not executable faults, what has changed is what it is now
+ *        wx random ROUNDS SEED   mappings and protections of six pages change at random, and code
+ * is written, read and called there; in the midst of it a timer's handler does the same in a page
+ * of its own
  */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/time.h>
+#include <unistd.h>
 
 #define FUNCTIONS 512
 #define SIZE	  64
@@ -120,6 +129,21 @@ static void flags(uint8_t *page, int use)
 	flags_below(page, use);
 }
 
+/* mov eax, 10; syscall; jmp to the page whose protection that changes, which has never run before
+ */
+static void into_it(int prot)
+{
+	uint8_t *page = mmap(NULL, 8192, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	memcpy(page + 4096 - 12, "\xb8\x0a\0\0\0\x0f\x05\xe9\0\0\0\0", 12);
+	memcpy(page + 4096, "\x05\x15\0\0\0\xc3", 6); /* add eax, 21; ret */
+	mprotect(page, 8192, RX);
+	int result = sigsetjmp(back, 1) ? -1
+					: ((int (*)(void *, size_t, int))(page + 4096 - 12))(
+						  page + 4096, 4096, prot);
+	printf("into it %d\n", result);
+	munmap(page, 8192);
+}
+
 static int odd(void)
 {
 	struct sigaction sa = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO };
@@ -175,6 +199,114 @@ static int odd(void)
 		mprotect(code, 8192, RX);
 		printf("new %d\n", called(0, i));
 	}
+	into_it(RW);
+	into_it(PROT_READ);
+	into_it(RX);
+	printf("%d faults\n", faults);
+	return 0;
+}
+
+/* ---- at random ------------------------------------------------------------------------------ */
+
+#define PAGES 6u
+
+static uint64_t chance;
+static uint8_t *own;
+static volatile int handled;
+
+static unsigned below(unsigned n)
+{
+	chance = chance * 6364136223846793005u + 1442695040888963407u;
+	return (unsigned)(chance >> 33) % n;
+}
+
+static void on_timer(int sig)
+{
+	(void)sig;
+	mprotect(own, 4096, RW);
+	emit(own, ++handled);
+	mprotect(own, 4096, RX);
+	if (((fn *)own)(1) != handled + 1)
+		abort();
+	if (handled % 3 == 0)
+		mprotect(own, 4096, PROT_READ);
+}
+
+/* Zeros, which would do anything, are not called; what cannot be read is. */
+static bool is_code(const uint8_t *at)
+{
+	return sigsetjmp(back, 1) || *at;
+}
+
+static int protect(uint8_t *at, size_t size, int prot)
+{
+	return mprotect(at, size, prot) ? -errno : 0;
+}
+
+static int change(unsigned what, uint8_t *page, unsigned n)
+{
+	static const int prots[] = { RW, RX, RX, PROT_READ, RW | PROT_EXEC, PROT_NONE };
+	static uint8_t *last;
+	static size_t size;
+	static int prot;
+	int fd, r;
+	switch (what) {
+	case 0: /* also nothing, half a page, an address within a page, or what is not there */
+		last = page + (below(20) ? 0 : 8);
+		size = below(4) ? n * 4096ul : below(3) * 2000ul;
+		prot = prots[below(6)];
+		return protect(last, size, prot);
+	case 1:
+		return last ? protect(last, size, prot) : 0;
+	case 2:
+		munmap(page, 4096);
+		return below(3) ? mmap(page, 4096, prots[below(6)],
+				       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == page
+				: 0;
+	case 3:
+		return mremap(page, 4096, 4096, MREMAP_MAYMOVE | MREMAP_FIXED,
+			      code + below(PAGES) * 4096) == MAP_FAILED;
+	case 4:
+		return madvise(page, n * 4096ul, MADV_DONTNEED) ? -errno : 0;
+	case 5: /* code that is written by a path that needs no protection */
+		fd = open("/proc/self/mem", O_RDWR);
+		r = (int)pwrite(fd, "\xb8\7\0\0\0\xc3", 6, (off_t)(uintptr_t)page);
+		close(fd);
+		return r;
+	default: /* as a just-in-time compiler does it, most of all */
+		r = protect(page, n * 4096ul, RW);
+		if (!sigsetjmp(back, 1))
+			emit(page + below(4) * SIZE, (int)chance);
+		else
+			r -= 100;
+		return r + 1000 * protect(page, n * 4096ul, RX);
+	}
+}
+
+static int at_random(int rounds)
+{
+	struct sigaction fault = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO };
+	struct sigaction timer = { .sa_handler = on_timer };
+	const struct itimerval often = { { 0, 700 }, { 0, 700 } };
+	sigaction(SIGSEGV, &fault, NULL);
+	sigaction(SIGALRM, &timer, NULL);
+	own = code + (PAGES + below(2)) * 4096;
+	munmap(own + 4096, REGION - (size_t)(own + 4096 - code));
+	setitimer(ITIMER_REAL, &often, NULL);
+	for (int r = 0; r < rounds; r++) {
+		unsigned k = below(PAGES), n = 1 + below(PAGES - k), what = below(14);
+		uint8_t *page = code + k * 4096, *at = page + below(4) * SIZE;
+		int result = 0;
+		if (what < 10)
+			result = change(what, page, n);
+		else if (is_code(at))
+			result = called((unsigned)(at - code) / SIZE, r);
+		if (sigsetjmp(back, 1))
+			result += 77;
+		else
+			result += *at;
+		printf("%d: %u at %u+%u: %d\n", r, what, k, n, result);
+	}
 	printf("%d faults\n", faults);
 	return 0;
 }
@@ -188,6 +320,10 @@ int main(int argc, char **argv)
 		return patch(atoi(argv[2]));
 	if (argc > 2 && !strcmp(argv[1], "threads"))
 		return threads(atoi(argv[2]));
+	if (argc > 3 && !strcmp(argv[1], "random")) {
+		chance = strtoull(argv[3], NULL, 0);
+		return at_random(atoi(argv[2]));
+	}
 	mprotect(code, REGION, RX);
 	return odd();
 }

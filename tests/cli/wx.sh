@@ -24,13 +24,21 @@ count() {
 
 run odd
 run threads 200
+for seed in 1 2 3 4 5 6; do
+	run random 1500 $seed
+done
 run patch 1
 few=$(count 'instructions translated') targets=$(count 'stops: target of an indirect branch')
+calls=$(count 'stops: system call')
 run patch 300
 many=$(($(count 'instructions translated') - few))
 targets=$(($(count 'stops: target of an indirect branch') - targets))
-echo "300 functions of 512 rewritten, 64 called each time: $many instructions translated, $targets stops"
+calls=$(($(count 'stops: system call') - calls))
+echo "300 functions of 512 rewritten, 64 called each time: $many instructions translated, $targets stops" \
+	"at targets and $calls at system calls"
 # each changed function is three instructions, and each round calls into eight pages
 [ $many -lt 10000 ] || fail "that is too many instructions"
 [ $targets -lt 6000 ] || fail "that is too many stops"
+# of the two changes of protection the first stops once, and the second not at all
+[ $calls -lt 320 ] || fail "that is too many system calls with a stop"
 conclude
