@@ -120,6 +120,41 @@ static void compare_lines(const struct rp_checkpoint *c, const struct rp_lines *
 	}
 }
 
+static bool same_bytes(const struct rp_bytes *a, const struct rp_bytes *b)
+{
+	return a == b || (a && b && a->size == b->size && !memcmp(a->data, b->data, a->size));
+}
+
+/* A byte, as it was before the changes or as it is behind them. Where there is no version it is
+ * zero. */
+static uint8_t byte_of(const struct rp_view_version *v, const struct rp_bytes *shadow, unsigned i)
+{
+	const struct rp_bytes *b = v->has_own ? v->own : shadow;
+
+	return b ? b->data[i] : 0;
+}
+
+/* When one of two pages that share a place in the shadow takes it, what is known of the other goes
+ * elsewhere: the emulator notes that as a change, and it is none. */
+static bool moved_only(const struct rp_changes *ch, const struct rp_change *x)
+{
+	const struct rp_view_version *a = x->before, *b = x->after;
+	const struct rp_bytes *was = NULL, *is = NULL;
+
+	if (!a || !b || a->has_own == b->has_own || !same_bytes(a->known, b->known) ||
+	    !same_bytes(a->stale, b->stale) || !same_bytes(a->told, b->told))
+		return false;
+	for (size_t i = 0; i < ch->n; i++)
+		if (ch->list[i].key == rp_key_shadow((x->key >> 1) % SHADOW_PAGES)) {
+			was = ch->list[i].before;
+			is = ch->list[i].after;
+		}
+	for (unsigned i = 0; a->known && i < RP_PAGE; i++)
+		if (a->known->data[i / 8] >> i % 8 & 1 && byte_of(a, was, i) != byte_of(b, is, i))
+			return false;
+	return was || is;
+}
+
 /* What the emulator says has changed since its checkpoint before, has by what generated code says
  * of the same interval, or of parts of it. */
 static void compare_changes(const struct rp_checkpoint *c, struct replay *quick,
@@ -132,7 +167,7 @@ static void compare_changes(const struct rp_checkpoint *c, struct replay *quick,
 
 	for (size_t k = 0; begin < end && k < ch->n; k++) {
 		uint64_t key = ch->list[k].key;
-		bool untouched = key & 1;
+		bool untouched = key & 1 && !moved_only(ch, &ch->list[k]);
 		for (size_t i = begin; untouched && i < end; i++)
 			untouched = cs->list[i]->light || rp_checkpoint_untouched(cs, i, key >> 1);
 		if (untouched)

@@ -48,7 +48,12 @@ positions=$((positions / 5)) walk threads ./threads
 # What string instructions copy and fill at once.
 ${CC:-gcc} -O1 -w "$here/copies.c" -o copies || exit 99
 cover 20000 ./copies
-# Two mappings in one place of the shadow, only at the start: a process lands all the same.
+# Two mappings in one place of the shadow, now and then in use.
+${CC:-gcc} -O1 -w "$here/one-place.c" -o one-place || exit 99
+for how in 0 1 2; do
+	cover 20000 ./one-place $how
+done
+# The same, only at the start: a process lands all the same.
 ${CC:-gcc} -O1 -w "$here/early.c" -o early || exit 99
 "$deja" record -o early.deja -- ./early >/dev/null
 "$walk" early.deja 80 1 >early.out || fail "tests/cli/replay-walk early.deja 80 1"
