@@ -15,6 +15,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What a file of the module store (format/store.h) is called by. */
+struct dj_store_key {
+	uint8_t hash[16]; /* XXH3, big-endian */
+	uint64_t size;
+};
+
 #define FILE_MAGIC                                                                                 \
 	"\x89"                                                                                     \
 	"DEJA\r\n\x1a" /* like PNG's: shows line-end conversion and 7-bit paths */

@@ -20,12 +20,6 @@ struct dj_reader_chunks {
 	size_t n;
 };
 
-/* What a file of the module store (format/store.h) is called by. */
-struct dj_store_key {
-	uint8_t hash[16]; /* XXH3, big-endian */
-	uint64_t size;
-};
-
 /* Such a file, mapped and checked. */
 struct dj_store_file {
 	struct dj_store_key key;

@@ -13,11 +13,13 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 /* What is being written has this in front of a random number. */
 #define NEW_PREFIX ".new-"
+#define FORGOTTEN  3600 /* seconds after which nobody is writing a file any more */
 
 /* ---- names ---------------------------------------------------------------------------- */
 
@@ -147,8 +149,9 @@ void dj_store_unmap(struct dj_store_file *f)
 
 /* ---- writing --------------------------------------------------------------------------- */
 
-/* Write a file's contents and see that they are on the disk before the name is. */
-static int write_file(int fd, const struct dj_store_key *key, const void *contents)
+/* Write a file's contents and, if it is to be safe, see that they are on the disk before the name
+ * is. */
+static int write_file(int fd, const struct dj_store_key *key, const void *contents, bool safe)
 {
 	struct dj_writer *w = dj_writer_on(fd, seed(key), "module store");
 	uint8_t header[FILE_HEADER_SIZE];
@@ -160,7 +163,7 @@ static int write_file(int fd, const struct dj_store_key *key, const void *conten
 	}
 	dj_store_header_pack(header, seed(key));
 	r = dj_writer_append(w, header, sizeof(header), NULL) ||
-	    dj_writer_pieces(w, 0, contents, key->size, NULL) || fsync(fd);
+	    dj_writer_pieces(w, 0, contents, key->size, NULL) || (safe && fsync(fd));
 	return dj_writer_free(w, NULL) || r ? -1 : 0;
 }
 
@@ -174,23 +177,78 @@ static bool have(int store, const struct dj_store_key *key)
 	return good;
 }
 
-int dj_store_put(int store, const struct dj_store_key *key, const void *contents)
+static int put(int store, const struct dj_store_key *key, const void *contents, bool safe)
 {
 	char name[STORE_NAME_LEN + 1], new[sizeof(NEW_PREFIX) + 16];
 	int fd;
 
-	if (have(store, key))
-		return 0;
 	dj_store_name(name, key);
 	snprintf(new, sizeof(new), NEW_PREFIX "%016llx", (unsigned long long)dj_writer_new_id());
 	fd = openat(store, new, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -1;
-	if (write_file(fd, key, contents) || renameat(store, new, store, name)) {
+	if (write_file(fd, key, contents, safe) || renameat(store, new, store, name)) {
 		unlinkat(store, new, 0);
 		return -1;
 	}
 	return 0;
+}
+
+int dj_store_put(int store, const struct dj_store_key *key, const void *contents)
+{
+	return have(store, key) ? 0 : put(store, key, contents, true);
+}
+
+/* ---- packed modules for later traces ------------------------------------------------------- */
+
+static void *read_file(int fd, size_t size)
+{
+	uint8_t *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		return NULL;
+	madvise(p, size, MADV_HUGEPAGE);
+	for (size_t at = 0; at < size;) {
+		ssize_t n = pread(fd, p + at, size - at, (off_t)at);
+
+		if (n <= 0) {
+			munmap(p, size);
+			return NULL;
+		}
+		at += (size_t)n;
+	}
+	return p;
+}
+
+int dj_store_read(int directory, struct dj_store_file *f)
+{
+	/* what does not pack stays as it is, with a header for each piece */
+	const uint64_t most = f->key.size + f->key.size / 64 + 4096;
+	char name[STORE_NAME_LEN + 1];
+	struct stat st;
+	int fd;
+
+	dj_store_name(name, &f->key);
+	fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_uid == geteuid() && st.st_size > 0 &&
+	    (uint64_t)st.st_size <= most)
+		f->file = read_file(fd, (size_t)st.st_size);
+	if (f->file) {
+		f->len = (uint64_t)st.st_size;
+		futimens(fd, NULL); /* it is of use */
+	}
+	close(fd);
+	if (f->file && !dj_store_check(f))
+		return 0;
+	dj_store_unmap(f);
+	return -1;
+}
+
+int dj_store_keep(int directory, const struct dj_store_key *key, const void *contents)
+{
+	return put(directory, key, contents, false);
 }
 
 /* ---- removing -------------------------------------------------------------------------- */
@@ -294,6 +352,50 @@ static bool ours(const char *name)
 	return (strlen(name) == STORE_NAME_LEN &&
 		strspn(name, "0123456789abcdef") == STORE_NAME_LEN) ||
 	       !strncmp(name, NEW_PREFIX, strlen(NEW_PREFIX));
+}
+
+/* How many bytes there are, and what was of no use for longest. What somebody has begun to write
+ * long ago goes. */
+static uint64_t take_stock(int directory, char oldest[STORE_NAME_LEN + 1])
+{
+	int fd = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+	time_t when = 0, now = time(NULL);
+	struct dirent *e;
+	uint64_t sum = 0;
+
+	*oldest = 0;
+	while (d && (e = readdir(d))) {
+		struct stat st;
+
+		if (!ours(e->d_name) || fstatat(directory, e->d_name, &st, AT_SYMLINK_NOFOLLOW) ||
+		    !S_ISREG(st.st_mode))
+			continue;
+		if (!strncmp(e->d_name, NEW_PREFIX, strlen(NEW_PREFIX))) {
+			if (st.st_mtime < now - FORGOTTEN)
+				unlinkat(directory, e->d_name, 0);
+			continue;
+		}
+		sum += (uint64_t)st.st_size;
+		if (!*oldest || st.st_mtime < when) {
+			memcpy(oldest, e->d_name, STORE_NAME_LEN + 1);
+			when = st.st_mtime;
+		}
+	}
+	if (d)
+		closedir(d);
+	else if (fd >= 0)
+		close(fd);
+	return sum;
+}
+
+void dj_store_trim(int directory, uint64_t most)
+{
+	char oldest[STORE_NAME_LEN + 1];
+
+	while (take_stock(directory, oldest) > most && *oldest)
+		if (unlinkat(directory, oldest, 0))
+			return;
 }
 
 static int remove_unused(int store, const struct names *used, struct dj_store_pruned *result,

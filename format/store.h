@@ -44,4 +44,18 @@ void dj_store_unmap(struct dj_store_file *f);
 /* See that the store has a good file of these contents. On failure there is nothing new in it. */
 int dj_store_put(int store, const struct dj_store_key *key, const void *contents);
 
+/*
+ * Packed modules for later traces (dj_writer_keep_packed()) lie in a directory with files like the
+ * store's. No trace refers to them: they may go at any time, and one that was cut or damaged is
+ * written again.
+ */
+
+/* A file of f->key, read and checked: whoever writes to it changes nothing that was read.
+ * dj_store_unmap() gives it back. -1: there is none that is good. */
+int dj_store_read(int directory, struct dj_store_file *f);
+/* Write one, whether it is there or not. */
+int dj_store_keep(int directory, const struct dj_store_key *key, const void *contents);
+/* Those that were of no use for longest go, until no more than so many bytes are left. */
+void dj_store_trim(int directory, uint64_t most);
+
 #endif

@@ -4,6 +4,7 @@
  *
  * Packed is a copy: whoever writes to the file meanwhile does not write into the trace.
  */
+#include "format/store.h"
 #include "format/thread.h"
 #include "format/writer.h"
 
@@ -61,6 +62,14 @@ void dj_writer_copy_free(void *copy, size_t size)
 		munmap(copy, pages(size));
 }
 
+static void give_back(struct dj_writer_later *l)
+{
+	dj_writer_copy_free(l->bytes, l->size);
+	if (l->packed)
+		dj_store_unmap(l->packed);
+	free(l->packed);
+}
+
 /* A failure is in the writer then, for whoever comes next. */
 static void *pack_all(void *arg)
 {
@@ -71,8 +80,11 @@ static void *pack_all(void *arg)
 		struct dj_writer_later *l = w->later;
 
 		pthread_mutex_unlock(&w->lock);
-		dj_writer_pieces(w, l->module, l->bytes, l->size, NULL);
-		dj_writer_copy_free(l->bytes, l->size);
+		if (l->packed)
+			dj_writer_pieces_packed(w, l->module, l->packed, NULL);
+		else
+			dj_writer_pieces_kept(w, l->module, &l->key, l->bytes, l->size, NULL);
+		give_back(l);
 		pthread_mutex_lock(&w->lock);
 		w->later = l->next;
 		w->later_size -= l->size;
@@ -95,23 +107,24 @@ static bool begin_packing(struct dj_writer *w)
 	return w->packs;
 }
 
-bool dj_writer_pieces_later(struct dj_writer *w, uint32_t module, void *copy, size_t size)
+bool dj_writer_pieces_later(struct dj_writer *w, const struct dj_writer_later *what)
 {
 	struct dj_writer_later *l = malloc(sizeof(*l));
 	bool taken;
 
 	if (!l)
 		return false;
-	*l = (struct dj_writer_later){ .module = module, .size = size, .bytes = copy };
+	*l = *what;
+	l->next = NULL;
 	pthread_mutex_lock(&w->lock);
-	taken = begin_packing(w);
+	taken = !(l->packed && w->later_size > WRITER_LATER) && begin_packing(w);
 	if (taken) {
 		struct dj_writer_later **end = &w->later;
 
 		while (*end)
 			end = &(*end)->next;
 		*end = l;
-		w->later_size += size;
+		w->later_size += l->size;
 	} else {
 		free(l);
 	}

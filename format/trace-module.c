@@ -90,8 +90,14 @@ struct contents {
 	const void *bytes;
 	size_t size;
 	uint64_t sum;		 /* dj_chunk_sum() */
-	struct dj_store_key key; /* if there is a store */
+	struct dj_store_key key; /* if there is a store, or packed modules are kept */
 };
+
+/* Whether packed modules are kept for later traces, and this is worth it. */
+static bool is_kept(const struct dj_writer *w, const struct contents *c)
+{
+	return w->store < 0 && w->packed >= 0 && c->size >= WRITER_PACKED_MIN;
+}
 
 /* Sums that grow by what is read. */
 struct sums {
@@ -142,7 +148,7 @@ static bool sums_of_file(struct contents *c, bool store, struct sums *s)
 
 static void sum_up(struct dj_writer *w, struct contents *c)
 {
-	bool store = w->store >= 0, good = false;
+	bool store = w->store >= 0 || is_kept(w, c), good = false;
 	struct sums s = { 0 };
 
 	if (c->fd >= 0)
@@ -192,6 +198,34 @@ int dj_writer_pieces(struct dj_writer *w, uint32_t module, const void *contents,
 	return 0;
 }
 
+int dj_writer_pieces_packed(struct dj_writer *w, uint32_t module, const struct dj_store_file *f,
+			    struct dj_error *err)
+{
+	for (size_t i = 0; i < f->chunks.n; i++) {
+		const struct dj_reader_chunk *c = &f->chunks.v[i];
+		struct dj_chunk_header h = c->h;
+
+		h.stream = module;
+		if (dj_writer_chunk_packed(w, &h, f->file + c->at, err))
+			return -1;
+	}
+	return 0;
+}
+
+int dj_writer_pieces_kept(struct dj_writer *w, uint32_t module, const struct dj_store_key *key,
+			  const void *contents, size_t size, struct dj_error *err)
+{
+	struct dj_store_file f = { .key = *key };
+	int r;
+
+	if (!key->size || dj_store_keep(w->packed, key, contents) || dj_store_read(w->packed, &f))
+		return dj_writer_pieces(w, module, contents, size, err);
+	w->packed_more = true;
+	r = dj_writer_pieces_packed(w, module, &f, err);
+	dj_store_unmap(&f);
+	return r;
+}
+
 /* Put the contents into the module store, and where they are into the trace. 1: that cannot be. */
 static int store_module(struct dj_writer *w, uint32_t module, const struct contents *c,
 			struct dj_error *err)
@@ -212,12 +246,43 @@ static int store_module(struct dj_writer *w, uint32_t module, const struct conte
 static int pieces(struct dj_writer *w, uint32_t module, void *copy, const struct contents *c,
 		  struct dj_error *err)
 {
+	struct dj_writer_later l = { .module = module, .size = c->size, .bytes = copy };
 	int r;
 
-	if (copy && dj_writer_pieces_later(w, module, copy, c->size))
+	if (is_kept(w, c))
+		l.key = c->key;
+	if (copy && dj_writer_pieces_later(w, &l))
 		return 0;
-	r = dj_writer_pieces(w, module, c->bytes, c->size, err);
+	r = dj_writer_pieces_kept(w, module, &l.key, c->bytes, c->size, err);
 	dj_writer_copy_free(copy, c->size);
+	return r;
+}
+
+/* The contents, whose sums are known, as an earlier trace has packed them. NULL: none has. */
+static struct dj_store_file *kept(struct dj_writer *w, const struct contents *c)
+{
+	struct dj_store_file *f = calloc(1, sizeof(*f));
+
+	if (f)
+		f->key = c->key;
+	if (f && dj_store_read(w->packed, f)) {
+		free(f);
+		return NULL;
+	}
+	return f;
+}
+
+static int write_kept(struct dj_writer *w, uint32_t module, struct dj_store_file *f,
+		      struct dj_error *err)
+{
+	const struct dj_writer_later l = { .module = module, .packed = f, .size = f->len };
+	int r = 0;
+
+	if (dj_writer_pieces_later(w, &l))
+		return 0;
+	r = dj_writer_pieces_packed(w, module, f, err);
+	dj_store_unmap(f);
+	free(f);
 	return r;
 }
 
@@ -226,6 +291,7 @@ static int write_module(struct dj_writer *w, const char *path, struct contents *
 			struct dj_writer_module *m, struct dj_error *err)
 {
 	uint32_t module = (uint32_t)w->nmodules;
+	struct dj_store_file *packed;
 	void *copy;
 	int r;
 
@@ -238,6 +304,14 @@ static int write_module(struct dj_writer *w, const char *path, struct contents *
 	    !(m->path = strdup(path)))
 		return dj_writer_no_memory(w, err);
 	w->modules[w->nmodules++] = *m;
+	if (is_kept(w, c)) {
+		sum_up(w, c);
+		packed = kept(w, c);
+		if (packed) {
+			r = write_module_info(w, module, m, c, err);
+			return write_kept(w, module, packed, err) || r ? -1 : (int)module;
+		}
+	}
 	copy = w->store < 0 ? dj_writer_copy(w, c->fd, c->bytes, c->size) : NULL;
 	if (copy) {
 		c->bytes = copy;

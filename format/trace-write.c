@@ -245,6 +245,26 @@ int dj_writer_chunk_at(struct dj_writer *w, struct dj_chunk_header *h, const voi
 	return r;
 }
 
+int dj_writer_chunk_packed(struct dj_writer *w, const struct dj_chunk_header *h,
+			   const void *payload, struct dj_error *err)
+{
+	struct dj_chunk_header mine = *h;
+	struct dj_writer_packer *p;
+	int r;
+
+	if (has_failed(w, err))
+		return -1;
+	p = take_packer(w, h->len);
+	if (!p)
+		return dj_writer_no_memory(w, err);
+	memcpy(p->out + CHUNK_HEADER_SIZE, payload, h->len);
+	mine.payload_sum = dj_chunk_sum(w->id, payload, h->len);
+	dj_chunk_header_pack(p->out, &mine, w->id);
+	r = dj_writer_ready_chunk(w, &mine, p->out, err);
+	give_packer(w, p);
+	return r;
+}
+
 /* ---- the description ------------------------------------------------------------- */
 
 struct meta_buffer {
@@ -315,6 +335,11 @@ static void writer_free(struct dj_writer *w)
 	free(w->path);
 	if (w->store >= 0)
 		close(w->store);
+	if (w->packed >= 0) {
+		if (w->packed_more)
+			dj_store_trim(w->packed, WRITER_PACKED);
+		close(w->packed);
+	}
 	pthread_mutex_destroy(&w->facts);
 	pthread_mutex_destroy(&w->lock);
 	pthread_cond_destroy(&w->none_later);
@@ -370,7 +395,7 @@ struct dj_writer *dj_writer_on(int fd, uint64_t id, const char *path)
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->none_later, NULL);
 	w->fd = fd;
-	w->store = -1;
+	w->store = w->packed = -1;
 	w->id = id;
 	return w;
 }
@@ -428,6 +453,11 @@ struct dj_writer *dj_writer_create_sharing(const char *path, const struct dj_tra
 
 	free(store);
 	return create_writer(path, fd, meta, err);
+}
+
+void dj_writer_keep_packed(struct dj_writer *w, int directory)
+{
+	w->packed = directory;
 }
 
 uint64_t dj_writer_size(struct dj_writer *w)

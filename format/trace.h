@@ -95,6 +95,11 @@ struct dj_writer *dj_writer_create(const char *path, const struct dj_trace_meta 
 struct dj_writer *dj_writer_create_sharing(const char *path, const struct dj_trace_meta *meta,
 					   struct dj_error *err);
 
+/* A directory, whose descriptor is the writer's then, in which packed modules lie for later traces.
+ * What a module contains is taken from there, if an earlier trace has left it, and else put there;
+ * nothing is for traces that share a store. Nobody but the user may be able to write there. */
+void dj_writer_keep_packed(struct dj_writer *w, int directory);
+
 /* Store a whole file as a module; returns its number (0, 1, ...) or -1. The same build id and
  * path stored again returns the earlier number. `contents` is only read during the call. */
 int dj_writer_module(struct dj_writer *w, const char *path, const void *contents, size_t size,

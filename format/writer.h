@@ -5,6 +5,7 @@
 #define DEJA_FORMAT_WRITER_H
 
 #include "format/chunk.h"
+#include "format/reader.h"
 #include "format/record-code.h"
 #include "format/trace.h"
 
@@ -88,15 +89,22 @@ struct dj_writer_module {
 	uint8_t build_id_len;
 };
 
+/* Of packed modules for later traces there are so many bytes, and of smaller ones there are none.
+ */
+#define WRITER_PACKED	  ((uint64_t)512 << 20)
+#define WRITER_PACKED_MIN ((size_t)1 << 20)
+
 /* Of how many bytes of modules the writer keeps a copy, to pack them while others go on. */
 #define WRITER_LATER ((size_t)64 << 20)
 
-/* What a module contains, to be packed by a thread of the writer's. */
+/* What a module contains, to be packed by a thread of the writer's, or packed already. */
 struct dj_writer_later {
 	struct dj_writer_later *next;
 	uint32_t module;
+	struct dj_store_key key; /* size 0: what is packed is not kept for others */
 	size_t size;
-	void *bytes;
+	void *bytes;		      /* unpacked, or NULL: */
+	struct dj_store_file *packed; /* as an earlier trace has left it */
 };
 
 struct dj_writer_index_entry {
@@ -118,6 +126,8 @@ struct dj_writer {
 	pthread_mutex_t lock; /* guards: */
 	int fd;
 	int store;		/* directory of the module store, or -1 */
+	int packed;		/* directory of packed modules for later traces, or -1 */
+	bool packed_more;	/* there is a new one */
 	uint64_t size;		/* bytes in whole chunks */
 	struct dj_error failed; /* the first failure, repeated ever after; exit_status 0: none */
 	struct dj_writer_packer *packers; /* not in use */
@@ -149,9 +159,16 @@ int dj_writer_index(struct dj_writer *w, struct dj_error *err);
 int dj_writer_pieces(struct dj_writer *w, uint32_t module, const void *contents, size_t size,
 		     struct dj_error *err);
 
-/* The same by a thread of the writer's, from a copy that is the writer's then. False: it has to be
+/* The same, which are kept for later traces if there is a key of some size. */
+int dj_writer_pieces_kept(struct dj_writer *w, uint32_t module, const struct dj_store_key *key,
+			  const void *contents, size_t size, struct dj_error *err);
+/* The same as an earlier trace has packed them. */
+int dj_writer_pieces_packed(struct dj_writer *w, uint32_t module, const struct dj_store_file *f,
+			    struct dj_error *err);
+
+/* One of these by a thread of the writer's, which has what is in `what` then. False: it has to be
  * done at once. */
-bool dj_writer_pieces_later(struct dj_writer *w, uint32_t module, void *copy, size_t size);
+bool dj_writer_pieces_later(struct dj_writer *w, const struct dj_writer_later *what);
 /* A copy for that, or NULL: there is no room. It is given back by the thread, or by the caller. If
  * the contents are those of a file it is read, unless `fd` is -1. */
 void *dj_writer_copy(struct dj_writer *w, int fd, const void *contents, size_t size);
@@ -165,6 +182,10 @@ int dj_writer_chunk(struct dj_writer *w, struct dj_chunk_header *h, const void *
 /* The same, packed as well as `level` says. */
 int dj_writer_chunk_at(struct dj_writer *w, struct dj_chunk_header *h, const void *raw, size_t len,
 		       int level, struct dj_error *err);
+
+/* Append one that is packed. */
+int dj_writer_chunk_packed(struct dj_writer *w, const struct dj_chunk_header *h,
+			   const void *payload, struct dj_error *err);
 
 /* Write what a stream has gathered, if anything, and free it. */
 int dj_stream_finish(struct dj_stream *s, struct dj_error *err);

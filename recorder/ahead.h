@@ -26,5 +26,7 @@ uint8_t *rec_notes_write(const struct rec_module *mod, size_t head, size_t *size
 /* What earlier recordings have left about a module; to be left for later ones. */
 void rec_store_read(struct rec_recording *rec, struct rec_module *m);
 void rec_store_write(struct rec_recording *rec);
+/* A descriptor of the directory of packed modules for later traces, the caller's, or -1. */
+int rec_store_packed(struct rec_recording *rec);
 
 #endif

@@ -1,5 +1,5 @@
 /* What the trace says of machine and program. */
-#include "recorder/recorder.h"
+#include "recorder/ahead.h"
 
 #include "config.h"
 #include "format/cpu.h"
@@ -113,6 +113,8 @@ struct dj_writer *rec_create_trace(struct rec_thread *t)
 	const struct rec_options *opt = &t->rec->opt;
 	struct dj_writer *w = (opt->share ? dj_writer_create_sharing
 					  : dj_writer_create)(opt->output, &meta, t->rec->err);
+	if (w && !opt->share)
+		dj_writer_keep_packed(w, rec_store_packed(t->rec));
 	if (w && (!(proc->facts = dj_writer_process(w, proc->pid, NULL, t->rec->err)) ||
 		  !(t->stream = dj_writer_thread(w, proc->facts, t->tid, comm, t->rec->err)))) {
 		dj_writer_close(w, NULL, NULL);

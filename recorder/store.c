@@ -142,6 +142,21 @@ static int directory(struct rec_recording *rec)
 	return rec->store;
 }
 
+int rec_store_packed(struct rec_recording *rec)
+{
+	struct stat st;
+	int dir = directory(rec), fd;
+	if (dir < 0)
+		return -1;
+	mkdirat(dir, "packed", 0700);
+	fd = openat(dir, "packed", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd >= 0 && !private(fd, S_IFDIR, &st)) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
 static int open_file(struct rec_recording *rec, const char *name, struct stat *st)
 {
 	int dir = directory(rec);

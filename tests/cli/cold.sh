@@ -115,6 +115,23 @@ if [ "$(nproc)" -gt 1 ]; then
 		fail "on one processor $(count 'of these while the program went on') fragments are made beside the program"
 fi
 
+# Packed modules: bash and the C library are there, are taken from there, and the trace needs them no more.
+packed=$(ls -i "$cache/packed")
+[ "$(wc -l <<<"$packed")" -ge 2 ] || fail "packed modules for later recordings: $packed"
+recorded >again.out
+[ "$(ls -i "$cache/packed")" = "$packed" ] || fail "packed modules were written again"
+mv "$cache/packed" "$work/packed"
+"$deja" verify "$work/cache.deja" >/dev/null || fail "without packed modules the trace is not whole"
+ln -s "$work/packed" "$cache/packed"
+for one in "$work"/packed/*; do
+	: >"$one"
+done
+recorded >again.out
+[ -z "$(find "$work/packed" -type f -size +0)" ] || fail "a link out of the cache was followed"
+rm "$cache/packed"
+"$deja" record --no-cache -o "$work/cache.deja" -- /bin/true && [ ! -e "$cache/packed" ] ||
+	fail "with --no-cache something is kept"
+
 # What the same program did elsewhere is not made again by one that does little: it makes 1.05 to 1.15 times what it
 # needs, as the environment and its strings lie. (Where rows of notes had no end it was 1.2 to 1.6 times that.)
 # shellcheck disable=SC2016
@@ -175,7 +192,7 @@ anew 'another memory model' --order acqrel
 # Damage is found, wherever it is, and what is damaged is made anew: the outputs and digests are right.
 RANDOM=4711
 for round in 1 2 3 4; do
-	for f in "$cache"/*; do
+	for f in "$cache"/*.* "$cache"/packed/*; do
 		size=$(stat -c %s "$f")
 		for i in 1 2 3 4 5 6 7 8; do
 			at=$(((RANDOM * 32768 + RANDOM) % size))
