@@ -62,7 +62,25 @@ void dj_cpu_describe(char *buf, size_t size)
 		 family, model, bsf_keeps_flags() ? keeps : "");
 }
 
+bool dj_cpu_has(enum dj_cpu_extension which)
+{
+	static atomic_uint known; /* bit 31: it has been asked */
+	uint32_t a, b, c = 0, d;
+
+	if (!known) {
+		__get_cpuid_count(7, 0, &a, &b, &c, &d);
+		known = c | 1u << 31;
+	}
+	return known >> which & 1;
+}
+
 #else
+
+bool dj_cpu_has(enum dj_cpu_extension which)
+{
+	(void)which;
+	return false;
+}
 
 void dj_cpu_describe(char *buf, size_t size)
 {

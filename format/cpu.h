@@ -8,6 +8,7 @@
 #ifndef DEJA_FORMAT_CPU_H
 #define DEJA_FORMAT_CPU_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum dj_cpu_kind {
@@ -18,6 +19,12 @@ enum dj_cpu_kind {
 
 /* The processor this runs on; DJ_CPU_INTEL on a machine that is no x86. */
 enum dj_cpu_kind dj_cpu_host(void);
+
+/* Extensions that not every processor with AVX2 has: bits of CPUID's leaf 7, ecx (SDM vol. 2A). */
+enum dj_cpu_extension { DJ_CPU_GFNI = 8, DJ_CPU_VAES = 9, DJ_CPU_VPCLMULQDQ = 10 };
+
+/* Whether the processor this runs on has it; false on a machine that is no x86. */
+bool dj_cpu_has(enum dj_cpu_extension which);
 
 /* A line about the processor this runs on, for the trace: "AMD EPYC 9755 (AuthenticAMD family 26
  * model 2)", and behind the model ", BSF keeps flags" where it was seen to. */

@@ -7,6 +7,7 @@
  * insn-ids.h is emulated unless it is named here, every system instruction is not unless it
  * is named here.
  */
+#include "format/cpu.h"
 #include "insn/insn.h"
 
 /* System instructions that are emulated all the same. The XSAVE family only writes memory
@@ -58,4 +59,23 @@ bool insn_is_emulated(const struct insn *in)
 	if (in->id == INSN_ENTER && in->imm2 != 0)
 		return false;
 	return true;
+}
+
+bool insn_lacked(const struct insn *in)
+{
+	switch (in->id) {
+	case INSN_GF2P8MULB:
+	case INSN_GF2P8AFFINEQB:
+	case INSN_GF2P8AFFINEINVQB:
+		return !dj_cpu_has(DJ_CPU_GFNI);
+	case INSN_AESENC:
+	case INSN_AESENCLAST:
+	case INSN_AESDEC:
+	case INSN_AESDECLAST:
+		return in->vex_l && !dj_cpu_has(DJ_CPU_VAES);
+	case INSN_PCLMULQDQ:
+		return in->vex_l && !dj_cpu_has(DJ_CPU_VPCLMULQDQ);
+	default:
+		return false;
+	}
 }

@@ -183,6 +183,10 @@ const char *insn_id_name(unsigned id);
  * records what they changed. Both sides ask here (insn/emulated.c). */
 bool insn_is_emulated(const struct insn *in);
 
+/* Whether the processor this runs on does not know it, though it may know AVX2: then that is what
+ * has to show, and not what its operand in memory might bring about. */
+bool insn_lacked(const struct insn *in);
+
 /* Whether a LOCK prefix is in order here (SDM vol. 2A, LOCK); elsewhere it is an invalid opcode. */
 bool insn_lockable(const struct insn *in);
 

@@ -103,9 +103,6 @@ static inline bool tr_goes_around(const struct tr_build *b, unsigned i)
 uint32_t tr_live_at(struct tr_build *b, uint64_t pc);
 /* Instructions that always go through the supervisor. */
 bool tr_must_be_native(const struct insn *in);
-/* Whether this processor does not know it, though it may know AVX2: then that is what has to show,
- * and not what its operand in memory might bring about. */
-bool tr_lacked(const struct insn *in);
 
 /* ---- translate-flags.c: arithmetic flags that an instruction surely overwrites, really
  * consumes ---- */

@@ -3,49 +3,11 @@
  */
 #include "translator/build.h"
 
-#include <cpuid.h>
-
-/* Bits of CPUID's leaf 7, ecx (SDM vol. 2A). */
-enum { GFNI = 8, VAES = 9, VPCLMULQDQ = 10 };
-
-bool tr_lacked(const struct insn *in)
-{
-	static uint32_t bits;
-	static bool asked;
-	uint32_t a, b, d;
-	unsigned bit;
-
-	switch (in->id) {
-	case INSN_GF2P8MULB:
-	case INSN_GF2P8AFFINEQB:
-	case INSN_GF2P8AFFINEINVQB:
-		bit = GFNI;
-		break;
-	case INSN_AESENC:
-	case INSN_AESENCLAST:
-	case INSN_AESDEC:
-	case INSN_AESDECLAST:
-		bit = VAES;
-		break;
-	case INSN_PCLMULQDQ:
-		bit = VPCLMULQDQ;
-		break;
-	default:
-		return false;
-	}
-	if (bit != GFNI && !in->vex_l)
-		return false;
-	if (!asked && !__get_cpuid_count(7, 0, &a, &b, &bits, &d))
-		bits = 0;
-	asked = true;
-	return !(bits >> bit & 1);
-}
-
 bool tr_must_be_native(const struct insn *in)
 {
 	if (in->lock && !insn_lockable(in))
 		return true; /* faults */
-	if (tr_lacked(in))
+	if (insn_lacked(in))
 		return true;
 	if (in->id == INSN_RDTSC || in->id == INSN_RDTSCP)
 		return false;

@@ -214,7 +214,7 @@ static void start_native(ucontext_t *uc, uint64_t pc)
 	set_gs(GEN_GS);
 	if (pc - prog->base < prog->n &&
 	    insn_decode(&in, prog->code + (pc - prog->base), prog->end - pc, pc) > 0 &&
-	    insn_is_emulated(&in) && !in.lock && !tr_lacked(&in) && must_be_translated(&in))
+	    insn_is_emulated(&in) && !in.lock && !insn_lacked(&in) && must_be_translated(&in))
 		complain("%s at %#llx is executed natively", insn_id_name(in.id),
 			 (unsigned long long)pc);
 }

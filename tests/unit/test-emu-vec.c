@@ -12,9 +12,6 @@
 #include "tests/lib/random.h"
 #include "tests/lib/suites.h"
 
-#ifdef __x86_64__
-#include <cpuid.h>
-#endif
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,39 +159,6 @@ static unsigned loads_expected(const struct insn *in, const struct dj_regs *r)
 	return n;
 }
 
-/* Bits of CPUID's leaf 7, ecx (SDM vol. 2A); of the processor whose results are in a log nothing is
- * known. */
-enum { GFNI = 8, VAES = 9, VPCLMULQDQ = 10 };
-
-static bool has(unsigned bit)
-{
-#ifdef __x86_64__
-	uint32_t a, b, c, d;
-	return __get_cpuid_count(7, 0, &a, &b, &c, &d) && c >> bit & 1;
-#else
-	return false;
-#endif
-}
-
-/* Whether not every processor with AVX2 has it, and this one does not. */
-static bool lacks(unsigned id, bool wide)
-{
-	switch (id) {
-	case INSN_GF2P8MULB:
-	case INSN_GF2P8AFFINEQB:
-	case INSN_GF2P8AFFINEINVQB:
-		return !has(GFNI);
-	case INSN_AESENC:
-	case INSN_AESENCLAST:
-	case INSN_AESDEC:
-	case INSN_AESDECLAST:
-		return wide && !has(VAES);
-	case INSN_PCLMULQDQ:
-		return wide && !has(VPCLMULQDQ);
-	}
-	return false;
-}
-
 /* Runs one random instance; false if the encoding is not of this family. */
 static bool run_one(const struct encoding *c)
 {
@@ -246,7 +210,7 @@ static bool run_one(const struct encoding *c)
 		/* a misaligned operand, or a gather that names a register twice */
 		bool gather = in.nopnd > 1 && in.opnd[1].kind == OPND_VSIB;
 
-		if (sig == SIGILL && lacks(in.id, in.vex && in.vex_l))
+		if (sig == SIGILL && insn_lacked(&in))
 			return true;
 		if (sig != (gather ? SIGILL : SIGSEGV) && !faulted[in.id]++)
 			fprintf(stderr, "%s: signal %d, opcode %02x map %u\n", names[in.id], sig,
@@ -306,7 +270,8 @@ static void test_coverage(void)
 			continue;
 		for (int f = 0; f < SEEN_FORMS; f++)
 			n += seen[id][f][0] + seen[id][f][1];
-		bool enough = n >= 50 || lacks(id, false);
+		const struct insn any = { .id = (uint16_t)id };
+		bool enough = n >= 50 || insn_lacked(&any);
 		if (!enough || bad[id] || unbound[id] || loads_wrong[id] || faulted[id] ||
 		    getenv("VERBOSE"))
 			fprintf(stderr,
