@@ -20,7 +20,7 @@ struct dj_reader_chunks {
 	size_t n;
 };
 
-/* Such a file, mapped and checked. */
+/* A file of the module store (format/store.h), mapped or read, and checked. */
 struct dj_store_file {
 	struct dj_store_key key;
 	const uint8_t *file;

@@ -13,13 +13,11 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 /* What is being written has this in front of a random number. */
 #define NEW_PREFIX ".new-"
-#define FORGOTTEN  3600 /* seconds after which nobody is writing a file any more */
 
 /* ---- names ---------------------------------------------------------------------------- */
 
@@ -208,16 +206,10 @@ static void *read_file(int fd, size_t size)
 	if (p == MAP_FAILED)
 		return NULL;
 	madvise(p, size, MADV_HUGEPAGE);
-	for (size_t at = 0; at < size;) {
-		ssize_t n = pread(fd, p + at, size - at, (off_t)at);
-
-		if (n <= 0) {
-			munmap(p, size);
-			return NULL;
-		}
-		at += (size_t)n;
-	}
-	return p;
+	if (dj_read_all(fd, p, size))
+		return p;
+	munmap(p, size);
+	return NULL;
 }
 
 int dj_store_read(int directory, struct dj_store_file *f)
@@ -354,48 +346,16 @@ static bool ours(const char *name)
 	       !strncmp(name, NEW_PREFIX, strlen(NEW_PREFIX));
 }
 
-/* How many bytes there are, and what was of no use for longest. What somebody has begun to write
- * long ago goes. */
-static uint64_t take_stock(int directory, char oldest[STORE_NAME_LEN + 1])
+static enum dj_trim_kind kind_of(const char *name)
 {
-	int fd = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
-	time_t when = 0, now = time(NULL);
-	struct dirent *e;
-	uint64_t sum = 0;
-
-	*oldest = 0;
-	while (d && (e = readdir(d))) {
-		struct stat st;
-
-		if (!ours(e->d_name) || fstatat(directory, e->d_name, &st, AT_SYMLINK_NOFOLLOW) ||
-		    !S_ISREG(st.st_mode))
-			continue;
-		if (!strncmp(e->d_name, NEW_PREFIX, strlen(NEW_PREFIX))) {
-			if (st.st_mtime < now - FORGOTTEN)
-				unlinkat(directory, e->d_name, 0);
-			continue;
-		}
-		sum += (uint64_t)st.st_size;
-		if (!*oldest || st.st_mtime < when) {
-			memcpy(oldest, e->d_name, STORE_NAME_LEN + 1);
-			when = st.st_mtime;
-		}
-	}
-	if (d)
-		closedir(d);
-	else if (fd >= 0)
-		close(fd);
-	return sum;
+	return !ours(name)					? DJ_TRIM_OTHER
+	       : !strncmp(name, NEW_PREFIX, strlen(NEW_PREFIX)) ? DJ_TRIM_PART
+								: DJ_TRIM_WHOLE;
 }
 
 void dj_store_trim(int directory, uint64_t most)
 {
-	char oldest[STORE_NAME_LEN + 1];
-
-	while (take_stock(directory, oldest) > most && *oldest)
-		if (unlinkat(directory, oldest, 0))
-			return;
+	dj_trim(directory, most, kind_of);
 }
 
 static int remove_unused(int store, const struct names *used, struct dj_store_pruned *result,

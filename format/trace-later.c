@@ -22,8 +22,7 @@ static size_t pages(size_t size)
 	return (size + PAGE - 1) & ~(size_t)(PAGE - 1);
 }
 
-/* False: the file is shorter than it was. */
-static bool read_all(int fd, uint8_t *to, size_t size)
+bool dj_read_all(int fd, uint8_t *to, size_t size)
 {
 	for (size_t at = 0; at < size;) {
 		ssize_t n = pread(fd, to + at, size - at, (off_t)at);
@@ -51,7 +50,7 @@ void *dj_writer_copy(struct dj_writer *w, int fd, const void *contents, size_t s
 	/* all of it at once: a page fault each takes longer than the copying */
 	madvise(copy, pages(size), MADV_HUGEPAGE);
 	madvise(copy, pages(size), MADV_POPULATE_WRITE);
-	if (fd < 0 || !read_all(fd, copy, size))
+	if (fd < 0 || !dj_read_all(fd, copy, size))
 		memcpy(copy, contents, size);
 	return copy;
 }

@@ -268,6 +268,20 @@ struct dj_store_pruned {
 };
 int dj_store_prune(const char *dir, struct dj_store_pruned *result, struct dj_error *err);
 
+/*
+ * A directory of files that may go at any time: the packed modules of dj_writer_keep_packed(), the
+ * recorder's translations.
+ */
+enum dj_trim_kind {
+	DJ_TRIM_OTHER, /* not ours: it stays, and does not count */
+	DJ_TRIM_WHOLE,
+	DJ_TRIM_PART, /* somebody has begun to write it; it goes when that was an hour ago */
+};
+
+/* Those that were of no use for longest (by their times of modification) go, until the others have
+ * no more than `most` bytes. Only regular files are looked at. */
+void dj_trim(int directory, uint64_t most, enum dj_trim_kind (*kind)(const char *name));
+
 /* How many bytes of modules are unpacked by now, pages of zeros not counted. */
 uint64_t dj_trace_unpacked(const struct dj_trace *t);
 

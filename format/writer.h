@@ -5,7 +5,6 @@
 #define DEJA_FORMAT_WRITER_H
 
 #include "format/chunk.h"
-#include "format/reader.h"
 #include "format/record-code.h"
 #include "format/trace.h"
 
@@ -97,6 +96,8 @@ struct dj_writer_module {
 /* Of how many bytes of modules the writer keeps a copy, to pack them while others go on. */
 #define WRITER_LATER ((size_t)64 << 20)
 
+struct dj_store_file;
+
 /* What a module contains, to be packed by a thread of the writer's, or packed already. */
 struct dj_writer_later {
 	struct dj_writer_later *next;
@@ -173,6 +174,8 @@ bool dj_writer_pieces_later(struct dj_writer *w, const struct dj_writer_later *w
  * the contents are those of a file it is read, unless `fd` is -1. */
 void *dj_writer_copy(struct dj_writer *w, int fd, const void *contents, size_t size);
 void dj_writer_copy_free(void *copy, size_t size);
+/* Read a file from its beginning. False: it is shorter, or cannot be read. */
+bool dj_read_all(int fd, uint8_t *to, size_t size);
 /* Wait until nothing is to be packed by that thread; it is gone then. */
 void dj_writer_end_later(struct dj_writer *w);
 

@@ -32,7 +32,7 @@
  *                idle.c: where a thread sleeps and others want its memory
  *   order.c      numbers of ordered events, and what they take
  *   ring.c       the ring buffer and the thread that writes it out
- *   start.c      start; end.c; clock.c; forward.c: deja's own signals; meta.c: of the machine
+ *   start.c      start; end.c; clock.c; meta.c: of machine and program; forward.c: deja's signals
  *
  * One rule holds it together: a thread is either in the cache (its registers are the processor's,
  * its gs base is S) or in hand: stopped, with the program's registers in `t->regs` and `t->steps`

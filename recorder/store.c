@@ -14,7 +14,6 @@
 #include "recorder/ahead.h"
 #include "recorder/cpuid.h"
 
-#include <dirent.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -27,10 +26,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LIMIT	  (512LL << 20) /* bytes, in all */
-#define MODULE	  (256ULL << 20)
-#define VERSION	  2
-#define FORGOTTEN 3600 /* seconds after which nobody is writing a file any more */
+#define LIMIT	(512ULL << 20) /* bytes, in all */
+#define MODULE	(256ULL << 20)
+#define VERSION 2
 
 /* Everything that what is kept depends on. */
 struct id {
@@ -196,54 +194,14 @@ static void end_file(struct rec_recording *rec, const char *name, struct part *p
 		unlinkat(dir, p->name, 0);
 }
 
-/* Whether the name is that of a file of ours, and whether of one that is not whole. */
-static bool is_ours(const char *name, bool *part)
+static enum dj_trim_kind kind_of(const char *name)
 {
 	const char *dot = strrchr(name, '.');
-	*part = *name == '.' && (strstr(name, ".keep.") || strstr(name, ".notes."));
-	return strlen(name) < 64 && dot &&
-	       (*part || !strcmp(dot, ".keep") || !strcmp(dot, ".notes"));
-}
-
-/* How much is there, and what was of no use for longest. Parts that were left behind go. */
-static long long take_stock(int dir, char oldest[64])
-{
-	int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *d = copy >= 0 ? fdopendir(copy) : NULL;
-	long long sum = 0;
-	time_t when = 0, now = time(NULL);
-	struct dirent *e;
-	*oldest = 0;
-	while (d && (e = readdir(d))) {
-		struct stat st;
-		bool part;
-		if (!is_ours(e->d_name, &part) || fstatat(dir, e->d_name, &st, AT_SYMLINK_NOFOLLOW))
-			continue;
-		if (part) {
-			if (st.st_mtime < now - FORGOTTEN)
-				unlinkat(dir, e->d_name, 0);
-			continue;
-		}
-		sum += st.st_size;
-		if (!*oldest || st.st_mtime < when) {
-			strcpy(oldest, e->d_name);
-			when = st.st_mtime;
-		}
-	}
-	if (d)
-		closedir(d);
-	else if (copy >= 0)
-		close(copy);
-	return sum;
-}
-
-/* The oldest files go until what is left is within LIMIT. */
-static void prune(int dir)
-{
-	char oldest[64];
-	while (take_stock(dir, oldest) > LIMIT)
-		if (unlinkat(dir, oldest, 0))
-			return;
+	if (strlen(name) >= 64 || !dot)
+		return DJ_TRIM_OTHER;
+	if (*name == '.' && (strstr(name, ".keep.") || strstr(name, ".notes.")))
+		return DJ_TRIM_PART;
+	return strcmp(dot, ".keep") && strcmp(dot, ".notes") ? DJ_TRIM_OTHER : DJ_TRIM_WHOLE;
 }
 
 /* ---- notes --------------------------------------------------------------------------------- */
@@ -330,7 +288,7 @@ void rec_store_write(struct rec_recording *rec)
 		write_notes(rec, m, id);
 	}
 	if (any)
-		prune(rec->store);
+		dj_trim(rec->store, LIMIT, kind_of);
 	if (rec->store > 0)
 		close(rec->store);
 	rec->store = 0;

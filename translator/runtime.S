@@ -590,6 +590,16 @@ rt_apart:
 #define KNOWN_FLAGS 0x13f873
 #define ANONYMOUS   0x20
 #define MAYMOVE	    1
+	.macro	IN_DATA start, there /* to `there` if [start, rcx) is in a range of data */
+	.irp	i, 0, 1, 2, 3
+	cmp	%gs:T_DATA(\i), \start
+	jb	90f
+	cmp	%gs:(T_DATA(\i) + 8), %rcx
+	jbe	\there
+90:
+	.endr
+	.endm
+
 rt_map_check:
 	cmp	$NR_MADVISE, %eax
 	je	10f
@@ -644,13 +654,7 @@ rt_map_check:
 3:	mov	%rsi, %rcx /* all of [rdi, rdi+rcx) is data */
 6:	add	%rdi, %rcx
 	jc	8f
-	.irp	i, 0, 1, 2, 3
-	cmp	%gs:T_DATA(\i), %rdi
-	jb	4f
-	cmp	%gs:(T_DATA(\i) + 8), %rcx
-	jbe	7f
-4:
-	.endr
+	IN_DATA	%rdi, 7f
 	jmp	8f
 5:	test	%rdi, %rdi
 	jz	7f
@@ -672,13 +676,7 @@ rt_map_check:
 13:	mov	$1, %ecx
 14:	add	%r11, %rcx
 	jc	8b
-	.irp	i, 0, 1, 2, 3
-	cmp	%gs:T_DATA(\i), %r11
-	jb	15f
-	cmp	%gs:(T_DATA(\i) + 8), %rcx
-	jbe	16f
-15:
-	.endr
+	IN_DATA	%r11, 16f
 	jmp	8b
 16:	mov	$1, %ecx
 	jmp	*%gs:T_CALL_RET
@@ -687,13 +685,7 @@ rt_map_check:
 	mov	%rsi, %rcx
 	add	%rdi, %rcx
 	jc	8b
-	.irp	i, 0, 1, 2, 3
-	cmp	%gs:T_DATA(\i), %rdi
-	jb	21f
-	cmp	%gs:(T_DATA(\i) + 8), %rcx
-	jbe	22f
-21:
-	.endr
+	IN_DATA	%rdi, 22f
 	jmp	8b
 22:	add	$PAGE - 1, %rcx
 	and	$-PAGE, %rcx
