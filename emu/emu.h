@@ -278,7 +278,7 @@ struct emu {
 
 /* Below the shadow so many bytes of address space are kept free for what goes with it: they are not
  * accessible, and whoever uses them changes that. */
-#define EMU_BELOW ((size_t)2 << 20)
+#define EMU_BELOW ((size_t)8 << 20)
 
 /* Make an emulator with an all-zero shadow. NULL if memory cannot be had. */
 struct emu *emu_new(struct dj_error *err);

@@ -39,6 +39,7 @@
 #define F_NOTE_WIDE  (F_BASE + 0xe0) /* not 0: notes want ymm31 to be all ones */
 #define F_NOTE_ASKS  (F_BASE + 0xe8) /* FAST_NOTE_...: how fs is set */
 #define F_NOTE_SET   (F_BASE + 0xf0) /* not 0: fs has the base that notes want */
+#define F_MET	     (F_BASE + 0xf8) /* the address that is looked at (fast-whose.c) */
 
 /* How fs gets the base that notes want, and its own again: by instructions; by the kernel, each
  * time that generated code is entered and left; by the kernel, when C needs its own (fast-fault.c).
@@ -61,6 +62,10 @@
 #define FAST_RAN   (1 << 18)
 #define F_RAN	   (F_NEAR - FAST_RAN)
 #define FAST_BELOW (-(F_RAN))
+/* To whom each page of the shadow belongs, four bytes for each (fast-whose.c); accessible only if
+ * somebody wants to know. */
+#define FAST_WHOSE (4 << 20)
+#define F_WHOSE	   (F_RAN - FAST_WHOSE)
 #define FAST_MIX   0x9e3779b97f4a7c15
 
 #define FAST_EXIT_MISS 0

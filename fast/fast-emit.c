@@ -14,11 +14,11 @@
 #include "format/regs.h"
 
 #define COUNT	  11
-#define BLOCK_MAX 16384 /* bytes that a block can take */
+#define BLOCK_MAX 32768 /* bytes that a block can take */
 
 /* ---- r11 ------------------------------------------------------------------------------------ */
 
-static void r11_free(struct fast *f)
+void fast_r11_free(struct fast *f)
 {
 	if (f->r11 == R11_COUNT)
 		cg_store_gs(&f->c, COUNT, F_LEFT);
@@ -27,11 +27,11 @@ static void r11_free(struct fast *f)
 	f->r11 = R11_FREE;
 }
 
-static void r11_program(struct fast *f)
+void fast_r11_program(struct fast *f)
 {
 	if (f->r11 == R11_PROG || f->r11 == R11_DIRTY)
 		return;
-	r11_free(f);
+	fast_r11_free(f);
 	cg_load_gs(&f->c, COUNT, F_R11);
 	f->r11 = R11_PROG;
 }
@@ -41,7 +41,7 @@ static void r11_count(struct fast *f)
 {
 	if (f->r11 == R11_COUNT)
 		return;
-	r11_free(f);
+	fast_r11_free(f);
 	cg_load_gs(&f->c, COUNT, F_LEFT);
 	f->r11 = R11_COUNT;
 }
@@ -93,7 +93,7 @@ static void push(struct fast *f, const struct insn *in)
 	} else {
 		m = fast_operand(f, in);
 		if (f->r11 == R11_COUNT)
-			r11_free(f);
+			fast_r11_free(f);
 		else if (f->r11 == R11_DIRTY)
 			cg_store_gs(&f->c, COUNT, F_R11);
 		fast_note_access(f, &m, 8, INSN_R);
@@ -119,7 +119,7 @@ static bool pop(struct fast *f, const struct insn *in)
 	}
 	if (in->base == COUNT || in->index == COUNT)
 		return false;
-	r11_free(f);
+	fast_r11_free(f);
 	cg_load(&f->c, COUNT, &top);
 	cg_lea(&f->c, 4, 4, 8); /* the address is that with rsp raised (SDM vol. 2B, POP) */
 	fast_note_changed(f, 1u << DJ_RSP);
@@ -149,7 +149,7 @@ static void push_return(struct fast *f, const struct insn *in, unsigned r)
 /* Count an ordered event, the instruction that is `after` from the block's end. */
 static void fence(struct fast *f, unsigned after)
 {
-	r11_free(f);
+	fast_r11_free(f);
 	cg_load_gs(&f->c, COUNT, F_FENCES);
 	cg_lea(&f->c, COUNT, COUNT, 1);
 	cg_store_gs(&f->c, COUNT, F_FENCES);
@@ -223,7 +223,7 @@ static void ret(struct fast *f, const struct fast_insn *x)
 	const struct insn *in = &x->in;
 	int32_t more = in->imm_size ? (int32_t)(in->imm & 0xffff) : 0;
 
-	r11_free(f);
+	fast_r11_free(f);
 	fast_note_access(f, &top, 8, INSN_R);
 	cg_load(&f->c, COUNT, &top);
 	cg_lea(&f->c, 4, 4, 8 + more);
@@ -239,11 +239,11 @@ static bool indirect(struct fast *f, const struct fast_insn *x)
 	if (in->has_mem && in->mem_size != 8)
 		return false;
 	if (in->gpr_read & 1u << COUNT) {
-		r11_program(f);
+		fast_r11_program(f);
 		if (f->r11 == R11_DIRTY)
 			cg_store_gs(c, COUNT, F_R11);
 	} else {
-		r11_free(f);
+		fast_r11_free(f);
 	}
 	if (in->has_mem) {
 		struct ea m = fast_operand(f, in);
@@ -277,7 +277,7 @@ static bool exchange(struct fast *f, const struct insn *in, const struct ea *m)
 
 	if (in->opnd[k].kind != OPND_GPR || (in->gpr_read & 1u << COUNT) || size > 8)
 		return false;
-	r11_free(f);
+	fast_r11_free(f);
 	cg_load_zx(&f->c, size, COUNT, m);
 	cg_store_size(&f->c, size, r, m);
 	cg_rr(&f->c, size, size == 1 ? 0x88 : 0x89, COUNT, r);
@@ -408,7 +408,7 @@ static void patch(struct fast *f, uint8_t *site)
 
 static void leave_watched(struct fast *f, const struct fast_side *s, unsigned n)
 {
-	const struct fast_exit x = { .kind = FAST_STEP,
+	const struct fast_exit x = { .kind = s->whom ? FAST_WHOM : FAST_STEP,
 				     .executed = (uint8_t)s->executed,
 				     .target = s->target };
 
@@ -455,7 +455,7 @@ static bool emit_insn(struct fast *f, const struct fast_insn *x, unsigned before
 	uint32_t own = 1u << COUNT;
 
 	if (f->watching && in->has_mem && (in->gpr_read & own))
-		r11_program(f);
+		fast_r11_program(f);
 	fast_watch(f, x, before);
 	switch (x->how) {
 	case FAST_OUT:
@@ -474,7 +474,7 @@ static bool emit_insn(struct fast *f, const struct fast_insn *x, unsigned before
 		return true;
 	case FAST_CALL:
 		log_branch(f, x, true, before + 1);
-		r11_free(f);
+		fast_r11_free(f);
 		push_return(f, in, COUNT);
 		return true;
 	case FAST_RET:
@@ -487,7 +487,7 @@ static bool emit_insn(struct fast *f, const struct fast_insn *x, unsigned before
 		break;
 	}
 	if ((in->gpr_read | in->gpr_written) & own)
-		r11_program(f);
+		fast_r11_program(f);
 	if (!plain(f, x)) {
 		bool overflow = f->c.overflow;
 		f->c = was;
@@ -536,6 +536,7 @@ bool fast_emit(struct fast *f, struct fast_block *b)
 		if (!emit_insn(f, &s->i[i], i))
 			break;
 		fast_note_changed(f, s->i[i].in.gpr_written);
+		fast_whose_changed(f, &s->i[i]);
 		i++;
 	}
 	if (i < n) { /* found only now; the count of fences is relative to the end */

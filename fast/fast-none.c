@@ -63,6 +63,32 @@ void fast_note_forget(const struct fast *f)
 	(void)f;
 }
 
+bool fast_whose_begin(struct fast *f, bool (*met)(void *ctx, uint64_t addr), void *ctx)
+{
+	(void)f;
+	(void)met;
+	(void)ctx;
+	return false;
+}
+
+void fast_whose_set(const struct fast *f, uint64_t page, uint32_t upper)
+{
+	(void)f;
+	(void)page;
+	(void)upper;
+}
+
+void fast_whose_none(const struct fast *f, uint64_t page)
+{
+	(void)f;
+	(void)page;
+}
+
+void fast_whose_clear(const struct fast *f)
+{
+	(void)f;
+}
+
 void fast_note_ran(struct fast *f)
 {
 	(void)f;

@@ -432,7 +432,7 @@ void fast_note_block(struct fast *f)
 
 	if (!n)
 		return;
-	n->n_noted = 0;
+	n->n_noted = n->n_looked = 0;
 	n->before_ran = n->n_ran;
 	n->first = n->n_stretches;
 	for (unsigned i = 0; i < s->n; i++) {

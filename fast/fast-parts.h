@@ -9,6 +9,7 @@
  *   fast-watch.c  leaving it before what the emulator has to tell
  *   fast-fault.c  exceptions in generated code
  *   fast-note.c   notes of what generated code reads, writes and runs
+ *   fast-whose.c  and whether it is about what the page of the shadow belongs to
  *   fast-x87.c    x87 state between emulator and processor
  *   fast-enter.S  into generated code and out of it
  */
@@ -49,7 +50,7 @@ enum fast_how {
 
 /* One way out of a block. */
 struct fast_exit {
-	enum { FAST_LIMIT, FAST_LINK, FAST_STEP, FAST_X87 } kind;
+	enum { FAST_LIMIT, FAST_LINK, FAST_STEP, FAST_X87, FAST_WHOM } kind;
 	bool taken;	  /* by a conditional branch, the last that was executed */
 	uint8_t executed; /* instructions of the block */
 	uint64_t target;  /* rip there */
@@ -129,6 +130,7 @@ struct fast_side {
 	enum fast_r11 r11;
 	uint32_t branch; /* to be noted, or 0 */
 	bool watch;	 /* fast-watch.c: before the instruction at `target`, rcx is in F_RCX */
+	bool whom;	 /* the same of fast-whose.c */
 };
 
 struct fast_scan {
@@ -174,6 +176,16 @@ struct fast_notes {
 		unsigned size, access;
 	} noted[FAST_MAX];
 	unsigned n_noted;
+	/* whose each page of the shadow is: NULL, nobody asks (fast-whose.c) */
+	bool (*met)(void *ctx, uint64_t addr);
+	void *met_ctx;
+	/* what the block that is being made has looked at, while its registers are the same */
+	struct fast_looked {
+		uint8_t base, index, scale, seg;
+		bool addr32;
+		uint64_t disp;
+	} looked[FAST_MAX];
+	unsigned n_looked;
 };
 
 struct fast {
@@ -245,6 +257,9 @@ bool fast_emit(struct fast *f, struct fast_block *b);
 bool fast_emit_stub(struct fast *f, struct fast_block *b);
 /* The instruction's memory operand on the shadow. */
 struct ea fast_operand(const struct fast *f, const struct insn *in);
+/* r11 is the program's from here on; or may hold anything. */
+void fast_r11_program(struct fast *f);
+void fast_r11_free(struct fast *f);
 
 /* ---- fast-watch.c ---- */
 /* What is watched may have changed, with all code. */
@@ -252,6 +267,9 @@ void fast_watch_set(struct fast *f);
 /* Code that leaves before the instruction if it accesses what is watched; `before` it are so many
  * in the block. r11 is the program's if it is part of an address. */
 void fast_watch(struct fast *f, const struct fast_insn *x, unsigned before);
+/* A jump out of the block before the instruction, and rcx back from F_RCX on the way. The answer
+ * is what the caller fills in further. */
+struct fast_side *fast_side_before(struct fast *f, const struct fast_insn *x, unsigned before);
 /* The same before a return that is to be told. */
 void fast_watch_return(struct fast *f, const struct fast_insn *x, unsigned before);
 
@@ -314,6 +332,14 @@ void fast_note_undo(struct fast *f);
 void fast_note_last(struct fast *f, unsigned i);
 void fast_note_side(struct fast *f, unsigned executed);
 void fast_notes_free(struct fast *f);
+
+/* ---- fast-whose.c ---- */
+/* Code that leaves before the instruction if the place in the shadow to which it goes belongs to
+ * another address, by 4 GiB or more. It is its memory operand with `more` bytes added to the
+ * address, or, where `base` is a register's number, so many bytes from there. r11 is lost. */
+void fast_whose(struct fast *f, const struct fast_insn *x, unsigned before, int base, int32_t more);
+/* The instruction has been executed. */
+void fast_whose_changed(struct fast *f, const struct fast_insn *x);
 
 /* ---- fast-x87.c ---- */
 /* Whether generated code can go on with it: no exception is unmasked. */

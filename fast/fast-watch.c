@@ -29,6 +29,18 @@ void fast_watch_set(struct fast *f)
 	FAST_U64(f, F_SIGN) = 1ULL << 63;
 }
 
+struct fast_side *fast_side_before(struct fast *f, const struct fast_insn *x, unsigned before)
+{
+	struct fast_side *s = &f->side[f->n_sides++];
+
+	*s = (struct fast_side){ .site = cg_jmp(&f->c, 0),
+				 .target = x->in.addr,
+				 .executed = before,
+				 .r11 = f->r11,
+				 .watch = true };
+	return s;
+}
+
 /* Leave before the instruction, of which rcx says so by being 0. */
 static void leave_if_zero(struct fast *f, const struct fast_insn *x, unsigned before, bool wide)
 {
@@ -40,11 +52,7 @@ static void leave_if_zero(struct fast *f, const struct fast_insn *x, unsigned be
 	cg_load_gs(c, RCX, F_RCX);
 	uint8_t *over = cg_jcc8(c, 0xeb);
 	cg_here8(c, hit);
-	f->side[f->n_sides++] = (struct fast_side){ .site = cg_jmp(c, 0),
-						    .target = x->in.addr,
-						    .executed = before,
-						    .r11 = f->r11,
-						    .watch = true };
+	fast_side_before(f, x, before);
 	cg_here8(c, over);
 }
 
@@ -62,41 +70,55 @@ static void check(struct fast *f, const struct fast_insn *x, unsigned before, st
 	leave_if_zero(f, x, before, false);
 }
 
-static struct ea on_stack(int base, int32_t at)
+/* The memory operand, whose address is greater by `more` than it looks. */
+static void look_at(struct fast *f, const struct fast_insn *x, unsigned before, int32_t more)
 {
-	return (struct ea){
+	struct ea m = fast_operand(f, &x->in);
+
+	if (f->watching)
+		check(f, x, before, ea_add(m, more), x->how == FAST_SHADOW ? x->in.mem_size : 8);
+	else
+		fast_whose(f, x, before, -1, more);
+}
+
+/* The eight bytes on the stack that it also accesses. */
+static void look_at_stack(struct fast *f, const struct fast_insn *x, unsigned before, int base,
+			  int32_t at)
+{
+	const struct ea m = {
 		.base = (int8_t)base, .index = -1, .scale = 1, .disp = at, .a32 = true
 	};
+
+	if (f->watching)
+		check(f, x, before, m, 8);
+	else
+		fast_whose(f, x, before, base, at);
 }
 
 void fast_watch(struct fast *f, const struct fast_insn *x, unsigned before)
 {
 	const struct insn *in = &x->in;
-	struct ea m;
 
-	if (!f->watching)
+	if (!f->watching && (!f->notes || !f->notes->met))
 		return;
-	if (in->has_mem && x->how >= FAST_SHADOW && x->how != FAST_LEA) {
-		m = fast_operand(f, in);
-		if (x->how == FAST_POP && in->base == DJ_RSP)
-			m.disp += 8; /* the address is that with rsp raised */
-		check(f, x, before, m, x->how == FAST_SHADOW ? in->mem_size : 8);
-	}
+	/* the address of a pop is that with rsp raised */
+	if (in->has_mem && x->how >= FAST_SHADOW && x->how != FAST_LEA)
+		look_at(f, x, before, x->how == FAST_POP && in->base == DJ_RSP ? 8 : 0);
 	switch (x->how) {
 	case FAST_PUSH:
 	case FAST_CALL:
-		check(f, x, before, on_stack(DJ_RSP, -8), 8);
+		look_at_stack(f, x, before, DJ_RSP, -8);
 		break;
 	case FAST_INDIRECT:
 		if (in->attr & INSN_A_CALL)
-			check(f, x, before, on_stack(DJ_RSP, -8), 8);
+			look_at_stack(f, x, before, DJ_RSP, -8);
 		break;
 	case FAST_POP:
 	case FAST_RET:
-		check(f, x, before, on_stack(DJ_RSP, 0), 8);
+		look_at_stack(f, x, before, DJ_RSP, 0);
 		break;
 	case FAST_LEAVE:
-		check(f, x, before, on_stack(DJ_RBP, 0), 8);
+		look_at_stack(f, x, before, DJ_RBP, 0);
 		break;
 	default:
 		break;

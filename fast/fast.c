@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-_Static_assert(FAST_BELOW <= EMU_BELOW, "the control block and the tables lie there");
+_Static_assert(FAST_BELOW + FAST_WHOSE <= EMU_BELOW, "the control block and the tables lie there");
 
 #define SELDOM	    50	/* instructions between two that the emulator has to do */
 #define STRETCH_MAX 512 /* instructions that it does then */
@@ -296,6 +296,16 @@ static enum emu_stop emulate(struct fast *f, uint64_t until)
 	return why;
 }
 
+/* The emulator makes the access that was looked at; more of them if two take a page from each
+ * other.
+ */
+static enum emu_stop meet(struct fast *f, uint64_t until)
+{
+	if (f->notes->met(f->notes->met_ctx, FAST_U64(f, F_MET)))
+		return emulate(f, until);
+	return emu_run(f->e, f->e->steps + 1);
+}
+
 /* Go on from rip. The exit that was taken then; NULL: to come back for reason *why. */
 static const struct fast_exit *go_on(struct fast *f, const struct fast_exit *x, uint64_t until,
 				     enum emu_stop *why)
@@ -341,6 +351,10 @@ enum emu_stop fast_run(struct fast *f, uint64_t until)
 		}
 		x = go_on(f, x, until, &why);
 		f->want_x87 = x && x->kind == FAST_X87 && fast_x87_fits(e);
+		if (x && x->kind == FAST_WHOM) {
+			why = meet(f, until);
+			x = NULL;
+		}
 		if (x && (x->kind == FAST_STEP || (x->kind == FAST_X87 && !f->want_x87))) {
 			why = emulate(f, until);
 			x = NULL;

@@ -57,6 +57,19 @@ void fast_note_there(const struct fast *f, uint64_t from, uint64_t to, unsigned 
 void fast_note_drop(const struct fast *f, const unsigned char *there, unsigned char bits);
 /* Nothing is noted any more. */
 void fast_note_forget(const struct fast *f);
+/*
+ * Notes have 32 bits of an address. Where that is not enough generated code can look, before each
+ * access, whether its page of the shadow and the two beside it belong to that address now. If one
+ * does not `met` is called, which is to give it the page, and answers whether it was somebody else's;
+ * the emulator makes the access. False: there is no memory. Not before fast_note_begin(), and for
+ * ever. All pages belong to nobody then.
+ */
+bool fast_whose_begin(struct fast *f, bool (*met)(void *ctx, uint64_t addr), void *ctx);
+/* That page of the shadow, from 0 to 2^20 - 1, belongs to addresses with this upper half. */
+void fast_whose_set(const struct fast *f, uint64_t page, uint32_t upper);
+/* It belongs to nobody; none does. */
+void fast_whose_none(const struct fast *f, uint64_t page);
+void fast_whose_clear(const struct fast *f);
 /* Tell `ran` what ran since it was last asked. */
 void fast_note_ran(struct fast *f);
 

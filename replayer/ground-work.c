@@ -123,19 +123,28 @@ static bool go_back(struct work *w, struct rp_thread_pos to, uint64_t beyond)
 	return true;
 }
 
-/* Translated code went wrong, somewhere behind the last digest. */
+/* Translated code went wrong, somewhere behind the last digest. It may have met memory of which
+ * there are no notes. */
 static bool redo_all(struct work *w)
 {
-	return go_back(w, w->cs->list[0]->pos, w->step);
+	if (!go_back(w, w->cs->list[0]->pos, w->step))
+		return false;
+	rp_trail_tell_apart(w->th->mem);
+	return true;
 }
 
 /* What was noted since checkpoint n, counted from 1, is about one of two mappings, and nobody knows
  * which; all else is right. Where there are two such mappings that are in use it will be so again,
- * so the emulator goes on for a while, each time for longer. */
+ * so they are told apart from now on. Where that is of no use the emulator goes on for a while,
+ * each time for longer. */
 static bool redo_last(struct work *w, size_t n)
 {
 	w->longer = w->longer ? 2 * w->longer : w->slow * w->step_least;
-	return go_back(w, w->cs->list[n - 1]->pos, w->longer);
+	if (!go_back(w, w->cs->list[n - 1]->pos, w->longer))
+		return false;
+	if (rp_trail_tell_apart(w->th->mem))
+		w->th->fast = w->fast;
+	return true;
 }
 
 /* How many times as far apart they may be for that. */

@@ -15,9 +15,22 @@
 struct work {
 	struct replay *r;
 	int out;
+	bool said; /* something, of this landing */
 	struct rp_wire wire;
 	struct rp_space *sent;
 };
+
+/* Hand it back. */
+static bool say(struct work *w, const struct rp_checkpoint *c)
+{
+	rp_wire_put(&w->wire, c, w->r->th->e, w->sent);
+	w->said = true;
+	if (w->wire.failed || !rp_work_say(w->out, w->wire.bytes, w->wire.n))
+		return false;
+	rp_space_unref(w->sent);
+	w->sent = rp_space_ref(c->space);
+	return true;
+}
 
 /* Say all full checkpoints behind `from`, up to where the thread is. */
 static bool say_from(struct work *w, const struct rp_thread_pos *from)
@@ -26,13 +39,8 @@ static bool say_from(struct work *w, const struct rp_thread_pos *from)
 
 	for (size_t i = rp_checkpoint_count(cs, from); i < cs->base; i++) {
 		const struct rp_checkpoint *c = cs->list[i];
-		if (c->light)
-			continue;
-		rp_wire_put(&w->wire, c, w->r->th->e, w->sent);
-		if (w->wire.failed || !rp_work_say(w->out, w->wire.bytes, w->wire.n))
+		if (!c->light && !say(w, c))
 			return false;
-		rp_space_unref(w->sent);
-		w->sent = rp_space_ref(c->space);
 	}
 	return true;
 }
@@ -58,18 +66,12 @@ static bool go_on(struct work *w, const struct rp_thread_pos *to)
 	return !rp_trail_strays(w->r->th->mem) && rp_checkpoint_here(w->r->cs);
 }
 
-/* A light one where the thread is; with `say` the other side is told of it. */
-static bool note(struct work *w, bool say)
+/* A light one where the thread is; with `tell` the other side is told of it. */
+static bool note(struct work *w, bool tell)
 {
 	struct rp_checkpoint *c = rp_checkpoint_light(w->r->cs);
-	bool good = c && !rp_trail_strays(w->r->th->mem);
+	bool good = c && !rp_trail_strays(w->r->th->mem) && (!tell || say(w, c));
 
-	if (good && say) {
-		rp_wire_put(&w->wire, c, w->r->th->e, w->sent);
-		good = !w->wire.failed && rp_work_say(w->out, w->wire.bytes, w->wire.n);
-		rp_space_unref(w->sent);
-		w->sent = rp_space_ref(c->space);
-	}
 	if (c)
 		rp_checkpoint_free(c);
 	return good;
@@ -135,6 +137,18 @@ static bool land(struct work *w, const struct rp_landing *q)
 	return true;
 }
 
+/* The same once more, with more care, if that is what was missing. (What has been said already was
+ * right, but would be said twice.) */
+static bool land_apart(struct work *w, const struct rp_landing *q)
+{
+	struct rp_memview *mv = w->r->th->mem;
+
+	if (w->said || !rp_trail_strays(mv))
+		return false;
+	rp_trail_leave(mv);
+	return rp_trail_tell_apart(mv) && land(w, q);
+}
+
 void rp_land_work(struct replay *r, int in, int out)
 {
 	struct work w = { .r = r, .out = out };
@@ -146,7 +160,8 @@ void rp_land_work(struct replay *r, int in, int out)
 	 * is whose copy it is, so each one more would take its place from another. */
 	r->cs->all = held + r->land_most + AT_ONCE;
 	while (rp_work_hear(in, &q, sizeof(q))) {
-		bool good = land(&w, &q);
+		w.said = false;
+		bool good = land(&w, &q) || land_apart(&w, &q);
 		if (!rp_work_say(out, good ? rp_wire_good : rp_wire_bad, RP_WIRE_HEAD) || !good)
 			break;
 		if (rp_versions_held() > held + r->land_most)

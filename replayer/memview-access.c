@@ -114,6 +114,8 @@ void rp_memview_before_store_slow(struct rp_memview *mv, uint64_t addr, unsigned
 	for (unsigned done = 0; next_piece(&pc, addr, size, &done);) {
 		struct rp_memview_page *p = rp_page_get(mv, pc.addr >> 12);
 		note_lines(mv, p, &pc, true);
+		if (p->own && mv->trail)
+			rp_trail_comes(mv, p->num);
 		if (p->own || (p->known[pc.line] & pc.mask) != pc.mask) {
 			rp_page_note(mv, p);
 			mark_known(mv, p, &pc, false);
@@ -161,6 +163,8 @@ static void put(struct rp_memview *mv, uint64_t addr, const uint8_t *bytes, unsi
 		note_lines(mv, p, &pc, true);
 		rp_page_note(mv, p);
 		rp_page_note_shadow(mv, pc.index / RP_PAGE);
+		if (p->own && mv->trail)
+			rp_trail_comes(mv, p->num);
 		memcpy(mv->th->e->shadow + pc.index, bytes + (pc.addr - addr), pc.size);
 		mark_known(mv, p, &pc, true);
 		if (p->own)

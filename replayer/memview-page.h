@@ -25,6 +25,8 @@ struct rp_memview_page *rp_page_get(struct rp_memview *mv, uint64_t num);
 void rp_page_remove(struct rp_memview *mv, struct rp_memview_page *p);
 /* A new page, of which nothing is known, with no place for its data. */
 struct rp_memview_page *rp_page_insert(struct rp_memview *mv, uint64_t num);
+/* The page may take its place in the shadow: whoever has its data there gets data of its own. */
+void rp_page_share(struct rp_memview *mv, uint64_t num);
 /* Nobody's data are at the page's place in the shadow. */
 void rp_page_contest(struct rp_memview *mv, uint64_t num);
 /* Give a page data of its own, from the shadow. Its state must have been noted. False without

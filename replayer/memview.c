@@ -191,21 +191,29 @@ struct rp_memview_page *rp_page_insert(struct rp_memview *mv, uint64_t num)
 	return p;
 }
 
+void rp_page_share(struct rp_memview *mv, uint64_t num)
+{
+	struct rp_memview_page *other = mv->owner[num % SHADOW_PAGES];
+
+	if (!other || other == &contested || other->num == num)
+		return;
+	rp_page_note(mv, other);
+	rp_page_make_own(mv, other);
+}
+
 struct rp_memview_page *rp_page_get(struct rp_memview *mv, uint64_t num)
 {
 	uint64_t idx = num % SHADOW_PAGES;
 	struct rp_memview_page *p = rp_memview_page(mv, num);
 
 	if (!p) {
+		if (mv->trail)
+			rp_trail_comes(mv, num);
 		p = rp_page_insert(mv, num);
 		if (p == &mv->spare)
 			return p;
 		rp_page_note(mv, p);
-		struct rp_memview_page *other = mv->owner[idx];
-		if (other && other != &contested) {
-			rp_page_note(mv, other);
-			rp_page_make_own(mv, other);
-		}
+		rp_page_share(mv, num);
 		if (mv->all_own || mv->owner[idx])
 			rp_page_make_own(mv, p);
 		else

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #ifdef __x86_64__
 #include <immintrin.h>
 #endif
@@ -14,7 +15,8 @@
 #define TABLE_PAGES FAST_NOTE_PAGES
 _Static_assert(RP_PAGE == FAST_NOTE_PAGE, "a page of the tables is about a page of the shadow");
 #define STACK_GROWS (8u << 20) /* as far as most may: getrlimit(2), and Linux's usual limit */
-#define GIVE_BACK   64u	       /* each so many times pages without notes are given back */
+#define WHOSE_SIZE  (SHADOW_PAGES * sizeof(uint64_t))
+#define GIVE_BACK   64u /* each so many times pages without notes are given back */
 
 /* What t->there has of a page beside what fast.h says. */
 #define TOLD 4u /* it had notes, and they were told */
@@ -27,6 +29,9 @@ struct rp_trail {
 	unsigned char
 		*there; /* by page of the tables: whether they exist (fast.h); 0 but in between */
 	unsigned gathered; /* how often */
+	/* By shadow page: the page of memory that it belongs to, 1 more than its number; 0: none
+	 * (trail.h). NULL: notes are about what is mapped. */
+	uint64_t *whose;
 };
 
 /* ---- tables ---------------------------------------------------------------------------------- */
@@ -114,16 +119,15 @@ AVX2 static bool masks_of(const struct rp_trail *t, bool wrote, uint64_t idx,
 	return any;
 }
 
-bool rp_trail_access(struct rp_memview *mv, uint64_t addr, unsigned size, bool wrote)
+static bool any_notes(const struct rp_trail *t, uint64_t idx)
 {
-	const struct fast *f = mv->th->fast; /* there is none where the emulator has to be exact */
-	const uint32_t idx = (uint32_t)addr;
-
-	if (!f || mv->nwatches || mv->look || mv->notes || idx < FAST_NOTE_FIRST ||
-	    size > FAST_NOTE_TABLE - idx)
-		return false;
-	memset(fast_note_byte(f, wrote, idx), 0xff, size);
-	return true;
+	for (int wrote = 0; wrote < 2; wrote++) {
+		const uint8_t *b = bytes_of(t, wrote, idx);
+		for (unsigned i = 0; b && i < RP_PAGE; i += 256)
+			if (!none_of(b + i))
+				return true;
+	}
+	return false;
 }
 
 /* ---- a page ---------------------------------------------------------------------------------- */
@@ -190,6 +194,122 @@ static bool tell_page(struct rp_memview *mv, uint64_t num)
 	return true;
 }
 
+/* ---- pages that belong to one of two ----------------------------------------------------------
+ */
+
+/* Tell of the notes on the page of the shadow, if there are any. */
+static void tell_whose(struct rp_memview *mv, uint64_t idx)
+{
+	struct rp_trail *t = mv->trail;
+
+	fast_note_there(t->fast, idx, idx + 1, t->there);
+	if ((t->there[idx] & THERE) && any_notes(t, idx))
+		tell_page(mv, t->whose[idx] - 1);
+	t->there[idx] = 0;
+}
+
+static bool is_whose(const struct rp_trail *t, uint64_t num)
+{
+	return t->whose[num % SHADOW_PAGES] == num + 1;
+}
+
+/* What generated code is told of the page: nothing, unless those beside it belong to what lies
+ * beside it. Of the first pages some have no notes (fast-note.c). */
+static void tell_fast(struct rp_trail *t, uint64_t idx)
+{
+	const uint64_t num = t->whose[idx] - 1;
+
+	if (idx > FAST_NOTE_FIRST / RP_PAGE && idx < SHADOW_PAGES - 1 && t->whose[idx] &&
+	    is_whose(t, num - 1) && is_whose(t, num + 1))
+		fast_whose_set(t->fast, idx, (uint32_t)(num / SHADOW_PAGES));
+	else
+		fast_whose_none(t->fast, idx);
+}
+
+static void tell_fast_around(struct rp_trail *t, uint64_t num)
+{
+	for (uint64_t i = num - 1; i != num + 2; i++)
+		tell_fast(t, i % SHADOW_PAGES);
+}
+
+/* The page of the shadow is to be that page's. Whether it was another's. */
+static bool give(struct rp_memview *mv, uint64_t num)
+{
+	struct rp_trail *t = mv->trail;
+	const uint64_t idx = num % SHADOW_PAGES;
+
+	const bool taken = t->whose[idx] != 0;
+
+	if (is_whose(t, num))
+		return false;
+	if (taken)
+		tell_whose(mv, idx);
+	rp_page_share(mv, num);
+	t->whose[idx] = num + 1;
+	tell_fast_around(t, num);
+	return taken;
+}
+
+static bool met(void *ctx, uint64_t addr)
+{
+	const uint64_t num = addr / RP_PAGE;
+	bool taken = false;
+
+	for (uint64_t i = num - 1; i != num + 2; i++)
+		taken |= give(ctx, i);
+	return taken || num % SHADOW_PAGES <= FAST_NOTE_FIRST / RP_PAGE;
+}
+
+void rp_trail_comes(struct rp_memview *mv, uint64_t num)
+{
+	struct rp_trail *t = mv->trail;
+	const uint64_t idx = num % SHADOW_PAGES;
+
+	if (!t->whose || !t->whose[idx] || is_whose(t, num))
+		return;
+	tell_whose(mv, idx);
+	t->whose[idx] = 0;
+	tell_fast_around(t, num);
+}
+
+bool rp_trail_tell_apart(struct rp_memview *mv)
+{
+	struct rp_trail *t = mv->trail;
+
+	void *whose;
+
+	if (t->whose)
+		return false;
+	whose = mmap(NULL, WHOSE_SIZE, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (whose == MAP_FAILED)
+		return false;
+	if (!fast_whose_begin(t->fast, met, mv)) {
+		munmap(whose, WHOSE_SIZE);
+		return false;
+	}
+	t->whose = whose;
+	return true;
+}
+
+bool rp_trail_access(struct rp_memview *mv, uint64_t addr, unsigned size, bool wrote)
+{
+	const struct fast *f = mv->th->fast; /* there is none where the emulator has to be exact */
+	const uint32_t idx = (uint32_t)addr;
+
+	if (!f || mv->nwatches || mv->look || mv->notes || idx < FAST_NOTE_FIRST ||
+	    size > FAST_NOTE_TABLE - idx)
+		return false;
+	if (mv->trail->whose) {
+		if (size > (1ULL << 32) - idx)
+			return false;
+		for (uint64_t num = addr / RP_PAGE; num <= (addr + size - 1) / RP_PAGE; num++)
+			give(mv, num);
+	}
+	memset(fast_note_byte(f, wrote, idx), 0xff, size);
+	return true;
+}
+
 /* ---- mappings -------------------------------------------------------------------------------- */
 
 /* The first mapping that ends after addr, as far as it reaches: a stack to where it may have grown,
@@ -246,17 +366,6 @@ void rp_trail_mapped(struct rp_memview *mv)
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
 
-static bool any_notes(const struct rp_trail *t, uint64_t idx)
-{
-	for (int wrote = 0; wrote < 2; wrote++) {
-		const uint8_t *b = bytes_of(t, wrote, idx);
-		for (unsigned i = 0; b && i < RP_PAGE; i += 256)
-			if (!none_of(b + i))
-				return true;
-	}
-	return false;
-}
-
 /* A part of the shadow that does not wrap around. */
 static void tell_pages(struct rp_memview *mv, uint64_t first, uint64_t last)
 {
@@ -266,7 +375,9 @@ static void tell_pages(struct rp_memview *mv, uint64_t first, uint64_t last)
 	fast_note_there(t->fast, at, at + n, t->there);
 	for (uint64_t i = 0; i < n; i++) {
 		if (t->there[at + i] && any_notes(t, at + i)) {
-			if (alone(mv, first + i, first + i))
+			if (t->whose && t->whose[at + i])
+				tell_page(mv, t->whose[at + i] - 1);
+			else if (!t->whose && alone(mv, first + i, first + i))
 				tell_page(mv, first + i);
 			else
 				t->strays = true;
@@ -330,6 +441,17 @@ static void tell_part(struct rp_memview *mv, uint64_t at, uint64_t n, uint64_t f
 	}
 }
 
+/* Tell of what is noted on pages that belong to somebody. */
+static void tell_owned(struct rp_memview *mv)
+{
+	struct rp_trail *t = mv->trail;
+
+	for (uint64_t i = skip_none(t->there, 0, SHADOW_PAGES); i < SHADOW_PAGES;
+	     i = skip_none(t->there, i + 1, SHADOW_PAGES))
+		if ((t->there[i] & THERE) && t->whose[i])
+			t->there[i] = tell_page(mv, t->whose[i] - 1) ? TOLD : 0;
+}
+
 /* Tell of what is noted on the pages of a mapping. */
 static void tell_region(struct rp_memview *mv, uint64_t first, uint64_t n)
 {
@@ -368,7 +490,9 @@ bool rp_trail_gather(struct rp_memview *mv)
 		return !t->strays;
 	fast_note_ran(t->fast);
 	fast_note_there(t->fast, 0, TABLE_PAGES, t->there);
-	const struct dj_mapping *m = region(mv->th->space, 0, &start, &end);
+	if (t->whose)
+		tell_owned(mv);
+	const struct dj_mapping *m = t->whose ? NULL : region(mv->th->space, 0, &start, &end);
 	for (; m; m = region(mv->th->space, end, &start, &end))
 		if (m->prot)
 			tell_region(mv, start / RP_PAGE, (end - start) / RP_PAGE);
@@ -387,6 +511,10 @@ void rp_trail_leave(struct rp_memview *mv)
 
 	rp_trail_gather(mv);
 	fast_note_forget(t->fast);
+	if (t->whose) {
+		madvise(t->whose, WHOSE_SIZE, MADV_DONTNEED);
+		fast_whose_clear(t->fast);
+	}
 	t->strays = false;
 	t->generation++;
 }

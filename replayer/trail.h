@@ -9,7 +9,13 @@
  *
  * The notes have 32 bits of an address. To which page they belong the mappings say. Where two
  * mappings share a page of the shadow, or none has it, that cannot be said, and the way from the
- * last checkpoint has to be gone again by the emulator: rp_trail_gather() answers false.
+ * last checkpoint has to be gone again: rp_trail_gather() answers false.
+ *
+ * A program in which that happens can be gone through more carefully, and more slowly: a page of
+ * the shadow belongs to one page of memory at a time, the one that was accessed last, and generated
+ * code is left before an access to another (fast/fast-whose.c). What is noted on it is told then,
+ * while the shadow still has it. So whatever writes to the shadow otherwise says so before
+ * (rp_trail_comes()).
  */
 #ifndef DEJA_REPLAYER_TRAIL_H
 #define DEJA_REPLAYER_TRAIL_H
@@ -36,6 +42,12 @@ void rp_trail_leave(struct rp_memview *mv);
 bool rp_trail_access(struct rp_memview *mv, uint64_t addr, unsigned size, bool wrote);
 /* Tell the view of these bytes: something is about to happen to them. */
 void rp_trail_range(struct rp_memview *mv, uint64_t addr, uint64_t length);
+/* From now on tell apart what shares a page of the shadow. Right behind rp_trail_leave(). False: it
+ * cannot be, or is so already. */
+bool rp_trail_tell_apart(struct rp_memview *mv);
+/* The page of memory, of which the view knows nothing yet or which has data of its own, is about to
+ * be known or written to. */
+void rp_trail_comes(struct rp_memview *mv, uint64_t num);
 /* Mappings came, or can be accessed in another way. */
 void rp_trail_mapped(struct rp_memview *mv);
 

@@ -72,34 +72,38 @@ static bool same_bytes(const struct rp_bytes *a, const struct rp_bytes *b)
 	return a == b || (a && b && a->size == b->size && !memcmp(a->data, b->data, a->size));
 }
 
-/* A byte, as it was before the changes or as it is behind them. Where there is no version it is
- * zero. */
-static uint8_t byte_of(const struct rp_view_version *v, const struct rp_bytes *shadow, unsigned i)
+/* The bytes of a version; zeros, if there is none. */
+static const uint8_t *data_of(const struct rp_bytes *b)
 {
-	const struct rp_bytes *b = v->has_own ? v->own : shadow;
+	static const uint8_t zeros[RP_PAGE];
 
-	return b ? b->data[i] : 0;
+	return b ? b->data : zeros;
 }
 
 /* When one of two pages that share a place in the shadow takes it, what is known of the other goes
- * elsewhere: the emulator notes that as a change, and it is none. */
-static bool moved_only(const struct rp_changes *ch, const struct rp_change *x)
+ * elsewhere: the emulator notes that as a change, and it is none. `slow` stands behind the changes.
+ */
+static bool moved_only(const struct replay *slow, const struct rp_changes *ch,
+		       const struct rp_change *x)
 {
 	const struct rp_view_version *a = x->before, *b = x->after;
-	const struct rp_bytes *was = NULL, *is = NULL;
+	const uint64_t idx = (x->key >> 1) % SHADOW_PAGES;
+	const uint8_t *is = slow->th->e->shadow + idx * RP_PAGE, *was = is;
 
 	if (!a || !b || a->has_own == b->has_own || !same_bytes(a->known, b->known) ||
 	    !same_bytes(a->stale, b->stale) || !same_bytes(a->told, b->told))
 		return false;
 	for (size_t i = 0; i < ch->n; i++)
-		if (ch->list[i].key == rp_key_shadow((x->key >> 1) % SHADOW_PAGES)) {
-			was = ch->list[i].before;
-			is = ch->list[i].after;
+		if (ch->list[i].key == rp_key_shadow(idx)) {
+			was = data_of(ch->list[i].before);
+			is = data_of(ch->list[i].after);
 		}
+	was = a->has_own ? data_of(a->own) : was;
+	is = b->has_own ? data_of(b->own) : is;
 	for (unsigned i = 0; a->known && i < RP_PAGE; i++)
-		if (a->known->data[i / 8] >> i % 8 & 1 && byte_of(a, was, i) != byte_of(b, is, i))
+		if (a->known->data[i / 8] >> i % 8 & 1 && was[i] != is[i])
 			return false;
-	return was || is;
+	return true;
 }
 
 /* What the emulator says has changed since its checkpoint before, has by what generated code says
@@ -114,7 +118,7 @@ static void compare_changes(const struct rp_checkpoint *c, struct replay *quick,
 
 	for (size_t k = 0; begin < end && k < ch->n; k++) {
 		uint64_t key = ch->list[k].key;
-		bool untouched = key & 1 && !moved_only(ch, &ch->list[k]);
+		bool untouched = key & 1 && !moved_only(slow, ch, &ch->list[k]);
 		for (size_t i = begin; untouched && i < end; i++)
 			untouched = cs->list[i]->light || rp_checkpoint_untouched(cs, i, key >> 1);
 		if (untouched)

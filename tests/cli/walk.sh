@@ -53,6 +53,12 @@ ${CC:-gcc} -O1 -w "$here/one-place.c" -o one-place || exit 99
 for how in 0 1 2; do
 	cover 20000 ./one-place $how
 done
+# Three of them, accessed, mapped and moved in all ways at random.
+${CC:-gcc} -O2 -w "$here/overlap.c" -o overlap || exit 99
+for ((i = seed; i < seed + 3 + positions / 200; i++)); do
+	cover 7000 ./overlap $i 1000
+done
+walk overlap ./overlap "$seed" 300
 # The same, only at the start: a process lands all the same.
 ${CC:-gcc} -O1 -w "$here/early.c" -o early || exit 99
 "$deja" record -o early.deja -- ./early >/dev/null

@@ -26,6 +26,8 @@ static struct fast *fast;
 static struct gen *prog;
 static unsigned broken; /* times that generated code raised an exception */
 static bool notes;	/* generated code makes some */
+static bool apart;	/* and looks whose the pages are */
+static bool seldom;	/* stops: at each the emulator has accessed much by itself */
 static uint8_t *met[2]; /* what the emulator alone reads and writes, as the engine's tables are */
 
 static size_t fetch(void *ctx, uint64_t addr, uint8_t *buf, size_t len)
@@ -52,12 +54,93 @@ static int set_up(void)
 	return 0;
 }
 
+/* ---- whose the pages are ----------------------------------------------------------------- */
+
+#define PAGES	  ((uint64_t)1 << 20)
+#define SET_SLOTS (1u << 16)
+
+/* Pages that the emulator alone has accessed, and those of which the engine has said so: generated
+ * code that it looks, the emulator that it makes an access. */
+static uint64_t accessed[SET_SLOTS], said[SET_SLOTS];
+static uint64_t whose[PAGES]; /* by page of the shadow: number of a page and 1, or 0 */
+static uint64_t looks;
+
+static bool in_set(uint64_t *set, uint64_t num, bool put)
+{
+	uint64_t i = num * 0x9e3779b97f4a7c15 >> 48;
+
+	while (set[i] && set[i] != num + 1)
+		i = (i + 1) % SET_SLOTS;
+	if (!set[i] && put) {
+		set[i] = num + 1;
+		return true;
+	}
+	return set[i] != 0;
+}
+
+static void put_pages(uint64_t *set, uint64_t addr, unsigned size)
+{
+	for (uint64_t num = addr >> 12; num != ((addr + size - 1) >> 12) + 1; num++)
+		in_set(set, num, true);
+}
+
+static bool is_whose(uint64_t num)
+{
+	return whose[num % PAGES] == num + 1;
+}
+
+/* The page and those beside it become that address's, as replayer/trail.c has it. */
+static bool looked_at(void *ctx, uint64_t addr)
+{
+	const uint64_t num = addr >> 12;
+
+	(void)ctx;
+	looks++;
+	for (uint64_t i = num - 1; i != num + 2; i++) {
+		whose[i % PAGES] = i + 1;
+		in_set(said, i, true);
+	}
+	for (uint64_t i = num - 2; i != num + 3; i++) {
+		uint64_t idx = i % PAGES, own = whose[idx] - 1;
+		if (idx > FAST_NOTE_FIRST / FAST_NOTE_PAGE && idx < PAGES - 1 && whose[idx] &&
+		    is_whose(own - 1) && is_whose(own + 1))
+			fast_whose_set(fast, idx, (uint32_t)(own >> 20));
+		else
+			fast_whose_none(fast, idx);
+	}
+	return false;
+}
+
+/* From now on nobody has accessed anything, and all pages are nobody's. */
+static void forget_pages(void)
+{
+	if (!apart)
+		return;
+	memset(accessed, 0, sizeof(accessed));
+	memset(said, 0, sizeof(said));
+	memset(whose, 0, sizeof(whose));
+	fast_whose_clear(fast);
+}
+
+static bool all_said(void)
+{
+	unsigned bad = 0;
+
+	for (unsigned i = 0; i < SET_SLOTS; i++)
+		if (accessed[i] && !in_set(said, accessed[i] - 1, false) && !bad++)
+			printf("\n  nobody has looked at page %llx",
+			       (unsigned long long)(accessed[i] - 1));
+	return !bad;
+}
+
 /* ---- what is read and written ------------------------------------------------------------ */
 
 static void mark(struct emu *e, bool wrote, uint64_t addr, unsigned size)
 {
 	uint32_t at = (uint32_t)addr;
 
+	if (apart)
+		put_pages(e == slow ? accessed : said, addr, size);
 	if (e == slow)
 		memset(met[wrote] + at, 0xff, size);
 	else if (at >= FAST_NOTE_FIRST)
@@ -104,6 +187,7 @@ static void forget_met(void)
 		madvise(met[wrote], FAST_NOTE_TABLE, MADV_DONTNEED);
 	if (notes)
 		fast_note_forget(fast);
+	forget_pages();
 }
 
 /* Where notes are made in parts the addresses of those behind the end begin again. */
@@ -169,7 +253,7 @@ static bool same_met(void)
 	bad += met_differs(FAST_NOTE_FIRST, AROUND) + met_differs((1ULL << 32) - AROUND, AROUND);
 	if (bad)
 		printf("\n  %u bytes are noted wrongly", bad);
-	return !bad;
+	return !bad && all_said();
 }
 
 /* With `small_files` no file may be as large as the tables of notes. */
@@ -198,6 +282,8 @@ static struct fast *new_fast(void)
 		fast_free(f);
 		return NULL;
 	}
+	if (f && notes && apart)
+		CU_ASSERT(fast_whose_begin(f, looked_at, NULL));
 	return f;
 }
 
@@ -313,7 +399,7 @@ static int compare_to(struct gen *g, uint64_t n)
 	begin(quick, &g->regs);
 	forget_met();
 	while (at < n) {
-		at += 1 + gen_rnd(gen_chance(30) ? 40 : 2000);
+		at += 1 + gen_rnd(gen_chance(30) ? 40 : 2000) + (seldom ? 20000 : 0);
 		at = at < n ? at : n;
 		enum emu_stop why = emu_run(slow, at);
 		if (why != EMU_STOP_STEPS) {
@@ -324,6 +410,8 @@ static int compare_to(struct gen *g, uint64_t n)
 			return fast_broken(fast) ? EXCEPTION : DIFFERENT;
 		if (!same(at) || !same_met())
 			return DIFFERENT;
+		if (apart && gen_chance(10))
+			forget_pages();
 	}
 	return SAME;
 }
@@ -373,7 +461,7 @@ static void random_programs(bool branches, unsigned insns, unsigned n)
 	printf("(%u exceptions, %llu of %llu steps translated) ", broken,
 	       (unsigned long long)translated, (unsigned long long)steps);
 	CU_ASSERT(bad == 0);
-	CU_ASSERT(translated > steps / 10);
+	CU_ASSERT(translated > steps / (apart ? 30 : 10)); /* each look leads to the emulator */
 }
 
 static void test_straight(void)
@@ -460,7 +548,45 @@ static void noted_wide(void)
 		gpr[DJ_RSP] = gen_region[n - 1] + 4096 - 0x21 - off;
 		CU_ASSERT(compare_to(prog, 12 * 14) == SAME);
 	}
-	CU_ASSERT(fast_steps(fast) - before > 33 * 12 * 14);
+	CU_ASSERT(fast_steps(fast) - before > (apart ? 3 : 33) * 12 * 14);
+}
+
+/* outer: mov ecx, 40; inner: push rax; push rbx; mov [rsp+0x18], rdx; sub rsp, 0x6400; mov [rsp+8],
+ * rax; add rsp, 0x6400; pop rbx; pop rax; lea rsp, [rsp-0x3000]; push rax; lea rsp, [rsp+0x3008];
+ * mov rdx, [rsi+r9*8-0x40]; add rdx, [rsi+r9*8-0x38]; lea r9, [r9+0xc00]; add rdx, [rsi+r9*8-0x40];
+ * lea r9, [r9-0xc00]; mov [rdi+0x10], rdx; mov [rdi+0x18], rdx; mov [rdi+0x6010], rdx; mov r11,
+ * fs:[r8]; add r11, [r10+r11]; mov [rip+0x3000], rax; dec ecx; jne inner; xor rsp, r12; lea rsp,
+ * [rsp-0x138]; xor rsi, r13; lea rsi, [rsi+0x218]; lea rdi, [rdi+0x3f3]; lea r8, [r8+0x15d]; jmp
+ * outer: the same code has its memory now here, now 4 GiB and more away, and near the end of a
+ * page; what lies near what was looked at is told from what does not. (After a look the rest is
+ * another block, which looks for itself. So some are made twice.) */
+static void looked_everywhere(void)
+{
+	uint64_t *gpr = special.regs.gpr, before = looks;
+
+	PROGRAM(0xb9, 0x28, 0x00, 0x00, 0x00, 0x50, 0x53, 0x48, 0x89, 0x54, 0x24, 0x18, 0x48, 0x81,
+		0xec, 0x00, 0x64, 0x00, 0x00, 0x48, 0x89, 0x44, 0x24, 0x08, 0x48, 0x81, 0xc4, 0x00,
+		0x64, 0x00, 0x00, 0x5b, 0x58, 0x48, 0x8d, 0xa4, 0x24, 0x00, 0xd0, 0xff, 0xff, 0x50,
+		0x48, 0x8d, 0xa4, 0x24, 0x08, 0x30, 0x00, 0x00, 0x4a, 0x8b, 0x54, 0xce, 0xc0, 0x4a,
+		0x03, 0x54, 0xce, 0xc8, 0x4d, 0x8d, 0x89, 0x00, 0x0c, 0x00, 0x00, 0x4a, 0x03, 0x54,
+		0xce, 0xc0, 0x4d, 0x8d, 0x89, 0x00, 0xf4, 0xff, 0xff, 0x48, 0x89, 0x57, 0x10, 0x48,
+		0x89, 0x57, 0x18, 0x48, 0x89, 0x97, 0x10, 0x60, 0x00, 0x00, 0x64, 0x4d, 0x8b, 0x18,
+		0x4f, 0x03, 0x1c, 0x1a, 0x48, 0x89, 0x05, 0x00, 0x30, 0x00, 0x00, 0xff, 0xc9, 0x75,
+		0x94, 0x4c, 0x31, 0xe4, 0x48, 0x8d, 0xa4, 0x24, 0xc8, 0xfe, 0xff, 0xff, 0x4c, 0x31,
+		0xee, 0x48, 0x8d, 0xb6, 0x18, 0x02, 0x00, 0x00, 0x48, 0x8d, 0xbf, 0xf3, 0x03, 0x00,
+		0x00, 0x4d, 0x8d, 0x80, 0x5d, 0x01, 0x00, 0x00, 0xe9, 0x67, 0xff, 0xff, 0xff);
+	gpr[DJ_RSP] = 0x2a1000200040;
+	gpr[DJ_RSI] = 0x2a1001400f00;
+	gpr[DJ_R9] = 3;
+	gpr[DJ_RDI] = 0x2a1002600000;
+	gpr[DJ_R8] = 0x2a1003800e00;
+	gpr[DJ_R10] = 0x2a3000200100;
+	gpr[DJ_R12] = 1ULL << 32;
+	gpr[DJ_R13] = 5ULL << 32;
+	seldom = true;
+	check_same(60000);
+	seldom = false;
+	CU_ASSERT(looks - before > 100);
 }
 
 static void test_notes(void)
@@ -489,6 +615,8 @@ static void test_notes(void)
 		noted_by_pop();
 	if (fast)
 		noted_wide();
+	if (fast && apart)
+		looked_everywhere();
 	for (int wrote = 0; wrote < 2; wrote++)
 		munmap(met[wrote], FAST_NOTE_TABLE);
 	fast_free(fast);
@@ -497,6 +625,15 @@ static void test_notes(void)
 	hear(slow);
 	hear(quick);
 	fast = new_fast();
+}
+
+static void test_notes_apart(void)
+{
+	apart = true;
+	test_notes();
+	apart = false;
+	printf("(%llu looks) ", (unsigned long long)looks);
+	CU_ASSERT(!fast || looks > 1000);
 }
 
 static void test_notes_without_file(void)
@@ -604,6 +741,7 @@ int main(void)
 	CU_add_test(s, "the same without files of that size", test_notes_without_file);
 	CU_add_test(s, "the same without AVX-512", test_notes_plain);
 	CU_add_test(s, "the same where the kernel sets bases", test_notes_asking);
+	CU_add_test(s, "the same, and whose it is", test_notes_apart);
 	CU_add_test(s, "accesses all over the place", test_wild);
 	CU_add_test(s, "jumps to nowhere", test_nowhere);
 	CU_add_test(s, "code that changes", test_changed);
