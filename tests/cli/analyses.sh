@@ -178,7 +178,7 @@ ${CC:-gcc} -O1 -g -gz=zlib "$here/rep.c" -o bomb || exit 99
 	sys.exit(not found)
 END
 "$deja" record -o bomb.deja ./bomb >/dev/null || fail "recording a bomb"
-(ulimit -v 9000000; "$deja" profile --json bomb.deja >out 2>err)
+(sanitized || ulimit -v 9000000; "$deja" profile --json bomb.deja >out 2>err)
 same "status of deja profile of a bomb" "$?" 0
 [ ! -s err ] && grep -q '"?? (bomb)"' out || fail "deja profile of a bomb: $(cat err; grep bomb out)"
 conclude

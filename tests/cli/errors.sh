@@ -493,7 +493,7 @@ part_output() {
 	kill $reader
 	wait $reader 2>/dev/null
 	replays "a FIFO with a reader" copy
-	! grep -q __asan_init "$deja" || return # it needs more memory than these limits leave
+	! sanitized || return # it needs more memory than these limits leave
 	# hard limits that leave no room, unless they may be raised
 	for limit in "-v 3000000" "-d 100000" "-n 5" "-f 1000"; do
 		(ulimit -S $limit; ulimit -H $limit; timeout 60 "$deja" record -o t.deja ./victim exit >out 2>err; echo $? >status)

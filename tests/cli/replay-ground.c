@@ -34,6 +34,7 @@
 #include "replayer/wire.h"
 #include "replayer/worker.h"
 #include "tests/cli/ground-compare.h"
+#include "tests/lib/notes.h"
 #include "tests/lib/random.h"
 #include "tests/lib/share-places.h"
 
@@ -718,6 +719,10 @@ int main(int argc, char **argv)
 
 	if (argc < 2)
 		return 2;
+	if (!notes_fit()) {
+		printf("there can be no notes here\n");
+		return 77;
+	}
 	watched = argc > 5 ? strtoull(argv[5], NULL, 0) : 0;
 	random_state += (argc > 4 ? strtoull(argv[4], NULL, 0) : 0) * 0x9e3779b97f4a7c15ULL;
 	replay_confine(cli_confine);

@@ -10,6 +10,7 @@
 #include "cli/confine.h"
 #include "replayer/memview-page.h"
 #include "replayer/worker.h"
+#include "tests/lib/notes.h"
 #include "tests/lib/random.h"
 #include "tests/lib/share-places.h"
 
@@ -365,7 +366,7 @@ static unsigned landed(const char *path, const struct state *states, unsigned n)
 		return 1;
 	struct replay *r = land_some(path, some, n / 8, UINT64_MAX / 8, &far, &bad);
 	struct replay *anew = land_some(path, some, n / 8, 0, &far_anew, &bad);
-	if (r->nthreads == 1 && rp_worker_possible(r)) {
+	if (r->nthreads == 1 && rp_worker_possible(r) && notes_fit()) {
 		if ((r->landed < far || r->landings_failed) && !shared) {
 			printf("a process has not landed the thread where it is worth it\n");
 			bad++;

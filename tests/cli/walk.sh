@@ -183,8 +183,8 @@ done
 # Memory that comes and goes, moves, and lies where other memory lies modulo 4 GiB.
 ${CC:-gcc} -O1 -w "$here/ground.c" -o ground || exit 99
 cover 20000 ./ground
-# Where two that are in use do, the emulator says which is meant, and it is not asked about the same
-# ground again and again: that takes at most ten times the processor time of two that do not.
+# Where two that are in use take it from each other at each access the emulator does it, and it is not asked
+# about the same ground again and again: that takes at most ten times the processor time of two that do not.
 cat >same.c <<'END'
 #include <sys/mman.h>
 static volatile unsigned *map(unsigned long at)

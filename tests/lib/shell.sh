@@ -24,6 +24,11 @@ mkdir -p "$XDG_CACHE_HOME"
 needs "$deja"
 deja=$(cd "$(dirname "$deja")" && pwd)/$(basename "$deja")
 
+# Whether deja is built with AddressSanitizer, which wants memory of its own, and much of it.
+sanitized() {
+	grep -q __asan_init "$deja"
+}
+
 # work_in NAME: in a new directory, $work, which goes when the script ends
 work_in() {
 	work=$(mktemp -d "${TMPDIR:-/tmp}/deja-$1.XXXXXX") || exit 99
