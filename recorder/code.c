@@ -239,9 +239,11 @@ uint64_t rec_code_translated(void *ctx, uint64_t pc, size_t len)
 {
 	struct rec_process *proc = ctx;
 	struct rec_thread *t = proc->hand;
-	uint64_t fact = proc->code_fact;
+	uint64_t fact = 0;
 	for (uint64_t page = pc & ~(PAGE - 1); page < pc + len; page += PAGE) {
 		struct rec_code_page *p = code_page(proc, page);
+		uint64_t own = rec_code_fact_of(proc, page);
+		fact = own > fact ? own : fact;
 		if (!p || !p->dynamic)
 			continue;
 		if (!p->logged) {
@@ -379,4 +381,5 @@ void rec_code_free(struct rec_process *proc)
 	drop_all(proc);
 	free(proc->pages);
 	free(proc->told);
+	free(proc->code_facts);
 }

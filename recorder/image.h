@@ -40,6 +40,10 @@ void rec_code_replaced(struct rec_process *proc, uint64_t start, uint64_t end);
 /* The protection of these pages has been changed to `prot`. */
 void rec_code_protected(struct rec_process *proc, uint64_t start, uint64_t end, uint32_t prot);
 void rec_code_free(struct rec_process *proc);
+/* The newest fact has made [start, end) executable, which may have been before. */
+void rec_code_fact(struct rec_process *proc, uint64_t start, uint64_t end);
+/* The number of the last one that made the page so. */
+uint64_t rec_code_fact_of(const struct rec_process *proc, uint64_t page);
 /* Whether the page is code that has the bytes of its module and does not change unheard, as far as
  * anything was translated from it. */
 bool rec_code_is_modules(struct rec_process *proc, uint64_t page);

@@ -89,6 +89,7 @@ struct rec_notes;
 struct rec_process;
 struct rec_filter;
 struct rec_code_page;
+struct rec_code_facts;
 
 /* What a signal does, as rt_sigaction has it. */
 struct rec_action {
@@ -209,9 +210,9 @@ struct rec_process {
 		struct rec_thread *by; /* wants all others out of the cache, */
 		rec_then *then;	       /* and this when they are */
 	} gather;
-	unsigned n_threads; /* that have not ended */
-	uint64_t code_fact; /* the last that made something executable */
-	uint64_t n_facts;   /* recorded */
+	unsigned n_threads;		   /* that have not ended */
+	struct rec_code_facts *code_facts; /* what made which code executable; NULL: nothing has */
+	uint64_t n_facts;		   /* recorded */
 	struct rlimit limits[REC_LIMITS], kernel_limits[REC_LIMITS]; /* the program's own, and what
 									the kernel has (limits.c) */
 	bool more_files; /* the limit of descriptors leaves room for one */

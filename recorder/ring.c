@@ -17,6 +17,8 @@
 #include "format/thread.h"
 #include "recorder/recorder.h"
 
+#include "recorder/image.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -481,7 +483,7 @@ static void record_fact(struct rec_thread *t, const struct dj_record *r)
 	else
 		rec_ring_facts(t);
 	if ((r->kind == DJ_REC_MAP || r->kind == DJ_REC_PROTECT) && (r->prot & PROT_EXEC))
-		t->proc->code_fact = t->proc->n_facts;
+		rec_code_fact(t->proc, r->addr, r->addr + r->length);
 }
 
 void rec_ring_record(struct rec_thread *t, const struct dj_record *r)

@@ -26,8 +26,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LIMIT	(512ULL << 20) /* bytes, in all */
-#define MODULE	(256ULL << 20)
+#define LIMIT	(1024ULL << 20) /* bytes, in all */
+#define MODULE	(512ULL << 20)
 #define VERSION 2
 
 /* Everything that what is kept depends on. */

@@ -110,14 +110,15 @@ struct tr_frag {
 	uint64_t ret_site;   /* return address of the call that ends it, or 0 */
 	struct tr_use *uses; /* behind the instructions */
 	uint32_t n_uses;
-	uint32_t slot;		    /* in the target table, or TR_NO_SLOT */
-	uint32_t stub_chunk;	    /* where the stub lies, unless that is before the entry */
-	uint32_t chunk;		    /* where the fragment lies */
-	uint32_t incoming, numbers; /* first link that leads here; first number of its own */
-	uint32_t live;		    /* arithmetic flags that are live at the entry */
-	uint32_t lag;		    /* of the entry: steps that are not in T_STEPS */
-	bool asleep;		    /* nothing leads to it, but it may still be of use */
-	bool indirect;		    /* the tables lead to it, or will when it is awake */
+	uint32_t slot;		     /* in the target table, or TR_NO_SLOT */
+	uint32_t stub_chunk;	     /* where the stub lies, unless that is before the entry: */
+	struct tr_arena *stub_arena; /* its arena, which may be another one */
+	uint32_t chunk;		     /* where the fragment lies */
+	uint32_t incoming, numbers;  /* first link that leads here; first number of its own */
+	uint32_t live;		     /* arithmetic flags that are live at the entry */
+	uint32_t lag;		     /* of the entry: steps that are not in T_STEPS */
+	bool asleep;		     /* nothing leads to it, but it may still be of use */
+	bool indirect;		     /* the tables lead to it, or will when it is awake */
 	uint32_t n;
 	struct tr_finsn *insn; /* behind this; or what was kept has them (tr_frag_of_kept) */
 };

@@ -237,7 +237,7 @@ static void give_up(struct translator *tr, struct tr_frag *f)
 	tr_chunk_remove(a, f);
 	tr_chunk_drop(a, f->chunk);
 	if (f->stub && f->stub_chunk != TR_NO_CHUNK)
-		tr_chunk_drop(a, f->stub_chunk);
+		tr_chunk_drop(f->stub_arena, f->stub_chunk);
 	tr_frag_free(tr, f);
 }
 

@@ -141,6 +141,18 @@ uint64_t tr_emit_indirect(struct cg *c, const struct tr_arena *a, const struct t
 	return at;
 }
 
+/* An arena with room for a stub that leads to the fragment: its own, or else any near enough. */
+static struct tr_arena *room_for_stub(struct translator *tr, const struct tr_frag *f)
+{
+	if (tr_arena_room(f->arena, 0, 256))
+		return f->arena;
+	for (struct tr_arena *a = tr->arenas; a; a = a->next)
+		if (tr_reachable(a->va, f->entry) &&
+		    tr_reachable(a->va + TR_ARENA_SIZE, f->entry) && tr_arena_room(a, 0, 256))
+			return a;
+	return NULL;
+}
+
 void tr_add_indirect(struct translator *tr, struct tr_frag *f)
 {
 	if (f->indirect) {
@@ -149,13 +161,15 @@ void tr_add_indirect(struct translator *tr, struct tr_frag *f)
 		return;
 	}
 	if (!f->stub) {
-		if (!tr_arena_room(f->arena, 0, 256)) {
+		struct tr_arena *a = room_for_stub(tr, f);
+		if (!a) {
 			tr->start_over = true;
 			return;
 		}
-		struct cg *c = &f->arena->cold;
-		f->stub_chunk = tr_chunk_hold(f->arena);
-		f->stub = tr_emit_indirect(c, f->arena, f);
+		struct cg *c = &a->cold;
+		f->stub_arena = a;
+		f->stub_chunk = tr_chunk_hold(a);
+		f->stub = tr_emit_indirect(c, a, f);
 		cg_jmp(c, f->entry);
 		DJ_ASSERT(!c->overflow, "a stub is longer than thought");
 	}

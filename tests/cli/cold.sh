@@ -209,8 +209,8 @@ done
 rm -r "$cache"
 mkdir -m 700 "$cache"
 # What was of no use for longest goes when there is too much; and what somebody had begun to write.
-truncate -s 300M "$cache/1.keep"
-truncate -s 300M "$cache/2.keep"
+truncate -s 600M "$cache/1.keep"
+truncate -s 600M "$cache/2.keep"
 touch -d yesterday "$cache/1.keep" "$cache/.1.keep.1"
 touch "$cache/.2.keep.1" "$cache/mine"
 recorded >/dev/null

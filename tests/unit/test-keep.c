@@ -327,6 +327,53 @@ static void test_refused(void)
 	CU_ASSERT(room == 1 << 30);
 }
 
+static unsigned held(const struct tr_arena *a)
+{
+	unsigned n = 0;
+	for (unsigned i = 0; i < sizeof(a->chunks) / sizeof(*a->chunks); i++)
+		n += a->chunks[i].holders;
+	return n;
+}
+
+/* An arena is full, and a fragment in it becomes the target of an indirect branch: the stub for
+ * that lies in another one that has room, and nothing is given up but where none has. */
+static void test_stub_elsewhere(void)
+{
+	struct world w = { .text = &texts[0], .base = THERE };
+	unsigned stubs = 0;
+	begin(&w, 1);
+	struct tr_arena *full = w.tr->arenas;
+	const struct tr_chunk *c = &full->chunks[0];
+	uint8_t *arena = sparse(TR_ARENA_SIZE);
+	full->n_free = 0;
+	full->cold.p = full->cold.end;
+	for (int room = 0; room < 2; room++) {
+		for (uint32_t i = 0; i < c->n; i++) {
+			struct tr_frag *f = c->frags[i];
+			if (f->stub)
+				continue;
+			tr_add_indirect(w.tr, f);
+			CU_ASSERT(w.tr->start_over == !room && !f->stub == !room);
+			w.tr->start_over = false;
+			if (!room)
+				break;
+			struct tr_arena *a = tr_arena_at(w.tr, f->stub);
+			CU_ASSERT(a && a != full && f->stub_arena == a &&
+				  tr_find(w.tr, f->pc) == f);
+			stubs++;
+		}
+		if (!room)
+			tr_add_arena(w.tr, full->va - TR_ARENA_SIZE, arena);
+	}
+	printf("(%u of them) ", stubs);
+	CU_ASSERT(stubs > 0 && held(w.tr->arenas) == stubs);
+	tr_flush(w.tr);
+	tr_reclaim(w.tr, tr_epoch(w.tr));
+	CU_ASSERT(held(w.tr->arenas) == 0 && held(full) == 0);
+	end(&w);
+	munmap(arena, TR_ARENA_SIZE);
+}
+
 /* Beside a program that runs only what was kept is made, as it would be otherwise; of all else
  * there is nothing, and nothing has been written. */
 /* A checksum of the pages of an arena that have been touched, and where they are. (To look at all
@@ -775,6 +822,7 @@ int main(void)
 	CU_add_test(s, "others agree about lags", test_lags);
 	CU_add_test(s, "in bales", test_bales);
 	CU_add_test(s, "bales that are refused", test_refused);
+	CU_add_test(s, "stubs in another arena", test_stub_elsewhere);
 	CU_add_test(s, "beside a program that runs", test_beside);
 	CU_add_test(s, "numbers of what comes and goes", test_numbers);
 	CU_add_test(s, "one after the other", test_next);
