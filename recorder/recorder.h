@@ -89,7 +89,6 @@ struct rec_notes;
 struct rec_process;
 struct rec_filter;
 struct rec_code_page;
-struct rec_code_facts;
 
 /* What a signal does, as rt_sigaction has it. */
 struct rec_action {

@@ -125,43 +125,6 @@ static int write_own(struct rec_ring *g, const struct own *o)
 	return dj_stream_facts(g->t->stream, o->rec.steps, o->facts, &g->err);
 }
 
-static int write_tsc(struct rec_ring *g, const uint64_t w[6], unsigned len)
-{
-	struct dj_record r = { .kind = DJ_REC_EFFECTS,
-			       .steps = w[0] & 0xffffffffffffULL,
-			       .why = DJ_WHY_TSC };
-	r.mask = DJ_REG_GPR(DJ_RAX) | DJ_REG_GPR(DJ_RDX) | DJ_REG_RIP;
-	r.regs.gpr[DJ_RAX] = w[1];
-	r.regs.gpr[DJ_RDX] = w[2];
-	r.regs.rip = w[4];
-	memcpy(r.insn, "\x0f\x31", 2);
-	r.insn_len = 2;
-	if (len == 3) {
-		r.mask |= DJ_REG_GPR(DJ_RCX);
-		r.regs.gpr[DJ_RCX] = w[3];
-		memcpy(r.insn, "\x0f\x01\xf9", 3);
-		r.insn_len = 3;
-	}
-	return write_record(g, &r);
-}
-
-static int write_cpuid(struct rec_ring *g, const uint64_t w[4])
-{
-	struct dj_record r = { .kind = DJ_REC_EFFECTS,
-			       .steps = w[0] & 0xffffffffffffULL,
-			       .why = DJ_WHY_CPUID };
-	r.mask = DJ_REG_GPR(DJ_RAX) | DJ_REG_GPR(DJ_RBX) | DJ_REG_GPR(DJ_RCX) | DJ_REG_GPR(DJ_RDX) |
-		 DJ_REG_RIP;
-	r.regs.gpr[DJ_RAX] = (uint32_t)w[1];
-	r.regs.gpr[DJ_RBX] = w[1] >> 32;
-	r.regs.gpr[DJ_RCX] = (uint32_t)w[2];
-	r.regs.gpr[DJ_RDX] = w[2] >> 32;
-	r.regs.rip = w[3];
-	memcpy(r.insn, "\x0f\xa2", 2);
-	r.insn_len = 2;
-	return write_record(g, &r);
-}
-
 /* Write the record at `at`; returns its size, or 0 if it is none or could not be written. */
 static unsigned write_from_ring(struct rec_ring *g, const struct half *h, uint64_t at)
 {
@@ -176,11 +139,7 @@ static unsigned write_from_ring(struct rec_ring *g, const struct half *h, uint64
 		size = RING_IMPORT_SIZE;
 		break;
 	case RING_SYSCALL:
-	case RING_CPUID:
 		size = RING_SMALL_SIZE;
-		break;
-	case RING_TSC:
-		size = RING_TSC_SIZE;
 		break;
 	case RING_SEQ:
 		size = RING_SEQ_SIZE;
@@ -192,6 +151,7 @@ static unsigned write_from_ring(struct rec_ring *g, const struct half *h, uint64
 		size = w[2] <= RING_DATA_MAX ? RING_DATA_HEAD + ((unsigned)w[2] + 7) / 8 * 8 : 0;
 		break;
 	}
+	const bool effects = !size && (size = rec_effects_size(type, ordinal)) != 0;
 	if (!size || size > left || steps < g->last || steps > h->steps + AHEAD ||
 	    (type == RING_IMPORT && w[1] % DJ_LINE != 0) ||
 	    ((type == RING_SEQ || type == RING_ORDER) && (w[1] <= g->number || w[1] > h->number))) {
@@ -213,17 +173,17 @@ static unsigned write_from_ring(struct rec_ring *g, const struct half *h, uint64
 				       .rep = type == RING_SEQ ? 0 : w[2],
 				       .seq = w[1] };
 		rc = write_record(g, &r);
-	} else if (type == RING_CPUID) {
-		rc = write_cpuid(g, w);
-	} else if (type == RING_DATA) {
+	} else if (effects) {
+		struct dj_record r = { .steps = steps };
+		rec_effects_from(type, ordinal, p, &r);
+		rc = write_record(g, &r);
+	} else {
 		struct dj_record r = { .kind = DJ_REC_SYSDATA,
 				       .steps = steps,
 				       .addr = w[1],
 				       .length = w[2],
 				       .bytes = p + RING_DATA_HEAD };
 		rc = write_record(g, &r);
-	} else {
-		rc = write_tsc(g, w, ordinal);
 	}
 	return rc ? 0 : size;
 }

@@ -36,6 +36,12 @@ unsigned rec_ring_imported(struct rec_thread *t, uint64_t *addr, unsigned max);
 /* Cut the recording if the program has overwritten where the next record goes. */
 void rec_ring_check(struct rec_thread *t);
 
+/* ---- effects.c ---- */
+/* The size of the ring record of an instruction; 0: it is none. */
+unsigned rec_effects_size(unsigned type, unsigned insn_len);
+/* What it says; r->steps is the caller's. */
+void rec_effects_from(unsigned type, unsigned insn_len, const uint8_t *bytes, struct dj_record *r);
+
 /* ---- times.c ---- */
 /* The recording begins: a clock that goes from 0. */
 void rec_keeper_start(struct rec_recording *rec);

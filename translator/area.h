@@ -160,14 +160,17 @@
 #define AREA_SHADOW    ((1UL << 32) + AREA_PAGE)
 
 /* Ring records: first word is steps | ordinal << 48 | type << 56. */
-#define RING_IMPORT	 1 /* address, rep, 64 bytes */
-#define RING_SYSCALL	 2 /* rax, r11, 0 */
-#define RING_TSC	 3 /* rax, rdx, rcx (rdtscp only), rip after; ordinal = instruction length */
-#define RING_RECORD	 4 /* pointer to a struct dj_record of the supervisor's */
-#define RING_SEQ	 5 /* number of the ordered event that follows */
-#define RING_ORDER	 6 /* number of the event that the instruction was, rep */
-#define RING_CPUID	 7 /* eax, ebx, ecx, edx (32 bits each), rip after */
-#define RING_DATA	 9 /* address, length, so many bytes and what fills up the last word */
+#define RING_IMPORT  1 /* address, rep, 64 bytes */
+#define RING_SYSCALL 2 /* rax, r11, 0 */
+#define RING_TSC     3 /* rax, rdx, rcx (rdtscp only), rip after; ordinal = instruction length */
+#define RING_RECORD  4 /* pointer to a struct dj_record of the supervisor's */
+#define RING_SEQ     5 /* number of the ordered event that follows */
+#define RING_ORDER   6 /* number of the event that the instruction was, rep */
+#define RING_CPUID   7 /* eax, ebx, ecx, edx (32 bits each), rip after */
+#define RING_DATA    9 /* address, length, so many bytes and what fills up the last word */
+/* rip after, MXCSR (32 bits), 0, all of ymm0 to ymm15, the instruction's bytes; ordinal = their
+ * number */
+#define RING_XRSTOR	 10
 #define RING_DATA_HEAD	 24
 #define RING_DATA_MAX	 1024
 #define RING_IMPORT_SIZE 88
@@ -175,6 +178,9 @@
 #define RING_ORDER_SIZE	 24
 #define RING_SMALL_SIZE	 32
 #define RING_TSC_SIZE	 48
+#define RING_XRSTOR_YMM	 24
+#define RING_XRSTOR_INSN 536
+#define RING_XRSTOR_SIZE 552
 
 /* An entry of T_CPUID: the leaf, whether there is an entry, which bits of ecx matter and what they
  * are; eax, ebx, ecx, edx. 32 bits each. The second is written last. */

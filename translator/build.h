@@ -101,6 +101,8 @@ static inline bool tr_goes_around(const struct tr_build *b, unsigned i)
 }
 /* Arithmetic flags that are live at pc, code outside the fragment. */
 uint32_t tr_live_at(struct tr_build *b, uint64_t pc);
+/* XRSTOR that is executed in the cache, if it is about vector registers alone. */
+bool tr_is_xrstor(const struct insn *in);
 /* Instructions that always go through the supervisor. */
 bool tr_must_be_native(const struct insn *in);
 
@@ -259,6 +261,7 @@ void tr_stack_insn(struct tr_build *b);
 void tr_call_insn(struct tr_build *b);
 void tr_tsc_insn(struct tr_build *b);
 void tr_cpuid_insn(struct tr_build *b);
+void tr_xrstor_insn(struct tr_build *b);
 /* Call a routine of the runtime that returns to T_CALL_RET. r11 is overwritten. */
 void tr_call_runtime(struct tr_build *b, struct cg *c, const uint8_t *routine);
 

@@ -207,6 +207,76 @@ void tr_tsc_insn(struct tr_build *b)
 	tr_ring_check(b, (unsigned)s);
 }
 
+/* Into the ring, where `at` is: the position, rip behind the instruction, its bytes. rcx is free.
+ */
+static void log_insn(struct tr_build *b, unsigned at, uint8_t type, int32_t bytes)
+{
+	const struct insn *in = &b->insn[b->i];
+	struct cg *c = b->c;
+	struct ea m = ea_base((int)at, 0), m8 = ea_base((int)at, 8);
+	cg_addr(c, 1, in->addr + in->len);
+	cg_store(c, 1, &m8);
+	tr_emit_get_steps(c, 1, (int32_t)tr_lag(b));
+	cg_store(c, 1, &m);
+	struct ea kind = ea_base((int)at, 7), length = ea_base((int)at, 6);
+	cg_rm(c, 4, 0xc6, 0, &kind, 1);
+	cg8(c, type);
+	cg_rm(c, 4, 0xc6, 0, &length, 1);
+	cg8(c, in->len);
+	for (unsigned i = 0; i < 4; i++) {
+		struct ea part = ea_base((int)at, bytes + 4 * (int32_t)i);
+		uint32_t v = 0;
+		for (unsigned k = 4 * i; k < in->len && k < 4 * i + 4; k++)
+			v |= (uint32_t)in->bytes[k] << 8 * (k - 4 * i);
+		cg_rm(c, 4, 0xc7, 0, &part, 4);
+		cg32(c, v);
+	}
+}
+
+/*
+ * xrstor, of which the dynamic linker executes one for each function that it finds when that is
+ * first called: executed here, and what it has loaded is logged. If it is about more than vector
+ * registers, or what comes with them on newer processors, the supervisor executes it.
+ */
+void tr_xrstor_insn(struct tr_build *b)
+{
+	const struct insn *in = &b->insn[b->i];
+	const uint32_t others = ~0xeeu; /* x87, and what lies behind AVX-512 (SDM vol. 1, 13.1) */
+	struct ea mxcsr = ea_base(HOME, 16);
+	struct cg *c = b->c;
+	uint8_t *away[2];
+
+	tr_flags_clobber(b, false);
+	for (unsigned r = 0; r < 16; r++)
+		if (r != HOME && b->st.spilled & 1u << r)
+			tr_reg_reload(c, r);
+	b->st.clean |= b->st.spilled & ~HOME_BIT;
+	b->st.spilled &= HOME_BIT;
+	tr_reg_spill(b, HOME);
+	cg8(c, 0xa9); /* test eax, imm32 */
+	cg32(c, others);
+	away[0] = cg_jcc(c, 5, 0);
+	cg_bytes(c, "\x85\xd2", 2); /* test edx, edx */
+	away[1] = cg_jcc(c, 5, 0);
+	for (unsigned k = 0; k < 2 && !c->overflow; k++)
+		cg_patch32(away[k], c->delta, cg_va(b->cold));
+	tr_exit_stop(b, b->cold, b->st, TR_STOP_NATIVE, in->addr, tr_lag(b), b->live[b->i]);
+	tr_mark_body(b);
+	cg_bytes(c, in->bytes, in->len);
+	cg_load_gs(c, HOME, T_HEAD);
+	cg_rm(c, 4, 0x0fae, 3, &mxcsr, 0); /* stmxcsr */
+	for (int r = 0; r < 16; r++) {
+		struct ea m = ea_base(HOME, RING_XRSTOR_YMM + 32 * r);
+		cg_vex_rm(c, VMOVUPS_STORE, true, (unsigned)r, 0, &m);
+	}
+	cg_store_gs(c, 1, T_SLOT(1));
+	log_insn(b, HOME, RING_XRSTOR, RING_XRSTOR_INSN);
+	cg_load_gs(c, 1, T_SLOT(1));
+	cg_lea(c, HOME, HOME, RING_XRSTOR_SIZE);
+	cg_store_gs(c, HOME, T_HEAD);
+	tr_ring_check(b, HOME);
+}
+
 /* cpuid: answered from a table, and logged; the supervisor answers what is not there. */
 void tr_cpuid_insn(struct tr_build *b)
 {

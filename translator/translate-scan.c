@@ -3,6 +3,13 @@
  */
 #include "translator/build.h"
 
+bool tr_is_xrstor(const struct insn *in)
+{
+	const uint8_t r11 = 11, gs = 5;
+	return in->id == INSN_XRSTOR && in->has_mem && in->base != INSN_RIP && in->base != r11 &&
+	       in->index != r11 && in->seg != gs && __builtin_cpu_supports("avx");
+}
+
 bool tr_must_be_native(const struct insn *in)
 {
 	if (in->lock && !insn_lockable(in))
@@ -11,7 +18,7 @@ bool tr_must_be_native(const struct insn *in)
 		return true;
 	if (in->id == INSN_RDTSC || in->id == INSN_RDTSCP)
 		return false;
-	if (in->id == INSN_SYSCALL || (in->id == INSN_CPUID && in->len == 2))
+	if (in->id == INSN_SYSCALL || (in->id == INSN_CPUID && in->len == 2) || tr_is_xrstor(in))
 		return false;
 	if (!insn_is_emulated(in))
 		return true;

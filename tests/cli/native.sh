@@ -55,6 +55,30 @@ for time in first second; do
 	expect "low addresses, $time" out '^  lea ' 0
 done
 
+# xrstor in all ways: as natively, and replayed by translated code and by the emulator. What is about vector
+# registers alone takes no stop: of functions that are found when they are first called.
+${CC:-gcc} -O1 -w -mavx2 -mxsave -mxsavec "$here/xrstor.c" -o xrstor -pthread || exit 99
+${CC:-gcc} -O1 -w -Wl,-z,lazy "$here/lazy.c" -o lazy -lm || exit 99
+# numbers OF-INSTRUCTION NATIVELY: what `deja info` says of lazy
+numbers() {
+	"$deja" record -o z.deja ./lazy "$@" >out 2>err || fail "lazy: $(cat err)"
+	"$deja" verify z.deja >out 2>&1 || fail "lazy: $(tail -1 out)"
+	"$deja" info z.deja | sed -nE 's/^  xrstor +([0-9]+) .*|^  ([0-9]+) +stops: instruction executed natively$/\1\2/p'
+}
+if grep -q xsavec /proc/cpuinfo; then
+	for seed in {1..6}; do
+		./xrstor $seed $((1 + seed % 3)) >natively
+		"$deja" record -o x.deja ./xrstor $seed $((1 + seed % 3)) >out 2>err || fail "xrstor: $(cat err)"
+		cmp -s natively out || fail "xrstor $seed: $(head -1 out), natively $(head -1 natively)"
+		"$deja" verify x.deja >out 2>&1 || fail "xrstor $seed: $(tail -1 out)"
+		"$deja" verify --emulate x.deja >out 2>&1 || fail "xrstor $seed, emulated: $(tail -1 out)"
+	done
+	read -r -d '' few stops < <(numbers)
+	read -r -d '' many more < <(numbers again)
+	[ "${few:-0}" -ge 20 ] && [ "${many:-0}" -ge 35 ] || fail "functions that are found when called: $few, then $many"
+	[ -n "$stops" ] && [ "$stops" = "$more" ] || fail "to find $few functions took $stops stops, $many $more"
+fi
+
 # wide vectors
 if grep -q avx512f /proc/cpuinfo; then
 	timeout -s KILL 100 "$deja" record -o w.deja ./native wide 300 >out 2>err || fail "wide: $(cat err)"
