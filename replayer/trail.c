@@ -194,7 +194,7 @@ static bool tell_page(struct rp_memview *mv, uint64_t num)
 	return true;
 }
 
-/* ---- pages that belong to one of two ----------------------------------------------------------
+/* ---- whose a page is --------------------------------------------------------------------------
  */
 
 /* Tell of the notes on the page of the shadow, if there are any. */
@@ -237,7 +237,6 @@ static bool give(struct rp_memview *mv, uint64_t num)
 {
 	struct rp_trail *t = mv->trail;
 	const uint64_t idx = num % SHADOW_PAGES;
-
 	const bool taken = t->whose[idx] != 0;
 
 	if (is_whose(t, num))
@@ -275,7 +274,6 @@ void rp_trail_comes(struct rp_memview *mv, uint64_t num)
 bool rp_trail_tell_apart(struct rp_memview *mv)
 {
 	struct rp_trail *t = mv->trail;
-
 	void *whose;
 
 	if (t->whose)

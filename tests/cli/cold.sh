@@ -263,4 +263,17 @@ export XDG_CACHE_HOME=$work/not/there
 recorded >/dev/null
 [ "$(recorded)" -lt $((first / 10)) ] || fail "where XDG_CACHE_HOME was not there yet nothing was kept"
 [ "$(stat -c %a "$XDG_CACHE_HOME" "$XDG_CACHE_HOME/deja" | sort -u)" = 700 ] || fail "others can look into a cache that was made"
+# While other threads sleep, which hear of nothing, one makes code executable: what is translated from then on is kept all
+# the same. (When it was not, a third of it was made anew each time.)
+${CC:-gcc} -O1 -w "$here/sleepers.c" -o sleepers -lm -pthread || exit 99
+mkdir -m 700 "$work/sleepers.cache"
+made=()
+for round in 1 2; do
+	"$deja" record --cache "$work/sleepers.cache" -o s.deja ./sleepers >out || fail "recording sleepers"
+	"$deja" verify s.deja >out 2>&1 || fail "sleepers: $(tail -1 out)"
+	made+=("$("$deja" info s.deja | awk '/fragments made$/ { gsub(",", "", $1); print $1 }')")
+done
+[ "${made[0]:-0}" -gt 1000 ] && [ "${made[1]:-9999}" -lt 400 ] ||
+	fail "of ${made[0]} fragments ${made[1]} are made anew the next time"
+
 conclude
