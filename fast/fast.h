@@ -60,9 +60,9 @@ void fast_note_forget(const struct fast *f);
 /*
  * Notes have 32 bits of an address. Where that is not enough generated code can look, before each
  * access, whether its page of the shadow and the two beside it belong to that address now. If one
- * does not `met` is called, which is to give it the page, and answers whether it was somebody else's;
- * the emulator makes the access. False: there is no memory. Not before fast_note_begin(), and for
- * ever. All pages belong to nobody then.
+ * does not `met` is called, which is to give it the page, and answers whether it was somebody
+ * else's; the emulator makes the access. False: there is no memory. Not before fast_note_begin(),
+ * and for ever. All pages belong to nobody then.
  */
 bool fast_whose_begin(struct fast *f, bool (*met)(void *ctx, uint64_t addr), void *ctx);
 /* That page of the shadow, from 0 to 2^20 - 1, belongs to addresses with this upper half. */

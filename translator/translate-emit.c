@@ -90,11 +90,6 @@ static bool emit_insn(struct tr_build *b)
 		tr_call_insn(b);
 		return false;
 	}
-	if (tr_is_xrstor(in)) { /* what it has read is recorded with it, and needs no number */
-		tr_xrstor_insn(b);
-		finish(b);
-		return false;
-	}
 	if (b->policy.lock)
 		tr_order_before(b);
 	if (in->attr & INSN_A_FENCE) {
@@ -103,6 +98,8 @@ static bool emit_insn(struct tr_build *b)
 		tr_tsc_insn(b);
 	} else if (in->id == INSN_CPUID) {
 		tr_cpuid_insn(b);
+	} else if (tr_is_xrstor(in)) {
+		tr_xrstor_insn(b);
 	} else if (in->attr & INSN_A_BRANCH) {
 		if (tr_flow_insn(b))
 			return true;

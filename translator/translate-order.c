@@ -192,6 +192,10 @@ static bool may_load(const struct insn *in)
 {
 	if (in->attr & (INSN_A_ATOMIC | INSN_A_BRANCH)) /* it has a number; it has been looked at */
 		return false;
+	/* What these find is recorded, with the registers or the memory that they change; and
+	 * behind that record the thread has gone on. */
+	if (in->attr & INSN_A_XSTATE)
+		return false;
 	if (in->attr & INSN_A_STACK)
 		return in->id == INSN_POP || in->id == INSN_POPF || in->id == INSN_LEAVE ||
 		       in->has_mem;
