@@ -264,8 +264,9 @@ void fast_r11_free(struct fast *f);
 /* ---- fast-watch.c ---- */
 /* What is watched may have changed, with all code. */
 void fast_watch_set(struct fast *f);
-/* Code that leaves before the instruction if it accesses what is watched; `before` it are so many
- * in the block. r11 is the program's if it is part of an address. */
+/* Code that leaves before the instruction if it accesses what is watched, or, where notes want to
+ * know, what is on a page that is another's (fast-whose.c); `before` it are so many in the block.
+ * r11 is the program's if it is part of an address. */
 void fast_watch(struct fast *f, const struct fast_insn *x, unsigned before);
 /* A jump out of the block before the instruction, and rcx back from F_RCX on the way. The answer
  * is what the caller fills in further. */

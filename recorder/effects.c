@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+_Static_assert(RING_XRSTOR_SIZE < AREA_SLACK / 2, "there is room for it behind a half's limit");
+
 unsigned rec_effects_size(unsigned type, unsigned insn_len)
 {
 	switch (type) {

@@ -203,7 +203,7 @@ static void tell_whose(struct rp_memview *mv, uint64_t idx)
 	struct rp_trail *t = mv->trail;
 
 	fast_note_there(t->fast, idx, idx + 1, t->there);
-	if ((t->there[idx] & THERE) && any_notes(t, idx))
+	if (t->there[idx] & THERE)
 		tell_page(mv, t->whose[idx] - 1);
 	t->there[idx] = 0;
 }

@@ -207,6 +207,18 @@ void tr_tsc_insn(struct tr_build *b)
 	tr_ring_check(b, (unsigned)s);
 }
 
+/* All registers are the program's but HOME, which is free, as flags are. */
+static void all_but_home(struct tr_build *b)
+{
+	tr_flags_clobber(b, false);
+	for (unsigned r = 0; r < 16; r++)
+		if (r != HOME && b->st.spilled & 1u << r)
+			tr_reg_reload(b->c, r);
+	b->st.clean |= b->st.spilled & ~HOME_BIT;
+	b->st.spilled &= HOME_BIT;
+	tr_reg_spill(b, HOME);
+}
+
 /* Into the ring, where `at` is: the position, rip behind the instruction, its bytes. rcx is free.
  */
 static void log_insn(struct tr_build *b, unsigned at, uint8_t type, int32_t bytes)
@@ -246,13 +258,7 @@ void tr_xrstor_insn(struct tr_build *b)
 	struct cg *c = b->c;
 	uint8_t *away[2];
 
-	tr_flags_clobber(b, false);
-	for (unsigned r = 0; r < 16; r++)
-		if (r != HOME && b->st.spilled & 1u << r)
-			tr_reg_reload(c, r);
-	b->st.clean |= b->st.spilled & ~HOME_BIT;
-	b->st.spilled &= HOME_BIT;
-	tr_reg_spill(b, HOME);
+	all_but_home(b);
 	cg8(c, 0xa9); /* test eax, imm32 */
 	cg32(c, others);
 	away[0] = cg_jcc(c, 5, 0);
@@ -283,13 +289,7 @@ void tr_cpuid_insn(struct tr_build *b)
 	const struct insn *in = &b->insn[b->i];
 	struct cg *c = b->c;
 
-	tr_flags_clobber(b, false);
-	for (unsigned r = 0; r < 16; r++)
-		if (r != HOME && b->st.spilled & 1u << r)
-			tr_reg_reload(c, r);
-	b->st.clean |= b->st.spilled & ~HOME_BIT;
-	b->st.spilled &= HOME_BIT;
-	tr_reg_spill(b, HOME);
+	all_but_home(b);
 	cg_imm_gs(c, T_SAVE(0), tr_lag(b));
 	cg_addr(c, HOME, in->addr + in->len);
 	cg_store_gs(c, HOME, T_SAVE(1));
