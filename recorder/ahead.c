@@ -36,12 +36,11 @@
  * to copy 13 MB of code and tables took half as long as translating what was needed.)
  */
 #include "recorder/ahead.h"
+#include "recorder/notes.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* So much of each module in a program, from its first stops on. */
-#define NOTES 262144
 /* So many are translated in one go, at first and at last. */
 #define FIRST 32u
 #define MOST  1024u
@@ -53,15 +52,6 @@
 #define AT_ONCE 16u
 /* Runs of which something is left, of a process: the oldest goes. */
 #define RESTS 4u
-/* Programs, in the notes of a module. */
-#define PROGRAMS 32
-
-struct rec_note {
-	uint64_t offset; /* in the file; or the address */
-	uint32_t next;	 /* in its row: what the image stopped for then; number plus 1, or 0 */
-	uint16_t indirect;
-	uint16_t start; /* the program had not come to code of its own */
-};
 
 /* Notes of a row: those before `end` (number plus 1, 0: the row has ended) were translated, the
  * last `window` of them at once. */
@@ -94,16 +84,6 @@ struct rec_rests {
 	} rest[RESTS];
 };
 
-struct rec_notes {
-	struct rec_notes *next; /* those that were asked for later */
-	uint64_t program;	/* a hash of its path */
-	uint64_t serial;	/* of all that were ever made */
-	unsigned n_read;	/* from a file */
-	unsigned n, cap;
-	struct rec_note *note;
-	uint32_t *found; /* 2 * cap places, by a hash: number of a note, plus 1 */
-};
-
 static struct rec_module *module_at(struct rec_process *proc, uint64_t pc,
 				    const struct dj_mapping **m)
 {
@@ -128,20 +108,6 @@ static void want(struct rec_process *proc, uint64_t pc, bool indirect)
 	if (proc->n_wanted < WANTED)
 		proc->wanted[proc->n_wanted++] =
 			(struct rec_note){ .offset = pc, .indirect = indirect };
-}
-
-void rec_ahead_forget(struct rec_process *proc)
-{
-	for (struct rec_process *p = proc->rec->processes; p; p = p->next)
-		if (p->parent == proc)
-			p->parent = NULL;
-	proc->parent = NULL;
-	proc->n_wanted = 0;
-	proc->program = -1;
-	proc->own_code = false;
-	proc->stopped = NULL;
-	free(proc->rests);
-	proc->rests = NULL;
 }
 
 /* If the thread is not in hand it runs, and asks. */
@@ -196,102 +162,44 @@ static uint64_t program_of(struct rec_thread *t)
 	return proc->program_key;
 }
 
-/* Its place among those that can be found; empty if it is not there. */
-static uint32_t *place(const struct rec_notes *notes, const struct rec_note *note)
+/* The notes of the program about its own code, or NULL. */
+static struct rec_notes *own_notes(struct rec_process *proc)
 {
-	unsigned size = 2 * notes->cap;
-	unsigned i = (unsigned)((2 * note->offset + note->indirect) * 0x9e3779b97f4a7c15ULL >> 40);
-	for (i &= size - 1; notes->found[i]; i = (i + 1) & (size - 1)) {
-		const struct rec_note *n = &notes->note[notes->found[i] - 1];
-		if (n->offset == note->offset && n->indirect == note->indirect)
-			break;
-	}
-	return &notes->found[i];
+	if (proc->program < 0 || (size_t)proc->program >= proc->rec->n_modules)
+		return NULL;
+	return rec_notes_of(&proc->rec->modules[proc->program], proc->program_key);
 }
 
-static void grow(struct rec_notes *notes)
+void rec_ahead_note_faults(struct rec_process *proc, bool on)
 {
-	notes->cap = notes->cap ? 2 * notes->cap : 64;
-	notes->note = realloc(notes->note, notes->cap * sizeof(*notes->note));
-	free(notes->found);
-	notes->found = calloc(2 * notes->cap, sizeof(*notes->found));
-	DJ_ASSERT(notes->note && notes->found, "out of memory for notes");
-	for (unsigned i = 0; i < notes->n; i++)
-		*place(notes, &notes->note[i]) = i + 1;
+	struct rec_notes *notes = own_notes(proc);
+	if (notes)
+		notes->faults = on;
 }
 
-/* Its number plus 1, also if it was there before; 0 if there is no room. */
-static unsigned add(struct rec_notes *notes, const struct rec_note *note)
+bool rec_ahead_faults(struct rec_thread *t)
 {
-	if (notes->n == notes->cap && notes->n < NOTES)
-		grow(notes);
-	uint32_t *at = place(notes, note);
-	if (*at || notes->n == NOTES)
-		return *at;
-	notes->note[notes->n++] = *note;
-	return *at = notes->n;
+	const struct rec_notes *notes;
+	struct rec_recording *rec = t->rec;
+	program_of(t);
+	if ((size_t)t->proc->program < rec->n_modules)
+		rec_module_kept(rec, &rec->modules[t->proc->program]);
+	notes = own_notes(t->proc);
+	return notes && notes->faults;
 }
 
-static void free_notes(struct rec_notes *notes)
+void rec_ahead_forget(struct rec_process *proc)
 {
-	free(notes->note);
-	free(notes->found);
-	free(notes);
-}
-
-/* Add `n` notes, or of these what belongs to the start of programs. Their rows are rows. */
-static void add_all(struct rec_notes *notes, const struct rec_note *from, size_t n, bool start)
-{
-	uint32_t *to = calloc(n + 1, sizeof(*to));
-	DJ_ASSERT(to, "out of memory for notes");
-	for (size_t i = 0; i < n; i++) {
-		struct rec_note note = from[i];
-		note.next = 0;
-		if (!start || note.start)
-			to[i] = add(notes, &note);
-	}
-	for (size_t i = 0; i < n; i++) {
-		uint32_t next = from[i].next && from[i].next <= n ? to[from[i].next - 1] : 0;
-		if (to[i] && next > to[i] && !notes->note[to[i] - 1].next) /* there are no rings */
-			notes->note[to[i] - 1].next = next;
-	}
-	free(to);
-}
-
-/* The notes about a module in a program, which become the last in the list; made if there are none,
- * and then with what is known of the start of others. Where there are too many those go that have
- * not been asked for longest. */
-static struct rec_notes *notes_of(struct rec_module *mod, uint64_t program)
-{
-	struct rec_notes **at = &mod->notes, *notes, *first;
-	unsigned n = 0;
-	for (; *at && (*at)->program != program; at = &(*at)->next)
-		n++;
-	notes = *at;
-	if (notes && !notes->next)
-		return notes;
-	if (notes) {
-		*at = notes->next;
-		notes->next = NULL;
-	} else {
-		notes = calloc(1, sizeof(*notes));
-		DJ_ASSERT(notes, "out of memory for notes");
-		static uint64_t made;
-		notes->program = program;
-		notes->serial = ++made;
-		first = mod->notes;
-		if (first)
-			add_all(notes, first->note, first->n, true);
-	}
-	while (*at)
-		at = &(*at)->next;
-	*at = notes;
-	if (n >= PROGRAMS) {
-		first = mod->notes;
-		mod->notes = first->next;
-		free_notes(first);
-	}
-	return notes;
+	for (struct rec_process *p = proc->rec->processes; p; p = p->next)
+		if (p->parent == proc)
+			p->parent = NULL;
+	proc->parent = NULL;
+	proc->n_wanted = 0;
+	proc->program = -1;
+	proc->own_code = false;
+	proc->stopped = NULL;
+	free(proc->rests);
+	proc->rests = NULL;
 }
 
 /* How far the process's image has come with the module's notes: not at all, if those that it knew
@@ -333,12 +241,12 @@ void rec_ahead_note(struct rec_thread *t, uint64_t pc, bool indirect)
 		return;
 	uint64_t program = program_of(t);
 	proc->own_code |= m->module == proc->program;
-	struct rec_notes *notes = notes_of(mod, program);
+	struct rec_notes *notes = rec_notes_of(mod, program);
 	struct rec_noted *noted = noted_by(proc, (size_t)m->module, notes);
 	struct rec_note note = { .offset = m->offset + (pc - m->start),
 				 .indirect = indirect,
 				 .start = !proc->own_code };
-	unsigned before = notes->n, at = add(notes, &note);
+	unsigned before = notes->n, at = rec_note_add(notes, &note);
 	bool made = notes->n != before;
 	if (made) {
 		/* it goes on in the row of the stop before, or else in its own last one, if that
@@ -520,7 +428,7 @@ void rec_ahead_asked(struct rec_thread *t, uint64_t pc)
 	struct rec_module *mod = notes ? module_at(proc, pc, &m) : NULL;
 	struct tr_frag *f;
 	/* they may be others by now, in the same place */
-	if (!mod || notes != notes_of(mod, program_of(t)) || !proc->stopped_at ||
+	if (!mod || notes != rec_notes_of(mod, program_of(t)) || !proc->stopped_at ||
 	    proc->stopped_at > notes->n)
 		return;
 	/* the arena first: it is made where the thread stands */
@@ -543,56 +451,4 @@ void rec_ahead_asked(struct rec_thread *t, uint64_t pc)
 	tr_spare(proc->tr, 0);
 	if (count && at && !left)
 		leave(proc, notes, m, at, count);
-}
-
-void rec_notes_free(struct rec_module *mod)
-{
-	while (mod->notes) {
-		struct rec_notes *n = mod->notes;
-		mod->notes = n->next;
-		free_notes(n);
-	}
-}
-
-/* ---- from one recording to the next -------------------------------------------------------- */
-
-struct notes_file {
-	uint64_t program, n;
-};
-
-void rec_notes_read(struct rec_module *mod, const uint8_t *bytes, size_t size)
-{
-	struct notes_file f;
-	for (size_t at = 0; size - at >= sizeof(f);) {
-		memcpy(&f, bytes + at, sizeof(f));
-		at += sizeof(f);
-		struct rec_notes *notes = notes_of(mod, f.program);
-		if (f.n > NOTES || f.n > (size - at) / sizeof(struct rec_note))
-			return;
-		struct rec_note *all = calloc(f.n + 1, sizeof(*all));
-		DJ_ASSERT(all, "out of memory for notes");
-		memcpy(all, bytes + at, f.n * sizeof(*all));
-		add_all(notes, all, f.n, false);
-		at += f.n * sizeof(*all);
-		free(all);
-		notes->n_read = notes->n;
-	}
-}
-
-uint8_t *rec_notes_write(const struct rec_module *mod, size_t head, size_t *size)
-{
-	bool new = false;
-	*size = head;
-	for (const struct rec_notes *n = mod->notes; n; n = n->next) {
-		*size += sizeof(struct notes_file) + n->n * sizeof(struct rec_note);
-		new |= n->n != n->n_read;
-	}
-	uint8_t *bytes = new ? calloc(1, *size) : NULL, *at = bytes + head;
-	for (const struct rec_notes *n = mod->notes; bytes && n; n = n->next) {
-		struct notes_file f = { n->program, n->n };
-		memcpy(at, &f, sizeof(f));
-		memcpy(at + sizeof(f), n->note, n->n * sizeof(struct rec_note));
-		at += sizeof(f) + n->n * sizeof(struct rec_note);
-	}
-	return bytes;
 }

@@ -6,6 +6,10 @@
 
 /* A stop for the code at `pc`, or because it was the target of an indirect branch. */
 void rec_ahead_note(struct rec_thread *t, uint64_t pc, bool indirect);
+/* Whether the program handles faults, and its handlers see flags (sigtrap.c); whether earlier
+ * images of it did. */
+void rec_ahead_note_faults(struct rec_process *proc, bool on);
+bool rec_ahead_faults(struct rec_thread *t);
 void rec_notes_free(struct rec_module *mod);
 /* The process has another image, or ends. */
 void rec_ahead_forget(struct rec_process *proc);
@@ -21,6 +25,9 @@ bool rec_ahead_beside(struct rec_recording *rec);
  * left free, a new memory block, or NULL if nothing is new. */
 void rec_notes_read(struct rec_module *mod, const uint8_t *bytes, size_t size);
 uint8_t *rec_notes_write(const struct rec_module *mod, size_t head, size_t *size);
+
+/* What is kept of its translations; with notes, it has been read from a file now. */
+struct tr_kept *rec_module_kept(struct rec_recording *rec, struct rec_module *m); /* code.c */
 
 /* ---- store.c ---- */
 /* What earlier recordings have left about a module; to be left for later ones. */

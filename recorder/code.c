@@ -210,19 +210,23 @@ size_t rec_code_read(void *ctx, uint64_t pc, uint8_t *buf, size_t len, bool *cha
 	return done;
 }
 
+struct tr_kept *rec_module_kept(struct rec_recording *rec, struct rec_module *m)
+{
+	if (!m->kept) {
+		m->kept = tr_kept_new(&rec->kept_room);
+		rec_store_read(rec, m);
+	}
+	return m->kept;
+}
+
 struct tr_kept *rec_code_kept(void *ctx, uint64_t pc, uint64_t *base)
 {
 	struct rec_process *proc = ctx;
 	const struct rec_code_page *p = code_page(proc, pc);
 	if (!p || p->module < 0)
 		return NULL;
-	struct rec_module *m = &proc->rec->modules[p->module];
-	if (!m->kept) {
-		m->kept = tr_kept_new(&proc->rec->kept_room);
-		rec_store_read(proc->rec, m);
-	}
 	*base = p->base;
-	return m->kept;
+	return rec_module_kept(proc->rec, &proc->rec->modules[p->module]);
 }
 
 /* Whether each thread but the one in hand knows as much. If not, the fragment is to ask: another

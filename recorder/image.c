@@ -221,6 +221,8 @@ enum rec_state rec_image_translator(struct rec_thread *t)
 	config.policy.copy_rsp = dj_cpu_host() != DJ_CPU_INTEL;
 	config.policy.number = t->rec->opt.memory_model >= DJ_ORDER_FENCE;
 	config.policy.exact_flags = t->rec->opt.exact_flags;
+	if (!proc->heir.of && !proc->trap.faults)
+		proc->trap.faults = proc->trap.expected = rec_ahead_faults(t);
 	config.policy.fault_flags = proc->trap.faults && !config.policy.exact_flags;
 	config.policy.look = t->rec->opt.memory_model >= DJ_ORDER_ACQREL;
 	config.policy.lock = t->rec->opt.memory_model >= DJ_ORDER_LOAD;

@@ -247,17 +247,17 @@ struct rec_process {
 		bool lost;		  /* the kernel has SIG_DFL instead */
 		uint64_t resets; /* so many traps of ours have, or would have, seen to that */
 		struct rec_thread *due; /* it is for this thread, as soon as that is safe */
-		bool faults; /* there is, or was, a handler of faults, which sees flags */
-	} trap;		     /* SIGTRAP (sigtrap.c), and faults */
-	bool writes_memory;  /* through a descriptor of it */
-	bool no_arena;	     /* there was no room for an arena */
-	bool idle;	     /* shadows of threads that sleep are to be given back */
-	bool child;	     /* not recorded, only brought on its way (child.c) */
-	bool exits;	     /* it has called exit_group */
-	const char *leaving; /* it is to be recorded no more (leave.c), for this reason */
-	bool follow;	     /* a child that will be recorded from its exec on (vfork.c) */
-	bool free;	     /* goes on unrecorded (end.c) */
-	bool ended;	     /* its first thread has, with this wait(2) status: */
+		bool faults, expected; /* a handler of faults has seen flags; or may, says a note */
+	} trap;			       /* SIGTRAP (sigtrap.c), and faults */
+	bool writes_memory;	       /* through a descriptor of it */
+	bool no_arena;		       /* there was no room for an arena */
+	bool idle;		       /* shadows of threads that sleep are to be given back */
+	bool child;		       /* not recorded, only brought on its way (child.c) */
+	bool exits;		       /* it has called exit_group */
+	const char *leaving;	       /* it is to be recorded no more (leave.c), for this reason */
+	bool follow; /* a child that will be recorded from its exec on (vfork.c) */
+	bool free;   /* goes on unrecorded (end.c) */
+	bool ended;  /* its first thread has, with this wait(2) status: */
 	int status;
 };
 

@@ -42,9 +42,10 @@
  * not be, either, because ignoring a signal discards it where it is pending. An exec does not
  * change that it is ignored.
  *
- * rt_sigaction, rt_sigprocmask and rt_sigreturn themselves are made without a trap if there is
- * anything to lose (rec_trap_matters), so that what they let in comes out of the kernel's queues in
- * the kernel's order.
+ * rt_sigprocmask is made without the thread where that can be (sigmask.c). Where it cannot, it is
+ * made without a trap if there is anything to lose (rec_trap_matters), as rt_sigaction and
+ * rt_sigreturn are, so that what they let in comes out of the kernel's queues in the kernel's
+ * order.
  *
  * It is put back by an rt_sigaction in the thread which stops at the entry and exit of the call,
  * where no signal is forced. No instruction of the program's is executed meanwhile, so all
@@ -60,6 +61,7 @@
  * A trap that the program makes itself (int3, int1, the trap flag) is executed natively, and
  * there the kernel's rule holds (rec_trap_forced).
  */
+#include "recorder/ahead.h"
 #include "recorder/syscalls.h"
 
 #include <linux/sched.h>
@@ -215,6 +217,8 @@ void rec_trap_exec(struct rec_thread *t)
 {
 	struct rec_process *group = t->group;
 	t->trap_flag = false;
+	if (group->trap.expected) /* in vain */
+		rec_ahead_note_faults(group, false);
 	bool ignored = group->trap.action.handler == IGNORE, lost = group->trap.lost;
 	memset(&group->trap, 0, sizeof(group->trap));
 	if (ignored) {
@@ -281,6 +285,9 @@ enum rec_disposition rec_trap_disposition(const struct rec_thread *t)
  * One that neither asks for the context (SA_SIGINFO) nor looks at it (handler.c) is none: it is
  * told a number, and where the frame is it could only guess. Those print a message and end the
  * program, and C programs with a handler like that are many.
+ *
+ * All that was made before has to go then. So it is noted, and the next image of the program keeps
+ * such flags from its beginning.
  */
 static bool handler_sees_flags(struct rec_process *proc, int sig, const struct rec_action *a)
 {
@@ -295,11 +302,13 @@ void rec_after_sigaction(struct rec_thread *t, const struct user_regs_struct *in
 	uint64_t old = group->trap.action.handler;
 	(void)result;
 	if ((int)in->rdi != SIGTRAP) {
-		if (in->rsi && (proc->trap.faults ||
-				handler_sees_flags(proc, (int)in->rdi, &t->trap.action))) {
-			proc->trap.faults = true;
-			tr_keep_fault_flags(proc->tr);
-		}
+		bool known = proc->trap.faults && !proc->trap.expected;
+		if (!in->rsi || known || !handler_sees_flags(proc, (int)in->rdi, &t->trap.action))
+			return;
+		proc->trap.faults = true;
+		proc->trap.expected = false;
+		rec_ahead_note_faults(proc, true);
+		tr_keep_fault_flags(proc->tr);
 		return;
 	}
 	if (in->rdx) /* the rest of it is still the kernel's */
@@ -339,7 +348,7 @@ void rec_trap_copied(struct rec_process *group, const struct rec_thread *t)
 {
 	group->trap = t->group->trap;
 	group->trap.due = NULL;
-	group->trap.faults = false;
+	group->trap.faults = group->trap.expected = false;
 	if (!(t->sys.clone_flags & CLONE_CLEAR_SIGHAND) || group->trap.action.handler == IGNORE)
 		return;
 	group->trap.action = (struct rec_action){ .handler = DEFAULT };

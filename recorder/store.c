@@ -273,6 +273,9 @@ void rec_store_read(struct rec_recording *rec, struct rec_module *m)
 void rec_store_write(struct rec_recording *rec)
 {
 	bool any = false;
+	for (struct rec_process *p = rec->processes; p; p = p->next)
+		if (p->trap.expected) /* in vain */
+			rec_ahead_note_faults(p, false);
 	for (size_t i = 0; i < rec->n_modules && directory(rec) >= 0; i++) {
 		struct rec_module *m = &rec->modules[i];
 		uint8_t id[TR_KEPT_ID];

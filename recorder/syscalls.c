@@ -49,6 +49,8 @@ enum rec_state rec_answer(struct rec_thread *t, int64_t result)
 	return REC_IN_HAND;
 }
 
+static enum rec_state call_done(struct rec_thread *t, uint64_t result);
+
 static bool changes_signals(uint64_t nr)
 {
 	return nr == SYS_rt_sigaction || nr == SYS_rt_sigprocmask || nr == SYS_rt_sigreturn;
@@ -131,6 +133,15 @@ static enum rec_state begin_sigaction(struct rec_thread *t)
 	rec_read(t->proc, t->regs.rsi, &t->trap.action, sizeof(t->trap.action));
 	t->trap.resets = t->group->trap.resets;
 	return rec_make_call(t);
+}
+
+static enum rec_state begin_sigprocmask(struct rec_thread *t)
+{
+	if (!rec_mask_set(t))
+		return rec_make_call(t);
+	t->sys.regs = t->regs;
+	t->sys.quiet = true;
+	return call_done(t, 0);
 }
 
 /* A call that is made here only for the sake of what SIGTRAP does, which is lost. */
@@ -305,7 +316,7 @@ static const struct row {
 	ROW(arch_prctl,       "registers", begin_arch_prctl, after_arch_prctl, false),
 	ROW(rseq,             "registers", refuse_rseq, NULL, false),
 	ROW(rt_sigaction,     "signals",   begin_sigaction, rec_after_sigaction, false, .classified = true),
-	ROW(rt_sigprocmask,   "signals",   rec_make_call, rec_after_sigprocmask, false, .classified = true),
+	ROW(rt_sigprocmask,   "signals",   begin_sigprocmask, rec_after_sigprocmask, false, .classified = true),
 	ROW(rt_sigsuspend,    "signals",   back_to_cache, NULL, false, .classified = true),
 	ROW(ppoll,            "signals",   back_to_cache, NULL, false, .classified = true),
 	ROW(pselect6,         "signals",   back_to_cache, NULL, false, .classified = true),

@@ -12,6 +12,9 @@ rec_effect rec_after_mmap, rec_after_munmap, rec_after_mremap, rec_after_mprotec
 	rec_after_shmat, rec_after_shmdt;
 rec_effect rec_after_sigaction, rec_after_sigprocmask; /* sigtrap.c */
 
+/* sigmask.c: whether rt_sigprocmask has been made, and has succeeded, without the thread. */
+bool rec_mask_set(struct rec_thread *t);
+
 /* behind.c */
 rec_effect rec_after_seek, rec_after_write, rec_after_pwrite, rec_after_madvise;
 void rec_writer_classes(struct rec_thread *t);

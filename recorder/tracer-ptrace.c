@@ -136,6 +136,14 @@ static int pt_set_sigmask(struct rec_tracer *tr, pid_t tid, uint64_t mask)
 	return (int)ptrace(PTRACE_SETSIGMASK, tid, sizeof(mask), &mask);
 }
 
+static bool pt_signals_wait(struct rec_tracer *tr, pid_t tid)
+{
+	struct __ptrace_peeksiginfo_args args = { .flags = PTRACE_PEEKSIGINFO_SHARED, .nr = 1 };
+	siginfo_t info;
+	(void)tr;
+	return ptrace(PTRACE_PEEKSIGINFO, tid, &args, &info) != 0;
+}
+
 static int pt_event_message(struct rec_tracer *tr, pid_t tid, unsigned long *message)
 {
 	(void)tr;
@@ -177,6 +185,14 @@ static FILE *pt_open_proc(struct rec_tracer *tr, pid_t pid, const char *name)
 	return fopen(path, "re");
 }
 
+static bool pt_write_as_it(struct rec_tracer *tr, pid_t tid, uint64_t addr, const void *buf,
+			   size_t len)
+{
+	struct iovec from = { (void *)(uintptr_t)buf, len }, to = { (void *)(uintptr_t)addr, len };
+	(void)tr;
+	return process_vm_writev(tid, &from, 1, &to, 1, 0) == (ssize_t)len;
+}
+
 /* The link can be followed by whoever may trace the process, whatever that has become. */
 static int pt_take_file(struct rec_tracer *tr, pid_t pid, int fd)
 {
@@ -209,11 +225,13 @@ struct rec_tracer rec_tracer_ptrace = {
 	.set_siginfo = pt_set_siginfo,
 	.get_sigmask = pt_get_sigmask,
 	.set_sigmask = pt_set_sigmask,
+	.signals_wait = pt_signals_wait,
 	.event_message = pt_event_message,
 	.open_memory = pt_open_memory,
 	.close_memory = pt_close_memory,
 	.read = pt_read,
 	.write = pt_write,
+	.write_as_it = pt_write_as_it,
 	.open_proc = pt_open_proc,
 	.take_file = pt_take_file,
 	.limit = pt_limit,

@@ -54,6 +54,8 @@ struct rec_tracer {
 	/* The signals that the thread blocks, signal 1 in bit 0. */
 	int (*get_sigmask)(struct rec_tracer *tr, pid_t tid, uint64_t *mask);
 	int (*set_sigmask)(struct rec_tracer *tr, pid_t tid, uint64_t mask);
+	/* Whether signals that were sent to the whole process wait, or nobody knows. */
+	bool (*signals_wait)(struct rec_tracer *tr, pid_t tid);
 	int (*event_message)(struct rec_tracer *tr, pid_t tid, unsigned long *message);
 
 	/* A process's memory, by a handle that is closed again. */
@@ -62,6 +64,9 @@ struct rec_tracer {
 	ssize_t (*read)(struct rec_tracer *tr, int memory, uint64_t addr, void *buf, size_t len);
 	ssize_t (*write)(struct rec_tracer *tr, int memory, uint64_t addr, const void *buf,
 			 size_t len);
+	/* All of it or, if the thread itself may not write there, perhaps nothing. */
+	bool (*write_as_it)(struct rec_tracer *tr, pid_t tid, uint64_t addr, const void *buf,
+			    size_t len);
 	/* A text in /proc/PID: "maps", "status". */
 	FILE *(*open_proc)(struct rec_tracer *tr, pid_t pid, const char *name);
 	/* What the process has open as `fd`, as a descriptor of ours. */

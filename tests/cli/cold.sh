@@ -176,6 +176,22 @@ if ${CC:-gcc} -O1 -w -o "$work/turns" "$here/turns.c"; then
 	[ "$last_stops" -lt 120 ] || fail "what others did by turns makes $last_stops stops"
 fi
 
+# That the handlers of a program see the flags of faults is known from its start the next time, so that nothing made before
+# the first one has to go; and forgotten when it has none.
+if ${CC:-gcc} -O1 -w -o "$work/faulty" "$here/faulty.c"; then
+	mkdir "$work/faults"
+	gone=
+	for what in yes yes '' '' yes yes; do
+		# shellcheck disable=SC2086
+		XDG_CACHE_HOME=$work/faults "$deja" record -o "$work/cache.deja" -- "$work/faulty" $what >out ||
+			fail "recording a handler of faults"
+		[ "$(cat out)" = "$([ -z "$what" ] && echo 0 || echo 1)" ] || fail "with '$what' it prints $(cat out)"
+		"$deja" verify "$work/cache.deja" >/dev/null || fail "verifying a handler of faults"
+		gone="$gone $(count 'times everything was given up')"
+	done
+	[ "$gone" = ' 1 0 0 0 1 0' ] || fail "with and without a handler of faults all was given up$gone times"
+fi
+
 # anew WHAT OPTION...: the recording uses nothing of the cache, and says nothing about it.
 anew() {
 	local what=$1 made

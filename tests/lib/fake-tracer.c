@@ -277,6 +277,13 @@ static int fake_set_sigmask(struct rec_tracer *tr, pid_t tid, uint64_t mask)
 	return stopped(m) ? 0 : -1;
 }
 
+static bool fake_signals_wait(struct rec_tracer *tr, pid_t tid)
+{
+	(void)tr;
+	(void)tid;
+	return false;
+}
+
 static int fake_event_message(struct rec_tracer *tr, pid_t tid, unsigned long *message)
 {
 	struct fake_thread *m = fake_by_tid(tid);
@@ -332,6 +339,17 @@ static ssize_t fake_write(struct rec_tracer *tr, int memory, uint64_t addr, cons
 	(void)addr;
 	(void)buf;
 	return (ssize_t)len;
+}
+
+static bool fake_write_as_it(struct rec_tracer *tr, pid_t tid, uint64_t addr, const void *buf,
+			     size_t len)
+{
+	(void)tr;
+	(void)tid;
+	(void)addr;
+	(void)buf;
+	(void)len;
+	return true;
 }
 
 static FILE *fake_open_proc(struct rec_tracer *tr, pid_t pid, const char *name)
@@ -396,11 +414,13 @@ void fake_reset(void)
 		.set_siginfo = fake_set_siginfo,
 		.get_sigmask = fake_get_sigmask,
 		.set_sigmask = fake_set_sigmask,
+		.signals_wait = fake_signals_wait,
 		.event_message = fake_event_message,
 		.open_memory = fake_open_memory,
 		.close_memory = fake_close_memory,
 		.read = fake_read,
 		.write = fake_write,
+		.write_as_it = fake_write_as_it,
 		.open_proc = fake_open_proc,
 		.take_file = fake_take_file,
 		.limit = fake_limit,
