@@ -28,7 +28,6 @@ static bool wanted(struct rec_thread *t, uint64_t *mask)
 		return true;
 	if (rec_read(t->proc, t->regs.rsi, &set, sizeof(set)) != sizeof(set))
 		return false;
-	set &= ~(1ULL << (SIGKILL - 1) | 1ULL << (SIGSTOP - 1));
 	switch ((int)t->regs.rdi) {
 	case SIG_BLOCK:
 		*mask |= set;

@@ -43,8 +43,8 @@
  * change that it is ignored.
  *
  * rt_sigprocmask is made without the thread where that can be (sigmask.c). Where it cannot, it is
- * made without a trap if there is anything to lose (rec_trap_matters), as rt_sigaction and
- * rt_sigreturn are, so that what they let in comes out of the kernel's queues in the kernel's
+ * made without a trap, and so are rt_sigaction and rt_sigreturn if there is anything to lose
+ * (rec_trap_matters), so that what they let in comes out of the kernel's queues in the kernel's
  * order.
  *
  * It is put back by an rt_sigaction in the thread which stops at the entry and exit of the call,
@@ -64,6 +64,7 @@
 #include "recorder/ahead.h"
 #include "recorder/syscalls.h"
 
+#include <errno.h>
 #include <linux/sched.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -296,11 +297,21 @@ static bool handler_sees_flags(struct rec_process *proc, int sig, const struct r
 	       (a->flags & SA_SIGINFO || rec_handler_reads_context(proc, a->handler));
 }
 
+/* Whether it did anything. With a new action that can be read it fails so only because the old one
+ * has nowhere to go, which comes last (kernel/signal.c). */
+static bool acted(struct rec_thread *t, const struct user_regs_struct *in, uint64_t result)
+{
+	struct rec_action action;
+	return !result || ((int64_t)result == -EFAULT && in->rdx && !t->filters &&
+			   rec_read(t->proc, in->rsi, &action, sizeof(action)) == sizeof(action));
+}
+
 void rec_after_sigaction(struct rec_thread *t, const struct user_regs_struct *in, uint64_t result)
 {
 	struct rec_process *proc = t->proc, *group = t->group;
 	uint64_t old = group->trap.action.handler;
-	(void)result;
+	if (!acted(t, in, result))
+		return;
 	if ((int)in->rdi != SIGTRAP) {
 		bool known = proc->trap.faults && !proc->trap.expected;
 		if (!in->rsi || known || !handler_sees_flags(proc, (int)in->rdi, &t->trap.action))
@@ -311,7 +322,7 @@ void rec_after_sigaction(struct rec_thread *t, const struct user_regs_struct *in
 		tr_keep_fault_flags(proc->tr);
 		return;
 	}
-	if (in->rdx) /* the rest of it is still the kernel's */
+	if (in->rdx && !result) /* the rest of it is still the kernel's */
 		rec_write(proc, in->rdx, &old, sizeof(old));
 	if (in->rsi) {
 		bool reset = group->trap.resets != t->trap.resets; /* by another thread */
@@ -323,25 +334,16 @@ void rec_after_sigaction(struct rec_thread *t, const struct user_regs_struct *in
 	}
 }
 
+/* The call may have failed and the mask be another one, if the old one had nowhere to go; and where
+ * it went to the new one may have been. It was a quiet one, so the kernel knows. */
 void rec_after_sigprocmask(struct rec_thread *t, const struct user_regs_struct *in, uint64_t result)
 {
-	uint64_t set = 0;
-	bool blocked = t->trap.blocked, has;
+	struct rec_tracer *tracer = t->rec->tracer;
+	uint64_t mask;
+	(void)in;
 	(void)result;
-	if (!in->rsi || rec_read(t->proc, in->rsi, &set, sizeof(set)) != sizeof(set))
-		return;
-	has = set & TRAP_BIT;
-	switch ((int)in->rdi) {
-	case SIG_BLOCK:
-		blocked |= has;
-		break;
-	case SIG_UNBLOCK:
-		blocked &= !has;
-		break;
-	case SIG_SETMASK:
-		blocked = has;
-	}
-	rec_trap_masked(t, blocked);
+	if (!tracer->get_sigmask(tracer, t->tid, &mask))
+		rec_trap_masked(t, mask & TRAP_BIT);
 }
 
 void rec_trap_copied(struct rec_process *group, const struct rec_thread *t)

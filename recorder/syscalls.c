@@ -53,7 +53,7 @@ static enum rec_state call_done(struct rec_thread *t, uint64_t result);
 
 static bool changes_signals(uint64_t nr)
 {
-	return nr == SYS_rt_sigaction || nr == SYS_rt_sigprocmask || nr == SYS_rt_sigreturn;
+	return nr == SYS_rt_sigaction || nr == SYS_rt_sigreturn;
 }
 
 /* Calls that show where a thread may be, or hand that down: see near.c. */
@@ -90,7 +90,8 @@ static enum rec_state make(struct rec_thread *t, enum rec_state state)
 	t->sys.regs = t->regs;
 	r.rip = t->sys.at;
 	r.orig_rax = (unsigned long long)-1;
-	t->sys.quiet = t->sys.entry = rec_trap_matters(t) && changes_signals(r.rax);
+	t->sys.quiet = t->sys.entry =
+		r.rax == SYS_rt_sigprocmask || (rec_trap_matters(t) && changes_signals(r.rax));
 	if (!t->sys.quiet)
 		return rec_step(t, &r, state);
 	if (rec_set_regs(t, &r))
@@ -315,8 +316,8 @@ static const struct row {
 	ROW(rt_sigreturn,     "registers", begin_sigreturn, NULL, false),
 	ROW(arch_prctl,       "registers", begin_arch_prctl, after_arch_prctl, false),
 	ROW(rseq,             "registers", refuse_rseq, NULL, false),
-	ROW(rt_sigaction,     "signals",   begin_sigaction, rec_after_sigaction, false, .classified = true),
-	ROW(rt_sigprocmask,   "signals",   begin_sigprocmask, rec_after_sigprocmask, false, .classified = true),
+	ROW(rt_sigaction,     "signals",   begin_sigaction, rec_after_sigaction, true, .classified = true),
+	ROW(rt_sigprocmask,   "signals",   begin_sigprocmask, rec_after_sigprocmask, true, .classified = true),
 	ROW(rt_sigsuspend,    "signals",   back_to_cache, NULL, false, .classified = true),
 	ROW(ppoll,            "signals",   back_to_cache, NULL, false, .classified = true),
 	ROW(pselect6,         "signals",   back_to_cache, NULL, false, .classified = true),

@@ -110,4 +110,10 @@ for option in --follow --no-wait; do
 		echo "${told:+told}"; kill -TERM $!; wait $!' x "$deja" $option 2>&1)
 	[ "$got" = told ] || fail "the program's parent was told, $option: $got"
 done
+# The mask in its corners, and signals of a process for whoever of its threads lets them in.
+if ${CC:-gcc} -O1 -w "$here/masks.c" -o masks; then
+	for predict in shadow none; do
+		as_natively "masks, $predict" "--predict=$predict" ./masks
+	done
+fi
 conclude
