@@ -20,6 +20,7 @@
  * somebody sent them. SIGKILL and SIGSTOP are what they are, and the stops of job control stop deja
  * with the program.
  */
+#include "format/lease.h"
 #include "recorder/recorder.h"
 
 #include <errno.h>
@@ -80,6 +81,8 @@ static void on_signal(int sig, siginfo_t *info, void *context)
 	bool sent = info->si_code <= 0 && info->si_pid != getpid();
 	pid_t sender;
 	(void)context;
+	if (!sent && sig == SIGIO)
+		dj_leases_broken();
 	if (!sent && of_a_fault(sig)) {
 		sigaction(sig, &inherited[sig], NULL); /* it comes again */
 		if (info->si_code <= 0)

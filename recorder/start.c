@@ -216,10 +216,10 @@ int rec_program(const char *file, char *const argv[], char *const envp[],
 	}
 	if (report >= 0)
 		close(report);
-	rec_signals_give_back();
 	give_limits_back();
 	rc = rc || rec->fatal ? -1 : 0;
 	result->cut = rec->cut;
 	rec_free(rec);
+	rec_signals_give_back(); /* when there are no leases any more */
 	return rc;
 }

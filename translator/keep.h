@@ -38,11 +38,11 @@ struct tr_kept_frag {
 	uint16_t len;  /* of the program's code */
 	uint8_t align; /* of the hot code, modulo 8 */
 	uint8_t unused;
-	uint32_t bale;	 /* which it is in, plus 1 (translate-bale.c); 0 in a file */
+	uint32_t bale;	 /* see tr_kept_bale(); in a file: its number there */
 	uint64_t data[]; /* uses, fixes, numbers, instructions, hot code, cold code */
 };
 
-/* A file is copied into memory as it is needed. */
+/* A file that cannot be mapped is copied into memory as it is needed. */
 #define KEPT_BLOCK (32u << 10)
 
 /* Where an entry is in the file, found by its offset in the module. */
@@ -52,13 +52,15 @@ struct kept_index {
 };
 
 struct kept_file {
-	int fd;		/* -1: all of it has been copied */
+	int fd;		/* -1: all of it is there */
+	bool leased;	/* it is mapped; else copied */
 	uint8_t *bytes; /* as many as the file has, zero where nothing has been copied yet */
 	size_t size;
 	bool *copied;	 /* blocks */
 	uint8_t *state;	 /* of what begins at each 16 bytes: enum, in translate-keep-file.c */
 	uint32_t places; /* of the index, a power of two; 0: there is no file */
 	uint32_t n;	 /* entries, as it says */
+	uint32_t *bale;	 /* of each, by its number: tr_kept_bale() */
 };
 
 struct tr_kept {
@@ -115,6 +117,13 @@ static inline uint32_t tr_kept_place(uint64_t offset)
 static inline bool tr_kept_usable(const struct tr_kept_frag *k, uint64_t offset, uint64_t pc)
 {
 	return k->offset == offset && (k->pc == pc || (k->pc >= HIGH && pc >= HIGH));
+}
+
+/* Which bale it is in, plus 1 (translate-bale.c), or 0. What a file has stays as it is. */
+static inline uint32_t *tr_kept_bale(struct tr_kept *kept, struct tr_kept_frag *k)
+{
+	size_t at = (size_t)((const uint8_t *)k - kept->file.bytes);
+	return at < kept->file.size ? &kept->file.bale[k->bale] : &k->bale;
 }
 
 /* One that this recording has made, or NULL: it comes before what a file has. */

@@ -51,6 +51,7 @@ struct lag {
 struct tying {
 	uint32_t ties; /* so many were begun with it */
 	struct translator *tr;
+	struct tr_kept *kept;
 	uint64_t base, flag; /* what is in the offsets beside the place in the module */
 	struct member member[MOST];
 	unsigned n;
@@ -154,8 +155,8 @@ static bool add(struct tying *t, struct tr_kept_frag *k)
 	uint32_t hot = t->hot + ((k->align - t->align - t->hot) & 7);
 	if (t->n == MOST || hot + k->hot > BALE_HOT || t->cold + k->cold > BALE_COLD)
 		return false;
-	if (k->bale || tr_kept_find(t->tr, pc) != k || !is_welcome(t->tr, k, pc, NULL) ||
-	    !tr_kept_same(t->tr, k, pc))
+	if (*tr_kept_bale(t->kept, k) || tr_kept_find(t->tr, pc) != k ||
+	    !is_welcome(t->tr, k, pc, NULL) || !tr_kept_same(t->tr, k, pc))
 		return true;
 	struct member *m = &t->member[t->n];
 	*m = (struct member){ .kept = k,
@@ -265,7 +266,7 @@ static void untie(struct tr_kept *kept, uint32_t slot)
 {
 	struct tr_bale *b = kept->bale[slot];
 	for (uint32_t i = 0; i < b->n; i++)
-		b->member[i].kept->bale = 0;
+		*tr_kept_bale(kept, b->member[i].kept) = 0;
 	*kept->room += b->size;
 	bale_free(b);
 	kept->bale[slot] = NULL;
@@ -292,6 +293,7 @@ static struct tr_bale *tie(struct translator *tr, struct tr_kept *kept, struct t
 {
 	struct tying *t = tying(tr);
 	struct tr_bale *b = NULL;
+	t->kept = kept;
 	t->base = base;
 	t->flag = k->offset ^ (pc - base);
 	struct tr_kept_frag *next = k;
@@ -310,7 +312,7 @@ static struct tr_bale *tie(struct translator *tr, struct tr_kept *kept, struct t
 		kept->bale[slot] = b;
 		b->id = ++kept->bales_made;
 		for (unsigned i = 0; i < b->n; i++)
-			b->member[i].kept->bale = slot + 1;
+			*tr_kept_bale(kept, b->member[i].kept) = slot + 1;
 	}
 	return b;
 }
@@ -452,15 +454,16 @@ static bool was_refused(const struct translator *tr, const struct tr_kept *kept,
 static struct tr_bale *bale_for(struct translator *tr, struct tr_kept *kept, struct tr_kept_frag *k,
 				uint64_t pc, uint64_t base, bool *tied)
 {
+	uint32_t *in = tr_kept_bale(kept, k);
 	*tied = false;
-	if (k->bale && !(k->bale & ALONE))
-		return kept->bale[k->bale - 1];
-	if (k->bale && kept->n < (k->bale & ~ALONE) + MORE_SINCE)
+	if (*in && !(*in & ALONE))
+		return kept->bale[*in - 1];
+	if (*in && kept->n < (*in & ~ALONE) + MORE_SINCE)
 		return NULL;
-	k->bale = 0;
+	*in = 0;
 	struct tr_bale *b = tie(tr, kept, k, pc, base);
-	if (!k->bale)
-		k->bale = ALONE | kept->n;
+	if (!*in)
+		*in = ALONE | kept->n;
 	*tied = b != NULL;
 	return b;
 }
@@ -469,7 +472,7 @@ static struct tr_bale *bale_for(struct translator *tr, struct tr_kept *kept, str
 static struct tr_bale *tie_again(struct translator *tr, struct tr_kept *kept,
 				 struct tr_kept_frag *k, uint64_t pc, uint64_t base)
 {
-	uint32_t slot = k->bale - 1;
+	uint32_t slot = *tr_kept_bale(kept, k) - 1;
 	unsigned ties = kept->bale[slot]->ties + 1;
 	bool tied;
 	untie(kept, slot);

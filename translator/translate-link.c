@@ -101,7 +101,7 @@ static uint32_t more_numbers(struct translator *tr, uint32_t len)
 {
 	uint32_t first = tr->n_numbers, cap = tr->cap_numbers;
 	while (cap - first < len)
-		cap = !cap ? 4096 : cap < MANY / 2 ? cap * 2 : cap < MANY ? cap * 8 : cap * 4;
+		cap = !cap ? 4096 : cap < MANY / 2 ? cap * 2 : cap < MANY ? cap * 32 : cap * 4;
 	if (cap != tr->cap_numbers)
 		move_numbers(tr, cap);
 	tr->n_numbers += len;

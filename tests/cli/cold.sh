@@ -192,6 +192,39 @@ if ${CC:-gcc} -O1 -w -o "$work/faulty" "$here/faulty.c"; then
 	[ "$gone" = ' 1 0 0 0 1 0' ] || fail "with and without a handler of faults all was given up$gone times"
 fi
 
+# What is kept is read where it lies. Who writes there does not have to wait for the recording, and does it no harm.
+leases() {
+	python3 -c 'import fcntl, sys
+f = open(sys.argv[1])
+fcntl.fcntl(f, fcntl.F_SETLEASE, fcntl.F_RDLCK)' "$1" 2>/dev/null
+}
+mkdir "$work/leased"
+say='import json, decimal; input(); import asyncio, ast, argparse; print(json.dumps({"a": str(decimal.Decimal(2) ** 99)}))'
+for _ in 1 2; do
+	XDG_CACHE_HOME=$work/leased "$deja" record -o "$work/cache.deja" -- python3 -c "$say" <<<x >out || fail "recording python3"
+done
+expected=$(cat out)
+mkfifo "$work/input"
+exec 9<>"$work/input"
+XDG_CACHE_HOME=$work/leased "$deja" record -o "$work/cache.deja" -- python3 -c "$say" <"$work/input" >out 9>&- &
+pid=$!
+for _ in {1..100}; do # until it waits for its input
+	sleep 0.1
+	grep -q '^0 ' "/proc/$(pgrep -P $pid)/syscall" 2>/dev/null && break
+done
+largest=$(find "$work/leased" -name '*.keep' -size +2M | head -n 1)
+[ -n "$largest" ] || fail "nothing large is kept of python3"
+! leases "$largest" || grep -q "LEASE.* $pid " /proc/locks || fail "$largest is not leased"
+for f in "$work"/leased/deja/*.keep; do
+	timeout 10 bash -c 'head -c 100000 /dev/urandom 1<>"$1" && : >"$1"' x "$f" || fail "writing to $f"
+done
+! grep -q "LEASE.* $pid " /proc/locks || fail "a lease is not given back"
+echo x >&9
+wait "$pid" || fail "a recording whose cache is overwritten fails"
+exec 9>&-
+[ "$(cat out)" = "$expected" ] || fail "with a cache that is overwritten it prints $(cat out)"
+"$deja" verify "$work/cache.deja" >/dev/null || fail "verifying what was recorded with an overwritten cache"
+
 # anew WHAT OPTION...: the recording uses nothing of the cache, and says nothing about it.
 anew() {
 	local what=$1 made
