@@ -173,8 +173,11 @@ static struct rec_notes *own_notes(struct rec_process *proc)
 void rec_ahead_note_faults(struct rec_process *proc, bool on)
 {
 	struct rec_notes *notes = own_notes(proc);
-	if (notes)
-		notes->faults = on;
+	if (!notes)
+		return;
+	notes->seen |= on;
+	notes->vain |= !on;
+	notes->faults |= on;
 }
 
 bool rec_ahead_faults(struct rec_thread *t)
@@ -439,6 +442,8 @@ void rec_ahead_asked(struct rec_thread *t, uint64_t pc)
 	unsigned at = proc->stopped_at;
 	bool left = is_left(proc, notes, at);
 	unsigned count = left ? AT_FIRST : go_on_from(notes, noted, at);
+	if (tr_crowded(proc->tr)) /* all would go when it is full, and be made ahead anew */
+		count = 0;
 	unsigned now = count > AT_FIRST && rec_ask_has_processor(t) ? AT_FIRST : count;
 	tr_spare(proc->tr, TR_AHEAD);
 	for (; now && at; now--, count--) {

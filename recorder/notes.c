@@ -147,17 +147,23 @@ void rec_notes_read(struct rec_module *mod, const uint8_t *bytes, size_t size)
 	}
 }
 
+/* Whether the next recording is to expect it: not if none of its images in this one had any. */
+static bool faults_of(const struct rec_notes *n)
+{
+	return n->faults && (n->seen || !n->vain);
+}
+
 uint8_t *rec_notes_write(const struct rec_module *mod, size_t head, size_t *size)
 {
 	bool new = false;
 	*size = head;
 	for (const struct rec_notes *n = mod->notes; n; n = n->next) {
 		*size += sizeof(struct notes_file) + n->n * sizeof(struct rec_note);
-		new |= n->n != n->n_read || n->faults != n->faults_read;
+		new |= n->n != n->n_read || faults_of(n) != n->faults_read;
 	}
 	uint8_t *bytes = new ? calloc(1, *size) : NULL, *at = bytes + head;
 	for (const struct rec_notes *n = mod->notes; bytes && n; n = n->next) {
-		struct notes_file f = { n->program, n->n, n->faults };
+		struct notes_file f = { n->program, n->n, faults_of(n) };
 		memcpy(at, &f, sizeof(f));
 		memcpy(at + sizeof(f), n->note, n->n * sizeof(struct rec_note));
 		at += sizeof(f) + n->n * sizeof(struct rec_note);

@@ -17,6 +17,7 @@ struct rec_notes {
 	uint64_t serial;	  /* of all that were ever made */
 	unsigned n_read;	  /* from a file */
 	bool faults, faults_read; /* it has handlers of faults that see flags; so a file says */
+	bool seen, vain;	  /* in this recording: one of its images had some; one had none */
 	unsigned n, cap;
 	struct rec_note *note;
 	uint32_t *found; /* 2 * cap places, by a hash: number of a note, plus 1 */

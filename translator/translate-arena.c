@@ -145,6 +145,14 @@ void tr_add_arena(struct translator *tr, uint64_t va, uint8_t *ours)
 		tr_tables_init(tr);
 }
 
+bool tr_crowded(const struct translator *tr)
+{
+	const struct tr_arena *a = tr->arenas;
+	while (a && a->n_free >= CHUNKS / 3)
+		a = a->next;
+	return a != NULL;
+}
+
 static void arena_free(struct tr_arena *a)
 {
 	for (unsigned i = 0; i < CHUNKS; i++)

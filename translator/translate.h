@@ -159,6 +159,8 @@ bool tr_one_beside(struct translator *tr);
 /* The program handles faults from now on: its handlers will see the flags (fault_flags). */
 void tr_keep_fault_flags(struct translator *tr);
 
+/* Whether an arena is so full that nothing should be made which may not be needed. */
+bool tr_crowded(const struct translator *tr);
 /* From now on no more than so many fragments ahead, also of those that were kept: who asks knows
  * what will be needed. TR_AHEAD is as far as is gone where nothing was kept, 0 as usual. */
 #define TR_AHEAD 6

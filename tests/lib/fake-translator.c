@@ -125,6 +125,12 @@ void tr_expect_indirect(struct translator *tr)
 	(void)tr;
 }
 
+bool tr_crowded(const struct translator *tr)
+{
+	(void)tr;
+	return false;
+}
+
 void tr_spare(struct translator *tr, unsigned ahead)
 {
 	(void)tr;
