@@ -151,7 +151,7 @@ static uint64_t program_of(struct rec_thread *t)
 	const struct rec_recording *rec = t->rec;
 	if (proc->program >= 0)
 		return proc->program_key;
-	const char *name = rec_program_name(t);
+	const char *name = rec_program_path(t);
 	proc->program = (int)rec->n_modules; /* none */
 	for (size_t i = 0; i < rec->n_modules; i++)
 		if (strcmp(rec->modules[i].path, name) == 0)

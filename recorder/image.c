@@ -68,10 +68,15 @@ static void find_vdso_syscall(struct rec_thread *t)
 
 const char *rec_program_name(struct rec_thread *t)
 {
-	static char name[DJ_NAME_MAX];
-	char link[64];
 	if (!t->area.exec && !t->area.forked)
 		return t->rec->argv[0];
+	return rec_program_path(t);
+}
+
+const char *rec_program_path(struct rec_thread *t)
+{
+	static char name[DJ_NAME_MAX];
+	char link[64];
 	snprintf(link, sizeof(link), "/proc/%d/exe", t->proc->pid);
 	ssize_t n = readlink(link, name, sizeof(name) - 1);
 	name[n > 0 ? n : 0] = 0;

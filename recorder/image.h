@@ -10,8 +10,10 @@ void rec_image_maps(struct rec_thread *t);
 enum rec_state rec_image_translator(struct rec_thread *t);
 /* At the event of a successful exec. */
 enum rec_state rec_image_begin(struct rec_thread *t, bool exec);
-/* The program's path, for messages. */
+/* The program's name for messages: the first one's as the user has called it; and its path. Both
+ * hold until the next call. */
 const char *rec_program_name(struct rec_thread *t);
+const char *rec_program_path(struct rec_thread *t);
 /* Deja's memory cannot be put into the new image, in which nothing of it is: the first one is not
  * started, others go on unrecorded. */
 enum rec_state rec_no_image(struct rec_thread *t, const char *fmt, ...)

@@ -183,7 +183,7 @@ if ${CC:-gcc} -O1 -w -o "$work/faulty" "$here/faulty.c"; then
 	gone=
 	for what in yes yes '' '' yes yes; do
 		# shellcheck disable=SC2086
-		XDG_CACHE_HOME=$work/faults "$deja" record -o "$work/cache.deja" -- "$work/faulty" $what >out ||
+		PATH=$work:$PATH XDG_CACHE_HOME=$work/faults "$deja" record -o "$work/cache.deja" -- faulty $what >out ||
 			fail "recording a handler of faults"
 		[ "$(cat out)" = "$([ -z "$what" ] && echo 0 || echo 1)" ] || fail "with '$what' it prints $(cat out)"
 		"$deja" verify "$work/cache.deja" >/dev/null || fail "verifying a handler of faults"
