@@ -264,7 +264,7 @@ void rec_ahead_note(struct rec_thread *t, uint64_t pc, bool indirect)
 	proc->stopped_at = at;
 }
 
-static bool goes_on(const struct rec_notes *notes, const struct run *r, unsigned at)
+static bool is_ahead(const struct rec_notes *notes, const struct run *r, unsigned at)
 {
 	unsigned n = r->end;
 	for (unsigned i = 0; n && n != at && i < r->window; i++)
@@ -275,9 +275,10 @@ static bool goes_on(const struct rec_notes *notes, const struct run *r, unsigned
 /* How many notes of its row are to be translated after the stop for `at`, that included. */
 static unsigned go_on_from(const struct rec_notes *notes, struct rec_noted *noted, unsigned at)
 {
-	if (!goes_on(notes, &noted->now, at)) {
+	if (!is_ahead(notes, &noted->now, at)) {
 		struct run left = noted->now;
-		noted->now = goes_on(notes, &noted->before, at) ? noted->before : (struct run){ 0 };
+		noted->now =
+			is_ahead(notes, &noted->before, at) ? noted->before : (struct run){ 0 };
 		noted->before = left;
 	}
 	unsigned window = noted->now.end ? 2 * noted->now.window : FIRST;
@@ -333,15 +334,21 @@ static const struct rec_notes *notes_left(const struct rec_recording *rec, const
 	return n;
 }
 
-/* Whether its only thread executes translated code. */
-static bool goes_on_alone(const struct rec_process *proc)
+/* Whether all its threads execute translated code, or wait in calls that they made there: none is
+ * about to change what is mapped. */
+static bool goes_on(const struct rec_process *proc)
 {
-	const struct rec_thread *t = proc->rec->threads;
-	if (proc->n_threads != 1 || proc->leaving || proc->gather.by || !proc->tr)
+	bool any = false;
+	if (proc->leaving || proc->gather.by || !proc->tr)
 		return false;
-	while (t && t->proc != proc)
-		t = t->next;
-	return t && t->state == REC_CACHE && !t->in_hand;
+	for (const struct rec_thread *t = proc->rec->threads; t; t = t->next) {
+		if (t->proc != proc || t->state == REC_GONE)
+			continue;
+		if (t->state != REC_CACHE || t->in_hand || t->group != proc)
+			return false;
+		any = true;
+	}
+	return any;
 }
 
 /* What the note is about, if it was kept. False if there is no room for it as things stand. */
@@ -397,7 +404,7 @@ bool rec_ahead_beside(struct rec_recording *rec)
 		if (!r || !r->n || r->no_room)
 			continue;
 		any = true;
-		if (goes_on_alone(p) && (!next || r->turn < next->rests->turn))
+		if (goes_on(p) && (!next || r->turn < next->rests->turn))
 			next = p;
 	}
 	rec->rests = any;
@@ -444,7 +451,7 @@ void rec_ahead_asked(struct rec_thread *t, uint64_t pc)
 	unsigned count = left ? AT_FIRST : go_on_from(notes, noted, at);
 	if (tr_crowded(proc->tr)) /* all would go when it is full, and be made ahead anew */
 		count = 0;
-	unsigned now = count > AT_FIRST && rec_ask_has_processor(t) ? AT_FIRST : count;
+	unsigned now = count > AT_FIRST && rec_has_processors() ? AT_FIRST : count;
 	tr_spare(proc->tr, TR_AHEAD);
 	for (; now && at; now--, count--) {
 		const struct rec_note *n = &notes->note[at - 1];

@@ -55,13 +55,13 @@
 #define LOOKS	 32 /* between two looks at what has stopped */
 #define NOTED	 4  /* of so many links one is noted for later images (ahead.c) */
 
-bool rec_ask_has_processor(const struct rec_thread *t)
+bool rec_has_processors(void)
 {
 	static int processors;
 	cpu_set_t cpus;
 	if (!processors)
 		processors = sched_getaffinity(0, sizeof(cpus), &cpus) ? 1 : CPU_COUNT(&cpus);
-	return processors > 1 && t->proc->n_threads == 1;
+	return processors > 1;
 }
 
 /* Whether listening to the thread has been of use lately; once in a while it is tried anyway. */
@@ -86,7 +86,8 @@ void rec_ask_listen(struct rec_thread *t)
 	t->ask.last = at;
 	*rec_tcb(t, T_ASK) = 0;
 	*rec_tcb(t, T_ANSWER) = 0;
-	if (gap > BURST || asking->n == REC_ASKERS || !rec_ask_has_processor(t) || !promises(t))
+	if (gap > BURST || asking->n == REC_ASKERS || !rec_has_processors() ||
+	    t->proc->n_threads > 1 || !promises(t))
 		return;
 	t->ask.asked = false;
 	asking->who[asking->n++] = t;

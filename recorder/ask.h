@@ -31,9 +31,9 @@ struct rec_asking {
 void rec_ask_listen(struct rec_thread *t);
 /* It has stopped, or ended. */
 void rec_ask_stopped(struct rec_thread *t);
-/* Whether the supervisor has a processor to itself while the thread, the only one of its process,
- * runs. */
-bool rec_ask_has_processor(const struct rec_thread *t);
+/* Whether the supervisor need not wait for the program to get a processor, nor the other way round.
+ */
+bool rec_has_processors(void);
 /* It has stopped while it asked, and is not to wait any more. */
 void rec_ask_over(struct rec_thread *t);
 /* While nothing has stopped: answer who asks. True if it may be that somebody will soon: look again
