@@ -210,7 +210,8 @@ XDG_CACHE_HOME=$work/leased "$deja" record -o "$work/cache.deja" -- python3 -c "
 pid=$!
 for _ in {1..100}; do # until it waits for its input
 	sleep 0.1
-	grep -q '^0 ' "/proc/$(pgrep -P $pid)/syscall" 2>/dev/null && break
+	read -r child _ <"/proc/$pid/task/$pid/children"
+	grep -q '^0 0x0 ' "/proc/$child/syscall" 2>/dev/null && break
 done
 largest=$(find "$work/leased" -name '*.keep' -size +2M | head -n 1)
 [ -n "$largest" ] || fail "nothing large is kept of python3"
