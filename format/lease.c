@@ -5,7 +5,7 @@
  * a lease on it (fcntl(2), F_SETLEASE with F_RDLCK) whoever opens it to write, or truncates it, has
  * to wait until the lease is given back. The kernel says so with SIGIO. A copy of what is mapped
  * takes its place then, under the addresses that it has, and the other one goes on. (He does not
- * wait for longer than 45 seconds, /proc/sys/fs/lease-break-time, and we copy a gigabyte a second.)
+ * wait for longer than 45 seconds, /proc/sys/fs/lease-break-time.)
  *
  * There are no leases on a file that is open for writing, on another user's, and on file systems
  * that do not know of them: then the caller has to copy what he needs before he looks at it.
@@ -28,6 +28,7 @@
 /* Changed only while SIGIO is blocked. */
 static struct lease {
 	void *bytes;
+	void *room; /* for a copy: nothing of it is touched before there is one */
 	size_t size;
 	int fd; /* of its own, on the same open file; -1: it has been given back */
 } leases[LEASES];
@@ -47,6 +48,12 @@ static bool handled(void)
 	return !sigaction(SIGIO, NULL, &sa) && sa.sa_handler != SIG_DFL && sa.sa_handler != SIG_IGN;
 }
 
+static void unmap(void *p, size_t size)
+{
+	if (p != MAP_FAILED)
+		munmap(p, size);
+}
+
 static bool take(struct lease *l, int fd, size_t size)
 {
 	struct f_owner_ex me = { F_OWNER_TID, gettid() };
@@ -58,8 +65,12 @@ static bool take(struct lease *l, int fd, size_t size)
 	if (!fcntl(l->fd, F_SETOWN_EX, &me) && !fcntl(l->fd, F_SETLEASE, F_RDLCK) &&
 	    !fstat(l->fd, &st) && (size_t)st.st_size == size) {
 		l->bytes = mmap(NULL, size, PROT_READ, MAP_PRIVATE, l->fd, 0);
-		if (l->bytes != MAP_FAILED)
+		l->room = mmap(NULL, size, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		if (l->bytes != MAP_FAILED && l->room != MAP_FAILED)
 			return true;
+		unmap(l->bytes, size);
+		unmap(l->room, size);
 	}
 	fcntl(l->fd, F_SETLEASE, F_UNLCK);
 	close(l->fd);
@@ -87,6 +98,7 @@ void dj_lease_end(void *bytes, size_t size)
 		if (leases[i].fd >= 0) {
 			fcntl(leases[i].fd, F_SETLEASE, F_UNLCK);
 			close(leases[i].fd);
+			munmap(leases[i].room, size);
 		}
 		leases[i] = leases[--n_leases];
 		break;
@@ -97,12 +109,9 @@ void dj_lease_end(void *bytes, size_t size)
 
 static void give_back(struct lease *l)
 {
-	void *copy =
-		mmap(NULL, l->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	DJ_ASSERT(copy != MAP_FAILED, "out of memory for a copy of what is mapped");
-	memcpy(copy, l->bytes, l->size);
-	mprotect(copy, l->size, PROT_READ);
-	void *at = mremap(copy, l->size, l->size, MREMAP_MAYMOVE | MREMAP_FIXED, l->bytes);
+	memcpy(l->room, l->bytes, l->size);
+	mprotect(l->room, l->size, PROT_READ);
+	void *at = mremap(l->room, l->size, l->size, MREMAP_MAYMOVE | MREMAP_FIXED, l->bytes);
 	DJ_ASSERT(at == l->bytes, "a copy of what is mapped is somewhere else");
 	fcntl(l->fd, F_SETLEASE, F_UNLCK);
 	close(l->fd);

@@ -73,8 +73,9 @@ struct rec_noted {
 
 /* Of a process: what is left of runs of notes, to be made while it goes on. The newest is last. */
 struct rec_rests {
-	uint64_t turn; /* when something of it was made */
-	bool no_room;  /* for the next, until the process has been in hand again */
+	uint64_t turn;		      /* when something of it was made */
+	bool no_room;		      /* for the next, until the process has been in hand again */
+	unsigned in_cache, elsewhere; /* so many of its threads; see look_at_threads() */
 	unsigned n;
 	struct rest {
 		uint64_t notes; /* their serial number */
@@ -334,21 +335,35 @@ static const struct rec_notes *notes_left(const struct rec_recording *rec, const
 	return n;
 }
 
+static bool is_left_to_make(const struct rec_process *proc)
+{
+	const struct rec_rests *r = proc->rests;
+	return r && r->n && !r->no_room;
+}
+
 /* Whether all its threads execute translated code, or wait in calls that they made there: none is
  * about to change what is mapped. */
 static bool goes_on(const struct rec_process *proc)
 {
-	bool any = false;
-	if (proc->leaving || proc->gather.by || !proc->tr)
-		return false;
-	for (const struct rec_thread *t = proc->rec->threads; t; t = t->next) {
-		if (t->proc != proc || t->state == REC_GONE)
+	const struct rec_rests *r = proc->rests;
+	return r->in_cache && !r->elsewhere && !proc->leaving && !proc->gather.by && proc->tr;
+}
+
+/* Of all those of which something is left. */
+static void look_at_threads(struct rec_recording *rec)
+{
+	for (struct rec_process *p = rec->processes; p; p = p->next)
+		if (p->rests)
+			p->rests->in_cache = p->rests->elsewhere = 0;
+	for (const struct rec_thread *t = rec->threads; t; t = t->next) {
+		struct rec_rests *r = t->proc->rests;
+		if (!r || t->state == REC_GONE)
 			continue;
-		if (t->state != REC_CACHE || t->in_hand || t->group != proc)
-			return false;
-		any = true;
+		if (t->state == REC_CACHE && !t->in_hand && t->group == t->proc)
+			r->in_cache++;
+		else
+			r->elsewhere++;
 	}
-	return any;
 }
 
 /* What the note is about, if it was kept. False if there is no room for it as things stand. */
@@ -397,17 +412,17 @@ static void some(struct rec_process *proc)
 
 bool rec_ahead_beside(struct rec_recording *rec)
 {
-	struct rec_process *next = NULL;
-	bool any = false;
-	for (struct rec_process *p = rec->processes; p; p = p->next) {
-		struct rec_rests *r = p->rests;
-		if (!r || !r->n || r->no_room)
-			continue;
-		any = true;
-		if (goes_on(p) && (!next || r->turn < next->rests->turn))
+	struct rec_process *next = NULL, *p = rec->processes;
+	while (p && !is_left_to_make(p))
+		p = p->next;
+	rec->rests = p;
+	if (!p)
+		return false;
+	look_at_threads(rec);
+	for (; p; p = p->next)
+		if (is_left_to_make(p) && goes_on(p) &&
+		    (!next || p->rests->turn < next->rests->turn))
 			next = p;
-	}
-	rec->rests = any;
 	if (!next)
 		return false;
 	static uint64_t turns;
