@@ -151,6 +151,7 @@ static enum rec_state enter(struct rec_thread *t, const struct tr_frag *f)
 	t->entered.flags_made = t->flags_made;
 	r.gs_base = t->s;
 	t->epoch = tr_epoch(t->proc->tr);
+	*rec_tcb(t, T_ALONE) = t->proc->n_threads == 1;
 	r.orig_rax = (unsigned long long)-1;
 	t->in_hand = t->near.minds = false;
 	if (rec_set_regs(t, &r))

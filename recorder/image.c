@@ -224,6 +224,7 @@ enum rec_state rec_image_translator(struct rec_thread *t)
 				    .tables = proc->tables,
 				    .policy = tr_policies[policy[t->rec->opt.predict]] };
 	config.policy.copy_rsp = dj_cpu_host() != DJ_CPU_INTEL;
+	config.policy.copy_pops = dj_cpu_host() == DJ_CPU_AMD;
 	config.policy.number = t->rec->opt.memory_model >= DJ_ORDER_FENCE;
 	config.policy.exact_flags = t->rec->opt.exact_flags;
 	if (!proc->heir.of && !proc->trap.faults)

@@ -32,6 +32,7 @@
 #define T_BASE	     (-4096)
 #define T_SLOT(r)    (T_BASE + 8 * (r)) /* spilled program registers */
 #define T_FLAGS	     (T_BASE + 0x080)	/* saved flags: ah = sf zf af pf cf, al = of */
+#define T_ALONE	     (T_BASE + 0x088)	/* not 0: no other thread executes this code */
 #define T_HEAD	     (T_BASE + 0x090)	/* where the next ring record goes */
 #define T_LIMIT	     (T_BASE + 0x098)	/* records beyond here call the supervisor */
 #define T_IMP_ADDR   (T_BASE + 0x0a0)	/* import: address of the load */
@@ -136,7 +137,11 @@
 /* Indirect branches first look here, by the low 16 bits of the target: 65536 addresses of stubs
  * that check whether they are meant. */
 #define AREA_FAST_BYTES (8 << 16)
-#define T_FAST		(T_TARGETS - AREA_FAST_BYTES)
+/* One that is found in the target table takes its place in the fast one back, if there is but one
+ * thread (T_ALONE): each time but so many. */
+#define FAST_TURNS 7
+#define T_TURN	   (T_BASE + 0x7a8)
+#define T_FAST	   (T_TARGETS - AREA_FAST_BYTES)
 /* What CPUID says, as far as it is known: entries of CPUID_SIZE bytes (rt_cpuid). */
 #define AREA_CPUID 4096
 #define T_CPUID	   (T_FAST - AREA_CPUID)

@@ -254,6 +254,8 @@ bool tr_flow_insn(struct tr_build *b);
 /* Push a register, of which `value` is one that has the same and is not rsp; pop one that is not
  * rsp, checked as by tr_mem_load(). */
 void tr_push_reg(struct tr_build *b, unsigned size, unsigned reg, unsigned value);
+/* Push eight bytes, not more than INT32_MAX; `spare` may be overwritten if policy.copy_rsp. */
+void tr_push_low(struct tr_build *b, uint32_t value, unsigned spare);
 void tr_pop_reg(struct tr_build *b, unsigned reg);
 extern const struct ea tr_stack_top, tr_shadow_top;
 void tr_stack_insn(struct tr_build *b);

@@ -213,6 +213,9 @@ void tr_tables_clear(struct translator *tr);
 /* They are other ones, and zero: nobody has a place in them. */
 void tr_tables_forget(struct translator *tr);
 void tr_remove_indirect(struct translator *tr, struct tr_frag *f);
+/* Its place in the fast table alone. A thread that was just putting it there when it was removed
+ * has done so by the time it is given up. */
+void tr_leave_fast(struct translator *tr, const struct tr_frag *f);
 /* From an indirect branch to what follows, the entry of f, if that is the target. Returns where it
  * begins. */
 uint64_t tr_emit_indirect(struct cg *c, const struct tr_arena *a, const struct tr_frag *f);

@@ -237,7 +237,8 @@ rt_import_patch8:
 /*
  * Indirect branches. r11 is the wanted address; the program's r11 and rcx are in their slots and its flags in T_FLAGS. The fast
  * table has led to a stub that was not meant, or to nothing. Others change the tables meanwhile (doc/code-cache.md): a key and its
- * value may not belong together.
+ * value may not belong together. What is found gets its place in the fast table back now and then: of two targets with the same low
+ * bits that of one which is wanted a million times goes to another one that was entered later, and is wanted once.
  */
 	.p2align 4
 rt_other:
@@ -254,11 +255,23 @@ rt_places:
 	je	4f
 	add	$2, %eax
 	jmp	1b
-3:	mov	%gs:(T_TARGETS + 8)(,%rax,8), %rcx
-	mov	%gs:T_SLOT(0), %rax
-	test	%r11, %r11		/* address 0 looks like an empty place */
-	jz	rt_miss
+3:	test	%r11, %r11		/* address 0 looks like an empty place */
+	jz	4f
+	mov	%gs:(T_TARGETS + 8)(,%rax,8), %rcx
+	cmpl	$0, %gs:T_ALONE
+	jne	6f
+5:	mov	%gs:T_SLOT(0), %rax
 	jmp	*%rcx
+6:	decl	%gs:T_TURN
+	jns	5b
+	movl	$FAST_TURNS, %gs:T_TURN
+	mov	%ecx, %eax		/* a target that is no more leads to rt_miss, */
+	xor	$(rt_miss - rt_begin), %eax
+	test	$0xfff, %eax		/* in whichever arena */
+	jz	5b
+	movzwl	%r11w, %eax
+	mov	%rcx, %gs:T_FAST(,%rax,8)
+	jmp	5b
 4:	mov	%gs:T_SLOT(0), %rax
 rt_miss:
 	cmpq	$0, %gs:T_LISTEN

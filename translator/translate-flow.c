@@ -30,19 +30,27 @@ static bool load_target(struct tr_build *b, unsigned *target, unsigned *spare)
 	return !b->failed;
 }
 
-/* Push the return address of a call, using scratch register `s`. */
-static void push_return(struct tr_build *b, unsigned s)
+/* Push the return address of a call, using scratch register `spare`; any one, if -1. */
+static void push_return(struct tr_build *b, int spare)
 {
 	const struct insn *in = &b->insn[b->i];
 	uint64_t ret = in->addr + in->len;
 	struct ea code = { .rip = true, .target = ret };
 	int64_t d = (int64_t)(ret - cg_va(b->c));
+	bool low = ret <= INT32_MAX;
+	unsigned s = 0;
+	b->ret_site = ret;
+	if (!low || b->policy.copy_rsp)
+		s = (unsigned)(spare < 0 ? tr_reg_scratch(b, 0, false) : spare);
+	if (low) {
+		tr_push_low(b, (uint32_t)ret, s);
+		return;
+	}
 	if (ret > 0xffffffffu && d > -0x7f000000LL && d < 0x7f000000LL)
 		cg_rm(b->c, 8, 0x8d, s, &code, 0);
 	else
 		cg_addr(b->c, s, ret);
 	tr_push_reg(b, 8, s, s);
-	b->ret_site = ret;
 }
 
 static void conditional(struct tr_build *b)
@@ -110,10 +118,8 @@ bool tr_flow_insn(struct tr_build *b)
 	if (!(in->attr & INSN_A_INDIRECT)) {
 		if (tr_goes_around(b, b->i))
 			return false;
-		if (in->attr & INSN_A_CALL) {
-			int s = tr_reg_scratch(b, 0, false);
-			push_return(b, (unsigned)s);
-		}
+		if (in->attr & INSN_A_CALL)
+			push_return(b, -1);
 		tr_exit_to(b, b->st, (uint64_t)in->imm, tr_lag(b) + 1);
 		return true;
 	}
@@ -135,7 +141,7 @@ bool tr_flow_insn(struct tr_build *b)
 			spare = (unsigned)tr_reg_scratch(b, HOME_BIT, false);
 	}
 	if (in->attr & INSN_A_CALL)
-		push_return(b, spare);
+		push_return(b, (int)spare);
 	tr_reg_spill(b, HOME);
 	if (target != HOME)
 		cg_rr(c, 8, 0x89, target, HOME);

@@ -381,11 +381,38 @@ static void keep_for_store(struct tr_build *b, const struct insn *in, struct ea 
 	b->busy |= in->gpr_written; /* the processor has them still */
 }
 
+/* The value is changed in a register, and goes to memory and shadow as by a store. False: it cannot
+ * be, and nothing is done yet. */
+static bool modify_in_register(struct tr_build *b, const struct insn *in, const struct ea *mem,
+			       const struct ea *shadow)
+{
+	unsigned size = in->mem_size;
+	if (!register_form(in, size) || in->gpr_written)
+		return false;
+	tr_flags_clobber(b, false);
+	int s = tr_reg_scratch(b, ea_regs(mem), false);
+	struct ea by = tr_by_copy(b, shadow, 1u << s | ea_regs(mem), false);
+	if (b->failed)
+		return true;
+	tr_mem_load(b, size, (unsigned)s, mem, &by); /* from here on it may fault */
+	tr_flags_for_op(b);
+	if (!cg_reencode_reg(b->c, in, (unsigned)s, -1)) {
+		b->failed = true;
+		return true;
+	}
+	cg_store_size(b->c, size, (unsigned)s, mem);
+	if (b->policy.mirror)
+		cg_store_size(b->c, size, (unsigned)s, &by);
+	return true;
+}
+
 static void read_modify_write(struct tr_build *b, const struct insn *in, const struct ea *mem,
 			      const struct ea *shadow)
 {
 	unsigned size = in->mem_size;
 	struct ea m = *mem, sh = *shadow;
+	if (modify_in_register(b, in, mem, shadow))
+		return;
 	tr_flags_clobber(b, false);
 	keep_for_store(b, in, &m, &sh);
 	if (b->failed)

@@ -233,6 +233,7 @@ uint64_t tr_epoch(const struct translator *tr)
 static void give_up(struct translator *tr, struct tr_frag *f)
 {
 	struct tr_arena *a = f->arena;
+	tr_leave_fast(tr, f);
 	tr_numbers_drop(tr, f->numbers);
 	tr_chunk_remove(a, f);
 	tr_chunk_drop(a, f->chunk);

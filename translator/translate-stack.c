@@ -40,6 +40,21 @@ void tr_push_reg(struct tr_build *b, unsigned size, unsigned reg, unsigned value
 		cg_store_size(b->c, size, value, &top);
 }
 
+void tr_push_low(struct tr_build *b, uint32_t value, unsigned spare)
+{
+	struct ea top = tr_shadow_top;
+	tr_mark_body(b);
+	cg8(b->c, 0x68);
+	cg32(b->c, value);
+	if (!b->policy.mirror)
+		return;
+	if (b->policy.copy_rsp)
+		top.base = (int8_t)spare;
+	copy_rsp(b, &top);
+	cg_rm(b->c, 8, 0xc7, 0, &top, 4);
+	cg32(b->c, value);
+}
+
 /* With a pop of its own the processor knows where the next one finds its value. */
 void tr_pop_reg(struct tr_build *b, unsigned reg)
 {
@@ -51,7 +66,8 @@ void tr_pop_reg(struct tr_build *b, unsigned reg)
 		return;
 	}
 	tr_flags_clobber(b, false);
-	struct ea shadow = tr_by_copy(b, &tr_shadow_top, 1u << reg, false);
+	struct ea shadow = b->policy.copy_pops ? tr_by_copy(b, &tr_shadow_top, 1u << reg, false)
+					       : ea_add(tr_shadow_top, -8);
 	tr_mark_body(b);
 	if (reg >= 8)
 		cg8(b->c, 0x41);

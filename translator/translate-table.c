@@ -185,13 +185,18 @@ void tr_restore_indirect(struct translator *tr, struct tr_frag *f)
 	enter(tr, f);
 }
 
+void tr_leave_fast(struct translator *tr, const struct tr_frag *f)
+{
+	uint64_t *fast = (uint64_t *)tr_table(tr, T_FAST) + (f->pc & 0xffff);
+	if (f->indirect && *fast == f->stub)
+		store(fast, rt_va(tr->arenas, rt_other));
+}
+
 void tr_remove_indirect(struct translator *tr, struct tr_frag *f)
 {
 	if (!f->indirect)
 		return;
-	uint64_t *fast = (uint64_t *)tr_table(tr, T_FAST) + (f->pc & 0xffff);
-	if (*fast == f->stub)
-		store(fast, rt_va(tr->arenas, rt_other));
+	tr_leave_fast(tr, f);
 	if (f->slot != TR_NO_SLOT) {
 		store(key(tr, f->slot) + 1, rt_va(tr->arenas, rt_miss));
 		tr->target[f->slot] = GONE;

@@ -6,6 +6,7 @@
 
 #include "format/error.h"
 #include "translator/build.h"
+#include "translator/runtime.h"
 #include "emu/emu.h"
 #include "tests/lib/translate-gen.h"
 #include "tests/lib/translate-run.h"
@@ -64,6 +65,7 @@ extern struct run {
 	struct number number[2000]; /* that ordered events have, where others came between */
 	unsigned n_numbers;
 	uint64_t first_seq;
+	uint64_t *forgot; /* place in the fast table that has lost its target, or NULL */
 	struct effect effect[2000];
 	unsigned n_effects;
 } run;

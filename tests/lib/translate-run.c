@@ -230,6 +230,9 @@ static void start_control(void)
 	*tcb(T_ORDER_ID) = OURS;
 	for (unsigned i = 0; i < 64; i++)
 		*lock_at(i) = gen_chance(1) ? OTHERS : 0;
+	*tcb(T_ALONE) = gen_chance(50);
+	*tcb(T_TURN) = 0;
+	run.forgot = NULL;
 	*tcb(T_GSBASE) = GEN_GS;
 	*tcb(T_HEAD) = area_s + (uint64_t)(int64_t)T_RING;
 	/* at times a ring that is full soon */
@@ -256,7 +259,18 @@ static void choose_model(void)
 	tr->policy.lock = tr->policy.look && gen_chance(50);
 	tr->policy.fault_flags = gen_chance(40);
 	tr->policy.copy_rsp = gen_chance(50);
+	tr->policy.copy_pops = gen_chance(50);
 	tr->build->policy = tr->policy;
+}
+
+/* A target that has lost its place in the fast table gets it back, if there is one thread. */
+static void found_again(void)
+{
+	if (!run.forgot || *run.forgot == rt_va(tr->arenas, rt_other))
+		return;
+	if (!*tcb(T_ALONE))
+		complain("the fast table was written to beside other threads");
+	run_counts.found_again++;
 }
 
 bool run_program(struct gen *g, bool step)
@@ -320,6 +334,7 @@ bool run_program(struct gen *g, bool step)
 	run.translated = true;
 	run_at(entry, &in, &it);
 	drain();
+	found_again();
 	steps = run.steps;
 	if (steps > EMULATED_MAX)
 		return true; /* an overwritten return address again */

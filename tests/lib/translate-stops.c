@@ -240,6 +240,13 @@ static void enter(ucontext_t *uc, uint64_t pc)
 	start_native(uc, pc);
 }
 
+/* The target loses its place in the fast table, as to another one with the same low bits. */
+static void forget(uint64_t pc)
+{
+	run.forgot = (uint64_t *)tr_table(tr, T_FAST) + (pc & 0xffff);
+	*run.forgot = rt_va(tr->arenas, rt_other);
+}
+
 static void at_stop(ucontext_t *uc)
 {
 	greg_t *g = uc->uc_mcontext.gregs;
@@ -276,6 +283,8 @@ static void at_stop(ucontext_t *uc)
 		struct tr_frag *f = w.pc == prog->end ? NULL : fragment(w.pc);
 		if (f)
 			tr_add_indirect(tr, f);
+		if (f && !run.forgot && gen_chance(50))
+			forget(w.pc);
 		enter(uc, w.pc);
 		return;
 	}
