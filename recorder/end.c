@@ -309,6 +309,7 @@ void rec_process_free(struct rec_process *proc)
 	while (*at != proc)
 		at = &(*at)->next;
 	*at = proc->next;
+	rec_untouched_end(proc);
 	if (proc->mem >= 0)
 		proc->rec->tracer->close_memory(proc->rec->tracer, proc->mem);
 	if (proc->memfd >= 0)

@@ -35,7 +35,8 @@ static int take_snapshot(struct rec_thread *t)
 			continue;
 		for (uint64_t at = m->start; at < m->end && !rc;) {
 			uint64_t n = m->end - at < CHUNK ? m->end - at : CHUNK;
-			size_t got = rec_read(t->proc, at, buf, n);
+			size_t got = rec_anonymous(m) ? rec_read_anonymous(t, at, buf, n)
+						      : rec_read(t->proc, at, buf, n);
 			if (!got)
 				break;
 			struct dj_error err = { 0 };
@@ -118,6 +119,7 @@ enum rec_state rec_image_begin(struct rec_thread *t, bool exec)
 	proc->hand = t;
 	t->area.exec = exec;
 	t->area.forked = t->area.out = false;
+	rec_untouched_end(proc);
 	if (proc->mem >= 0)
 		tracer->close_memory(tracer, proc->mem);
 	proc->mem = tracer->open_memory(tracer, proc->pid);

@@ -36,6 +36,19 @@ void rec_maps_record(struct rec_thread *t, const struct dj_mapping *m, const cha
 void rec_maps_free(struct rec_process *proc);
 void rec_labels_free(struct rec_recording *rec);
 
+/* ---- untouched.c ---- */
+/* Private memory of no file. */
+bool rec_anonymous(const struct dj_mapping *m);
+/* Which of `n` pages from `addr` on, all in such memory, are zero because nobody has touched them;
+ * by bit. None, if that cannot be found out. */
+#define REC_UNTOUCHED 64
+uint64_t rec_untouched(struct rec_thread *t, uint64_t addr, unsigned n);
+/* Such memory, which stays untouched where it is. Returns how many bytes could be read: maybe less
+ * than there are. */
+size_t rec_read_anonymous(struct rec_thread *t, uint64_t addr, uint8_t *buf, size_t len);
+/* The process has other memory from now on, or none. */
+void rec_untouched_end(struct rec_process *proc);
+
 /* ---- maplog.c (doc/mappings.md) ---- */
 /* An empty log, and no ranges. */
 void rec_log_start(struct rec_thread *t);

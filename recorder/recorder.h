@@ -183,9 +183,8 @@ struct rec_process {
 	struct rec_process *next;
 	struct rec_recording *rec;
 	pid_t pid;
-	int memfd;	    /* the shared areas and arenas */
-	uint64_t memfd_end; /* next free offset in there */
-	uint64_t memfd_size;
+	int memfd;			/* the shared areas and arenas */
+	uint64_t memfd_size, memfd_end; /* of which so much is used */
 	uint64_t number;     /* the counter of ordered events had at least this value (order.c) */
 	bool order_mapped;   /* the pages of the order are the recording's */
 	bool not_forked;     /* the kernel leaves deja's memory, but for those, out of copies */
@@ -216,7 +215,8 @@ struct rec_process {
 									the kernel has (limits.c) */
 	bool more_files; /* the limit of descriptors leaves room for one */
 	bool limits_known, raised;
-	int mem; /* handle of the memory */
+	int mem;       /* handle of the memory */
+	FILE *pagemap; /* of that, or NULL (untouched.c) */
 	struct translator *tr;
 	struct rec_process *parent; /* whose copy it is, while both have that image */
 	struct rec_note *wanted;    /* what its copies stopped for (ahead.c) */

@@ -23,6 +23,7 @@
 #define APART	    1000000u
 #define APART_FIRST 2000u
 #define PART	    0x4000u /* compared at a time */
+#define PAGE	    4096u
 
 static void record(struct rec_thread *t, uint64_t addr, const uint8_t *bytes, uint64_t length)
 {
@@ -53,6 +54,17 @@ static bool compare(struct rec_thread *t, uint64_t addr, size_t size)
 	return true;
 }
 
+/* Of a stack most is untouched, above all of one that is new: it is zero in both. */
+static uint64_t both_untouched(struct rec_thread *t, const struct dj_mapping *m, uint64_t low,
+			       uint64_t high)
+{
+	unsigned n = (unsigned)((high - low) / PAGE);
+	/* the shadow's first page is of a file, and behind its last one it begins anew */
+	if (!rec_anonymous(m) || (uint32_t)low < PAGE || (uint32_t)low > (uint32_t)(high - 1))
+		return 0;
+	return rec_untouched(t, low, n) & rec_untouched(t, t->s + (uint32_t)low, n);
+}
+
 bool rec_written_is_due(const struct rec_thread *t, uint64_t steps)
 {
 	uint64_t since = steps > t->written_at ? steps - t->written_at : 0;
@@ -74,11 +86,14 @@ void rec_written(struct rec_thread *t, bool now)
 	if (low < sp - AROUND)
 		low = sp - AROUND;
 	uint64_t high = m->end - sp > AROUND ? sp + AROUND : m->end;
-	uint64_t at = low, next;
+	uint64_t at = low, next, same = both_untouched(t, m, low, high);
 	for (; at < high; at = next) {
-		next = (at & -(uint64_t)PART) + PART; /* the shadow has its end there */
-		if (next > high)
-			next = high;
+		next = at + PAGE;
+		if (same >> (at - low) / PAGE & 1)
+			continue;
+		uint64_t end = (at & -(uint64_t)PART) + PART; /* the shadow has its end there */
+		while (next < end && next < high && !(same >> (next - low) / PAGE & 1))
+			next += PAGE;
 		if (!compare(t, at, next - at))
 			break;
 	}
