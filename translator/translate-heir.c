@@ -8,15 +8,25 @@
 
 #include <string.h>
 
-/* What is asleep is not worth keeping. */
-static void retire_sleepers(struct translator *tr)
+/* Call it for each fragment, which may be retired then. (Each depends on a page. To go through the
+ * hash would touch all of that, and most of it is empty.) */
+static void each_fragment(struct translator *tr,
+			  void (*what)(struct translator *, struct tr_frag *))
 {
-	for (uint32_t i = 0; i < FRAG_HASH; i++)
-		for (struct tr_frag *f = tr->hash[i], *next; f; f = next) {
-			next = f->next;
-			if (f->asleep)
-				tr_retire(tr, f);
+	for (uint32_t i = 0; i < tr->cap_pages; i++)
+		for (struct tr_use *u = tr->pages[i] ? tr->pages[i]->uses : NULL, *next; u;
+		     u = next) {
+			next = u->next;
+			if (u == u->frag->uses) /* its first page */
+				what(tr, u->frag);
 		}
+}
+
+/* What is asleep is not worth keeping. */
+static void retire_sleeper(struct translator *tr, struct tr_frag *f)
+{
+	if (f->asleep)
+		tr_retire(tr, f);
 }
 
 void tr_keep_only(struct translator *tr, bool (*keep)(void *ctx, uint64_t page), void *ctx)
@@ -29,7 +39,7 @@ void tr_keep_only(struct translator *tr, bool (*keep)(void *ctx, uint64_t page),
 			tr_retire(tr, p->uses->frag);
 		p->asleep = false;
 	}
-	retire_sleepers(tr);
+	each_fragment(tr, retire_sleeper);
 	tr_forget_decoded(tr, 0, UINT64_MAX);
 	tr->epoch++;
 	tr_reclaim(tr, tr->epoch);
@@ -50,7 +60,5 @@ void tr_take_over(struct translator *tr, const struct tr_ops *ops, uint8_t *tabl
 	memset(&tr->asked_kept, 0, sizeof(tr->asked_kept));
 	memset(&tr->stats, 0, sizeof(tr->stats));
 	tr_tables_forget(tr);
-	for (uint32_t i = 0; i < FRAG_HASH; i++)
-		for (struct tr_frag *f = tr->hash[i]; f; f = f->next)
-			tr_restore_indirect(tr, f);
+	each_fragment(tr, tr_restore_indirect);
 }
