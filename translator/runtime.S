@@ -265,10 +265,14 @@ rt_places:
 6:	decl	%gs:T_TURN
 	jns	5b
 	movl	$FAST_TURNS, %gs:T_TURN
-	mov	%ecx, %eax		/* a target that is no more leads to rt_miss, */
-	xor	$(rt_miss - rt_begin), %eax
-	test	$0xfff, %eax		/* in whichever arena */
-	jz	5b
+	movslq	3(%rcx), %rax		/* a target's stub (tr_emit_indirect) says whose it is */
+	cmpw	$0x8149, (%rcx)		/* cmp $TARGET, %r11 */
+	je	7f
+	cmpw	$0x8d48, (%rcx)		/* lea TARGET(%rip), %rcx */
+	jne	5b
+	lea	7(%rcx,%rax), %rax
+7:	cmp	%r11, %rax
+	jne	5b
 	movzwl	%r11w, %eax
 	mov	%rcx, %gs:T_FAST(,%rax,8)
 	jmp	5b

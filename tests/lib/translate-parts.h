@@ -66,6 +66,7 @@ extern struct run {
 	unsigned n_numbers;
 	uint64_t first_seq;
 	uint64_t *forgot; /* place in the fast table that has lost its target, or NULL */
+	bool forgot_high; /* that lies above 2 GiB */
 	struct effect effect[2000];
 	unsigned n_effects;
 } run;

@@ -270,7 +270,7 @@ static void found_again(void)
 		return;
 	if (!*tcb(T_ALONE))
 		complain("the fast table was written to beside other threads");
-	run_counts.found_again++;
+	run_counts.found_again[run.forgot_high]++;
 }
 
 bool run_program(struct gen *g, bool step)

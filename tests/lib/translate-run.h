@@ -17,7 +17,7 @@ bool run_program(struct gen *g, bool step);
 extern struct run_counts {
 	unsigned long programs, steps, imports, natives, faults, misses, boundaries, ordered,
 		orders, exact;
-	unsigned long numbers, waits, locked_faults, found_again;
+	unsigned long numbers, waits, locked_faults, found_again[2];
 } run_counts;
 
 #endif

@@ -244,6 +244,7 @@ static void enter(ucontext_t *uc, uint64_t pc)
 static void forget(uint64_t pc)
 {
 	run.forgot = (uint64_t *)tr_table(tr, T_FAST) + (pc & 0xffff);
+	run.forgot_high = pc > INT32_MAX;
 	*run.forgot = rt_va(tr->arenas, rt_other);
 }
 
