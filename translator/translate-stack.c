@@ -8,11 +8,13 @@ const struct ea tr_stack_top = { .base = 4, .index = -1, .scale = 1 };
 const struct ea tr_shadow_top = { .base = 4, .index = -1, .scale = 1, .gs = true, .a32 = true };
 
 /* The top of the stack in the shadow, where it is when something has been pushed. The copy of rsp,
- * if there is one, is the one to be made then. */
+ * if there is one, is the one to be made then. For a call it would be the second register that has
+ * to be saved, and the return address is far from being popped. */
 static struct ea top_after(struct tr_build *b, uint32_t avoid)
 {
 	struct ea top = tr_shadow_top;
-	if (!b->policy.mirror || !b->policy.copy_rsp)
+	bool call = b->insn[b->i].attr & INSN_A_CALL;
+	if (!b->policy.mirror || !b->policy.copy_rsp || (call && !b->policy.copy_pops))
 		return top;
 	int s = tr_reg_scratch(b, avoid | b->busy, false);
 	if (!b->failed)
