@@ -20,15 +20,12 @@
  */
 #include "recorder/recorder.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #define PAGE	  4096ULL
 #define ROOM	  (512ULL << 10)
-#define PRESENT	  (3ULL << 62) /* or swapped out */
-#define OF_A_FILE (1ULL << 61)
 #define SMALL	  (256ULL << 10)
 #define AT_A_TIME 256
 #define STACK	  (256ULL << 10) /* of a keyframe: so much of the stack at most */
@@ -39,7 +36,6 @@
 
 struct copy {
 	struct rec_thread *t;
-	FILE *map;
 	uint64_t room;
 	const char *keyframe; /* it goes into one, and is that; NULL: into the child's snapshot */
 	uint64_t pages;	      /* so many more may be looked at */
@@ -61,11 +57,9 @@ static unsigned look(struct copy *c, uint64_t at, uint64_t end, bool own[AT_A_TI
 	if (n > c->pages)
 		n = c->pages;
 	c->pages -= n;
-	if (!c->map || fseeko(c->map, (off_t)(at / PAGE * sizeof(*entry)), SEEK_SET))
-		return 0;
-	size_t got = fread(entry, sizeof(*entry), n, c->map);
+	size_t got = rec_page_entries(c->t, at, entry, n);
 	for (size_t i = 0; i < got; i++)
-		own[i] = (entry[i] & PRESENT) && !(entry[i] & OF_A_FILE);
+		own[i] = (entry[i] & REC_PAGE_PRESENT) && !(entry[i] & REC_PAGE_OF_A_FILE);
 	return (unsigned)got;
 }
 
@@ -179,15 +173,7 @@ static struct copy *begin(struct rec_thread *t, uint64_t room)
 	c->pages = UINT64_MAX;
 	c->keyframe = NULL;
 	c->n_done = 0;
-	c->map = t->rec->tracer->open_proc(t->rec->tracer, t->tid, "pagemap");
 	return c;
-}
-
-static void end(struct copy *c)
-{
-	if (c->map)
-		fclose(c->map);
-	free(c);
 }
 
 void rec_copy(struct rec_thread *t)
@@ -199,7 +185,7 @@ void rec_copy(struct rec_thread *t)
 		save(c, t->regs.rsp & -PAGE, stack->end);
 	of_others(c, stack, true);
 	of_others(c, stack, false);
-	end(c);
+	free(c);
 }
 
 /* ---- of a full keyframe -----------------------------------------------------------------------
@@ -255,6 +241,6 @@ uint64_t rec_copy_parts(struct rec_thread *t, uint64_t room)
 	if (stack && stack->module < 0 && strcmp(stack->name, "[stack]") != 0)
 		save(c, stack->start, stack->end);
 	uint64_t copied = (room & -PAGE) - c->room;
-	end(c);
+	free(c);
 	return copied;
 }

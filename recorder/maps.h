@@ -39,6 +39,11 @@ void rec_labels_free(struct rec_recording *rec);
 /* ---- untouched.c ---- */
 /* Private memory of no file. */
 bool rec_anonymous(const struct dj_mapping *m);
+/* What the kernel says of `n` pages from `addr` on, an entry of pagemap each (proc(5)); returns of
+ * how many. */
+#define REC_PAGE_PRESENT   (3ULL << 62) /* or swapped out */
+#define REC_PAGE_OF_A_FILE (1ULL << 61)
+size_t rec_page_entries(struct rec_thread *t, uint64_t addr, uint64_t *entry, size_t n);
 /* Which of `n` pages from `addr` on, all in such memory, are zero because nobody has touched them;
  * by bit. None, if that cannot be found out. */
 #define REC_UNTOUCHED 64

@@ -9,27 +9,32 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define PAGE	4096u
-#define PRESENT (3ULL << 62) /* or swapped out */
+#define PAGE 4096u
 
 bool rec_anonymous(const struct dj_mapping *m)
 {
 	return m->flags & MAP_ANONYMOUS && m->flags & MAP_PRIVATE && m->module < 0;
 }
 
+size_t rec_page_entries(struct rec_thread *t, uint64_t addr, uint64_t *entry, size_t n)
+{
+	off_t at = (off_t)(addr / PAGE * sizeof(*entry));
+	struct rec_process *proc = t->proc;
+	if (!proc->pagemap)
+		proc->pagemap = proc->rec->tracer->open_proc(proc->rec->tracer, t->tid, "pagemap");
+	ssize_t got =
+		proc->pagemap ? pread(fileno(proc->pagemap), entry, n * sizeof(*entry), at) : 0;
+	return got > 0 ? (size_t)got / sizeof(*entry) : 0;
+}
+
 uint64_t rec_untouched(struct rec_thread *t, uint64_t addr, unsigned n)
 {
 	uint64_t entry[REC_UNTOUCHED], bits = 0;
-	size_t size = n * sizeof(*entry);
-	off_t at = (off_t)(addr / PAGE * sizeof(*entry));
-	struct rec_process *proc = t->proc;
 	DJ_ASSERT(n <= REC_UNTOUCHED, "%u pages at a time", n);
-	if (!proc->pagemap)
-		proc->pagemap = proc->rec->tracer->open_proc(proc->rec->tracer, t->tid, "pagemap");
-	if (!proc->pagemap || pread(fileno(proc->pagemap), entry, size, at) != (ssize_t)size)
+	if (rec_page_entries(t, addr, entry, n) != n)
 		return 0;
 	for (unsigned i = 0; i < n; i++)
-		bits |= entry[i] & PRESENT ? 0 : 1ULL << i;
+		bits |= entry[i] & REC_PAGE_PRESENT ? 0 : 1ULL << i;
 	return bits;
 }
 

@@ -102,7 +102,7 @@ struct tr_policy {
 	bool exact_flags; /* arithmetic flags are never taken for dead */
 	bool fault_flags; /* nor where an instruction may fault */
 	bool copy_rsp;	  /* what is addressed by rsp has a copy of it in the shadow's address, */
-	bool copy_pops;	  /* and so has what is popped, or pushed by a call */
+	bool copy_pops;	  /* and so has what is popped */
 	bool lock;	  /* loads and stores are made under the lock of their place, too */
 };
 enum { TR_POLICY_SHADOW, TR_POLICY_LAST, TR_POLICY_NONE, TR_POLICIES };
