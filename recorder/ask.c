@@ -26,20 +26,19 @@
  * entered the cache in an earlier epoch, so it has not been reclaimed.
  *
  * What is done for a thread that runs is what may be done beside it (doc/code-cache.md): fragments
- * of code that is in modules and does not change unheard are made and linked, of which nothing is
- * recorded. Whether a module's file has been written to is asked as at a stop, lest the program is
- * answered with what it has just replaced. Whatever else there is to do (a digest, a keyframe, a
- * signal, an arena, code of other kinds, an address that is none) is a reason to answer that it has
- * to stop, and then everything goes its usual way. The program can write to these words, and gets
- * what it asked for: an answer to what it has not asked sends it astray, as any word of the control
- * block does. The number of a link is checked.
+ * are made and linked of code of which the trace need not be told, because it is a module's or
+ * because the trace has been told of its page before. Whether a module's file has been written to
+ * is asked as at a stop, lest the program is answered with what it has just replaced. Whatever else
+ * there is to do (a digest, a keyframe, a signal, an arena, code of other kinds, an address that is
+ * none) is a reason to answer that it has to stop, and then everything goes its usual way. The
+ * program can write to these words, and gets what it asked for: an answer to what it has not asked
+ * sends it astray, as any word of the control block does. The number of a link is checked.
  *
  * Listening costs processor time, so it is for bursts: a thread is listened to if it has stopped
  * before within BURST, and for no longer than PATIENCE after its last question. It takes a
- * processor of our own (as in ahead.c), and a process with one thread: of others facts may have to
- * be told. Where others want the processors, too, the one of the two that has to answer mostly does
- * not run, or the one that asks. So who has not asked a few times while we listened is left alone,
- * but for a trial now and then.
+ * processor of our own (as in ahead.c). Where others want the processors, too, the one of the two
+ * that has to answer mostly does not run, or the one that asks. So who has not asked a few times
+ * while we listened is left alone, but for a trial now and then.
  */
 #include "recorder/ask.h"
 #include "recorder/ahead.h"
@@ -87,7 +86,7 @@ void rec_ask_listen(struct rec_thread *t)
 	*rec_tcb(t, T_ASK) = 0;
 	*rec_tcb(t, T_ANSWER) = 0;
 	if (gap > BURST || asking->n == REC_ASKERS || !rec_has_processors() ||
-	    t->proc->n_threads > 1 || !promises(t))
+	    t->group != t->proc || !promises(t))
 		return;
 	t->ask.asked = false;
 	asking->who[asking->n++] = t;
@@ -116,14 +115,20 @@ void rec_ask_over(struct rec_thread *t)
 		*rec_tcb(t, T_ANSWER) = ANSWER_STOP;
 }
 
+/* Whether code may be made for it: it executes some, and no thread is about to do what others have
+ * to be stopped for, or what only one may do at a time. */
+static bool goes_on(const struct rec_thread *t)
+{
+	const struct rec_process *proc = t->proc;
+	return t->state == REC_CACHE && !t->in_hand && t->group == proc && proc->tr &&
+	       !proc->leaving && !proc->gather.by && !proc->busy && !rec_trap_held(t);
+}
+
 /* Whether there is nothing else to do for it but to make code. */
 static bool only_code(struct rec_thread *t)
 {
-	const struct rec_process *proc = t->proc;
-	return !rec_over(t->rec) && t->state == REC_CACHE && !t->in_hand && proc->n_threads == 1 &&
-	       proc->tr && !proc->leaving && !t->group->leaving && !proc->gather.by &&
-	       !t->n_pending && !t->hand_over && !rec_late(t) && !rec_trap_urgent(t) &&
-	       !rec_idle_wants(t) && !rec_keyframe_wants(t) &&
+	return !rec_over(t->rec) && goes_on(t) && !t->n_pending && !t->hand_over && !rec_late(t) &&
+	       !rec_trap_urgent(t) && !rec_idle_wants(t) && !rec_keyframe_wants(t) &&
 	       !rec_digest_is_due(t, rec_lagged(t)) && !rec_written_is_due(t, rec_lagged(t));
 }
 
@@ -139,6 +144,8 @@ static uint64_t answer(struct rec_thread *t, uint64_t ask)
 		return ANSWER_STOP;
 	uint64_t pc = indirect ? *rec_tcb(t, T_ASKED) : stop->pc;
 	uint32_t lag = indirect ? 0 : stop->lag;
+	if (rec_code_stale(t->proc, pc))
+		return ANSWER_STOP;
 	if (indirect || t->rec->asking.links++ % NOTED == 0)
 		rec_ahead_note(t, pc, indirect);
 	rec_ahead_asked(t, pc);
@@ -172,7 +179,7 @@ static bool go_ahead(struct rec_asking *asking)
 {
 	for (unsigned i = 0; i < asking->n; i++) {
 		const struct rec_thread *t = asking->who[i];
-		if (t->state == REC_CACHE && !t->in_hand && tr_one_beside(t->proc->tr))
+		if (goes_on(t) && tr_one_beside(t->proc->tr))
 			return true;
 	}
 	return false;

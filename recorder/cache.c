@@ -136,7 +136,7 @@ static enum rec_state our_trap(struct rec_thread *t, struct user_regs_struct *r)
 		break;
 	case TR_STOP_CHANGED:
 		rec_count(t, REC_COUNT_CHANGED);
-		rec_code_forget(t->proc, w.pc & ~4095ULL, (w.pc & ~4095ULL) + 8192);
+		rec_code_changed(t->proc, w.pc);
 		break;
 	}
 	return REC_IN_HAND;

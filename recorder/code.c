@@ -20,6 +20,8 @@
 #define PAGE	  4096ULL
 #define PAGE_HASH 4096
 #define PAGES_MAX 4096
+#define LINE	  64 /* bytes; translator/translate.h, tr_sleep() */
+#define LOOK	  8  /* bytes of code that are looked at before it is translated */
 
 struct rec_code_page {
 	struct rec_code_page *next; /* in the hash */
@@ -266,6 +268,19 @@ uint64_t rec_code_translated(void *ctx, uint64_t pc, size_t len)
 	return proc->n_threads < 2 || all_know(proc, fact) ? 0 : fact;
 }
 
+/* Of the process's only thread. What changes unheard may not be any more what the trace was told:
+ * the fragment compares, and is not executed then. */
+bool rec_code_known(void *ctx, uint64_t pc, size_t len)
+{
+	struct rec_process *proc = ctx;
+	for (uint64_t page = pc & ~(PAGE - 1); page < pc + len; page += PAGE) {
+		const struct rec_code_page *p = code_page(proc, page);
+		if (!p || (p->dynamic ? !p->logged : p->module < 0))
+			return false;
+	}
+	return true;
+}
+
 bool rec_code_is_modules(struct rec_process *proc, uint64_t page)
 {
 	const struct dj_mapping *m = executable(proc, page);
@@ -310,18 +325,18 @@ static void sleep_on(struct rec_process *proc, uint64_t start, uint64_t end)
 	}
 }
 
-/* A page is executable again. Returns the lines that are not what they were, or all if nothing of
+/* What is in the page may not be what it was. Returns the lines that are not, or all if nothing of
  * what was known is to be used. */
 static uint64_t changed_lines(struct rec_process *proc, struct rec_code_page *p)
 {
 	const struct dj_mapping *m = executable(proc, p->addr);
 	uint8_t now[PAGE];
 	uint64_t changed = 0;
-	if (!m || is_changing(proc, m) || p->len != PAGE ||
+	if (!m || is_changing(proc, m) != p->changing || p->len != PAGE ||
 	    rec_read(proc, p->addr, now, PAGE) != PAGE)
 		return UINT64_MAX;
-	for (unsigned i = 0; i < PAGE / 64; i++)
-		if (memcmp(now + 64 * i, p->bytes + 64 * i, 64) != 0)
+	for (unsigned i = 0; i < PAGE / LINE; i++)
+		if (memcmp(now + LINE * i, p->bytes + LINE * i, LINE) != 0)
 			changed |= 1ULL << i;
 	if (changed) {
 		memcpy(p->bytes, now, PAGE);
@@ -350,6 +365,36 @@ static void wake(struct rec_process *proc, uint64_t start, uint64_t end)
 		p->asleep = false;
 		proc->n_asleep--;
 		tr_wake(proc->tr, page >> 12, changed);
+	}
+}
+
+/* Where one byte is repeated nobody has written code yet, but to fill it. */
+bool rec_code_stale(struct rec_process *proc, uint64_t pc)
+{
+	const struct rec_code_page *p = proc->pages ? *find(proc, pc & -PAGE) : NULL;
+	uint8_t now[LOOK];
+	if (!p || !p->changing || p->asleep || (pc & (PAGE - 1)) + LOOK > p->len)
+		return false;
+	const uint8_t *known = p->bytes + (pc & (PAGE - 1));
+	return !memcmp(known, known + 1, LOOK - 1) && rec_read(proc, pc, now, LOOK) == LOOK &&
+	       memcmp(now, known, LOOK) != 0;
+}
+
+void rec_code_changed(struct rec_process *proc, uint64_t pc)
+{
+	for (uint64_t page = pc & -PAGE; page <= (pc & -PAGE) + PAGE; page += PAGE) {
+		struct rec_code_page *p = proc->pages ? *find(proc, page) : NULL;
+		uint64_t changed =
+			p && p->changing && !p->asleep ? changed_lines(proc, p) : UINT64_MAX;
+		if (changed == UINT64_MAX) {
+			rec_code_forget(proc, page, page + PAGE);
+			continue;
+		}
+		proc->rec->counts[REC_COUNT_FORGOTTEN] += changed != 0;
+		/* what was made of it may be older than what is known of the page */
+		if (page == (pc & -PAGE))
+			changed |= 1ULL << (pc & (PAGE - 1)) / LINE;
+		tr_changed(proc->tr, page / PAGE, changed);
 	}
 }
 

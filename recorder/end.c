@@ -123,6 +123,7 @@ void rec_thread_apart(struct rec_thread *t)
 	proc->n_threads--;
 	if (t->group != proc)
 		t->group->n_threads--;
+	rec_ask_stopped(t);
 	if (!proc->n_threads)
 		rec_perf_map(proc);
 	if (proc->n_threads == 1)

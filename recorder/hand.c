@@ -200,6 +200,8 @@ static void reclaim(struct rec_process *proc, bool whole)
 enum tr_found rec_fragment(struct rec_thread *t, uint64_t pc, struct tr_frag **f)
 {
 	bool whole = true;
+	if (rec_code_stale(t->proc, pc))
+		rec_code_changed(t->proc, pc);
 	for (;;) {
 		leave_retired(t);
 		reclaim(t->proc, whole);

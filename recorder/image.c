@@ -220,7 +220,8 @@ enum rec_state rec_image_translator(struct rec_thread *t)
 	struct rec_process *proc = t->proc;
 	/* by enum dj_predict */
 	static const unsigned policy[] = { TR_POLICY_SHADOW, TR_POLICY_LAST, TR_POLICY_NONE };
-	struct tr_ops ops = { proc, rec_code_read, rec_code_translated, rec_code_kept };
+	struct tr_ops ops = { proc, rec_code_read, rec_code_translated, rec_code_kept,
+			      rec_code_known };
 	struct tr_config config = { .bales = true,
 				    .large = may_be_large(t),
 				    .tables = proc->tables,

@@ -35,10 +35,15 @@ void rec_perf_map(struct rec_process *proc);
 /* ---- code.c ---- */
 size_t rec_code_read(void *ctx, uint64_t pc, uint8_t *buf, size_t len, bool *changing);
 uint64_t rec_code_translated(void *ctx, uint64_t pc, size_t len);
+bool rec_code_known(void *ctx, uint64_t pc, size_t len);
 struct tr_kept *rec_code_kept(void *ctx, uint64_t pc, uint64_t *base);
 void rec_code_forget(struct rec_process *proc, uint64_t start, uint64_t end);
 /* These pages, which were not executable, are mapped anew or not at all. */
 void rec_code_replaced(struct rec_process *proc, uint64_t start, uint64_t end);
+/* Whether code that may change unheard has been written there since its page was read. */
+bool rec_code_stale(struct rec_process *proc, uint64_t pc);
+/* It has, or has what was translated at pc. */
+void rec_code_changed(struct rec_process *proc, uint64_t pc);
 /* The protection of these pages has been changed to `prot`. */
 void rec_code_protected(struct rec_process *proc, uint64_t start, uint64_t end, uint32_t prot);
 void rec_code_free(struct rec_process *proc);

@@ -321,11 +321,11 @@ struct translator {
 	struct tr_block *blocks, *spare_blocks;
 	struct tr_slab *slabs;
 	uint32_t n_blocks;
-	bool only_kept;		     /* the program runs: nothing else is made */
-	bool only_modules;	     /* the program runs: nor of code that is in no module */
-	struct tying *tying;	     /* a bale (translate-bale.c), or NULL */
-	struct ahead *ahead;	     /* what comes after what the program asked for (translate.c) */
-	bool bales;		     /* what was kept is taken over in bales, */
+	bool only_kept;	     /* the program runs: nothing else is made */
+	bool only_known;     /* the program runs: nor of code that nobody has told the trace of */
+	struct tying *tying; /* a bale (translate-bale.c), or NULL */
+	struct ahead *ahead; /* what comes after what the program asked for (translate.c) */
+	bool bales;	     /* what was kept is taken over in bales, */
 	uint64_t refused[4096 / 64]; /* but for these (translate-bale.c) */
 	struct tr_stats stats;
 };

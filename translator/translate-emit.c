@@ -281,16 +281,6 @@ static uint32_t kept_for(struct tr_build *b, uint64_t pc)
 	return b->policy.exact_flags ? ARITH : tr_flags_live_at(b->tr, pc, 1, &look) & b->live[0];
 }
 
-/* Whether all of the code is that of modules, which do not change unheard. */
-static bool is_modules(const struct translator *tr, uint64_t pc, size_t len)
-{
-	uint64_t base;
-	for (uint64_t page = pc & ~4095ULL; page < pc + len; page += 4096)
-		if (!tr_kept_at(tr, page, &base))
-			return false;
-	return true;
-}
-
 struct tr_frag *tr_translate(struct tr_build *b, struct tr_arena *a, uint64_t pc)
 {
 	struct translator *tr = b->tr;
@@ -310,7 +300,7 @@ struct tr_frag *tr_translate(struct tr_build *b, struct tr_arena *a, uint64_t pc
 	if (!b->n)
 		return NULL;
 	size_t len = tr_scanned(b);
-	if (tr->only_modules && !is_modules(tr, pc, len))
+	if (tr->only_known && !tr->ops.known(tr->ops.ctx, pc, len))
 		return NULL;
 	uint64_t facts = tr->ops.translated(tr->ops.ctx, pc, len);
 

@@ -166,19 +166,32 @@ void tr_sleep(struct translator *tr, uint64_t page)
 	}
 }
 
-void tr_wake(struct translator *tr, uint64_t page, uint64_t changed)
+static void retire_lines(struct translator *tr, struct tr_page *p, uint64_t changed)
 {
-	struct tr_page *p = tr->n_pages ? tr->pages[page_at(tr, page)] : NULL;
 	uint64_t before = tr->stats.retired;
-	if (!p)
-		return;
-	p->asleep = false;
 	for (struct tr_use *u = p->uses, *next; changed && u; u = next) {
 		next = u->next;
 		if (u->lines & changed)
 			tr_retire(tr, u->frag);
 	}
 	end_epoch(tr, before);
+}
+
+void tr_wake(struct translator *tr, uint64_t page, uint64_t changed)
+{
+	struct tr_page *p = tr->n_pages ? tr->pages[page_at(tr, page)] : NULL;
+	if (!p)
+		return;
+	p->asleep = false;
+	retire_lines(tr, p, changed);
+}
+
+void tr_changed(struct translator *tr, uint64_t page, uint64_t changed)
+{
+	struct tr_page *p = tr->n_pages ? tr->pages[page_at(tr, page)] : NULL;
+	tr_forget_decoded(tr, page << 12, 4096);
+	if (p)
+		retire_lines(tr, p, changed);
 }
 
 /* Whether it is asleep for no reason any more. */

@@ -263,9 +263,9 @@ enum tr_found tr_fragment_kept(struct translator *tr, uint64_t pc, struct tr_fra
 enum tr_found tr_fragment_beside(struct translator *tr, uint64_t pc, struct tr_frag **found)
 {
 	bool made;
-	tr->only_modules = true;
+	tr->only_known = true;
 	enum tr_found why = beside(tr, pc, found, &made);
-	tr->only_modules = false;
+	tr->only_known = false;
 	if (made) {
 		*tr->ahead = (struct ahead){ .spent = 0 };
 		add_ahead(tr->ahead, tr->build);
@@ -275,9 +275,9 @@ enum tr_found tr_fragment_beside(struct translator *tr, uint64_t pc, struct tr_f
 
 bool tr_one_beside(struct translator *tr)
 {
-	tr->only_modules = true;
+	tr->only_known = true;
 	bool made = !tr->start_over && one_ahead(tr, tr->ahead);
-	tr->only_modules = false;
+	tr->only_known = false;
 	return made;
 }
 

@@ -77,6 +77,9 @@ struct tr_ops {
 	 * same code lies elsewhere: it is the same for all pages with the same place and the same
 	 * `base` (page-aligned), at the same distance from that. NULL: nowhere. May be NULL. */
 	struct tr_kept *(*kept)(void *ctx, uint64_t pc, uint64_t *base);
+	/* Whether nothing more has to be said of the code at [pc, pc+len) before it is executed, by
+	 * whatever thread: fragments may be made of it while the program runs. */
+	bool (*known)(void *ctx, uint64_t pc, size_t len);
 };
 
 /* Kept translations, of all translators with the same configuration. As many as there is *room for,
@@ -150,8 +153,8 @@ enum tr_found tr_fragment(struct translator *tr, uint64_t pc, struct tr_frag **f
  * whatever cannot be had on these terms is TR_NATIVE. */
 enum tr_found tr_fragment_kept(struct translator *tr, uint64_t pc, struct tr_frag **f);
 
-/* The same, but for what it leads to; and what was not kept is translated, if it is code of modules
- * that does not change unheard: then the trace need not be told of it. */
+/* The same, but for what it leads to; and what was not kept is translated, if nothing has to be said
+ * of the code (`known`). */
 enum tr_found tr_fragment_beside(struct translator *tr, uint64_t pc, struct tr_frag **f);
 /* One fragment of what the last one of those leads to, on the same terms; false if that was enough.
  */
@@ -247,6 +250,8 @@ void tr_invalidate(struct translator *tr, uint64_t addr, uint64_t len);
  */
 void tr_sleep(struct translator *tr, uint64_t page);
 void tr_wake(struct translator *tr, uint64_t page, uint64_t changed);
+/* The page has been code all the time, and has other bytes in these lines. */
+void tr_changed(struct translator *tr, uint64_t page, uint64_t changed);
 
 /* Everything changed. */
 void tr_flush(struct translator *tr);

@@ -11,6 +11,9 @@
  *	ask write SEED		writes to deja's words for asking, at random
  *	ask spin		... so that it waits for ever
  *	ask patch MODULES	writes to the files of patched0.so and so on what it then calls
+ *	ask made THREADS	every second one makes code and calls it, the others are as for run;
+ *				one thread makes some
+ *	ask exec THREADS	... and another one executes "run 1 1" meanwhile
  */
 #define FUNCTIONS 4000
 #define TEXT_(x)  #x
@@ -386,6 +389,95 @@ static int do_patch(int modules)
 	return 0;
 }
 
+/* ---- who makes code ---- */
+
+#define MADE 4000 /* functions */
+#define ROOM 32	  /* bytes for each */
+
+/* add edi, a; jc 1f; xor edi, b; 1: lea eax, [rdi + c]; ret */
+static void make_function(uint8_t *p, unsigned a, unsigned b, unsigned c)
+{
+	static const uint8_t parts[] = { 0x81, 0xc7, 0, 0,    0,    0, 0x72, 6, 0x81, 0xf7, 0,
+					 0,    0,    0, 0x8d, 0x87, 0, 0,    0, 0,    0xc3 };
+	uint8_t code[sizeof(parts)];
+
+	memcpy(code, parts, sizeof(parts));
+	memcpy(code + 2, &a, 4);
+	memcpy(code + 10, &b, 4);
+	memcpy(code + 16, &c, 4);
+	memcpy(p, code, sizeof(code));
+}
+
+/* Makes one function after the other, in memory that it may write to and execute, and calls each at
+ * once; and older ones, some of which it makes anew. */
+static unsigned makes(unsigned seed)
+{
+	uint8_t *room = mmap(NULL, MADE * ROOM, PROT_READ | PROT_WRITE | PROT_EXEC,
+			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned x = seed, result = 0;
+
+	if (room == MAP_FAILED)
+		exit(9);
+	for (unsigned i = 0; i < MADE; i++) {
+		unsigned which = i;
+		for (int again = 0; again < 3; again++) {
+			uint8_t *p = room + (size_t)which * ROOM;
+			x = x * 1664525 + 1013904223;
+			if (again < 2)
+				make_function(p, x, x ^ 0x55aa55aa, i);
+			result = (*(unsigned (*)(unsigned))p)(result ^ x);
+			which = x % (i + 1);
+			if (x >> 29)
+				again++;
+		}
+	}
+	munmap(room, MADE * ROOM);
+	return result;
+}
+
+static void *one_of_many(void *arg)
+{
+	unsigned n = (unsigned)(uintptr_t)arg;
+	unsigned result = n % 2 ? all_of((int)(n % 8 + 1)) : makes(n);
+
+	return (void *)(uintptr_t)result;
+}
+
+static int do_made(unsigned threads)
+{
+	pthread_t t[64];
+	void *result;
+
+	threads = threads < 64 ? threads : 64;
+	if (threads == 1)
+		printf("%08x\n", makes(0));
+	for (unsigned i = 0; threads > 1 && i < threads; i++)
+		pthread_create(&t[i], NULL, one_of_many, (void *)(uintptr_t)i);
+	for (unsigned i = 0; threads > 1 && i < threads; i++) {
+		pthread_join(t[i], &result);
+		printf("%u: %08x\n", i, (unsigned)(uintptr_t)result);
+	}
+	return 0;
+}
+
+static void *on_and_on(void *arg)
+{
+	for (uintptr_t n = (uintptr_t)arg;; n++)
+		one_of_many((void *)n);
+	return arg;
+}
+
+static int do_exec(unsigned threads)
+{
+	pthread_t t;
+
+	for (unsigned i = 0; i < threads; i++)
+		pthread_create(&t, NULL, on_and_on, (void *)(uintptr_t)i);
+	usleep(20000);
+	execl("./ask", "ask", "run", "1", "1", (char *)NULL);
+	return 9;
+}
+
 int main(int argc, char **argv)
 {
 	const char *mode = argc > 1 ? argv[1] : "";
@@ -404,6 +496,10 @@ int main(int argc, char **argv)
 		return do_spin();
 	if (!strcmp(mode, "patch") && argc > 2)
 		return do_patch(atoi(argv[2]));
+	if (!strcmp(mode, "made") && argc > 2)
+		return do_made((unsigned)atoi(argv[2]));
+	if (!strcmp(mode, "exec") && argc > 2)
+		return do_exec((unsigned)atoi(argv[2]));
 	return 2;
 }
 #endif

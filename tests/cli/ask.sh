@@ -20,9 +20,14 @@ same() {
 	replays "$1"
 }
 
+# counted WHAT: how often that happened while t.deja was recorded
+counted() {
+	"$deja" info --json t.deja | sed -n "s/.*\"[^\"]*$1\": *\([0-9]*\).*/\1/p"
+}
+
 # without_stop: how often code of t.deja was made without a stop
 without_stop() {
-	"$deja" info --json t.deja | sed -n 's/.*"times code was made without a stop": *\([0-9]*\).*/\1/p'
+	counted "times code was made without a stop"
 }
 
 # record COMMAND...: leaves the status, and what it prints in out
@@ -44,6 +49,30 @@ done
 record taskset -c "$(taskset -pc $$ | sed 's/.*: *\([0-9]*\).*/\1/')" "$deja" record --no-cache -o t.deja ./ask run 1 2
 same "with one processor"
 [ "$(without_stop)" = 0 ] || fail "with one processor code was made without a stop $(without_stop) times"
+
+# Code that the program makes is asked for, too, and by one of several threads. What there is in a page of which
+# the trace has been told stays, when something else is written there.
+for threads in 1 2 6; do
+	./ask made $threads >native
+	for ((try = 0; try < 20; try++)); do
+		record "$deja" record --no-cache -o t.deja ./ask made $threads
+		same "code that $threads make"
+		asked=$(without_stop)
+		[ "${asked:-0}" -le 1000 ] && [ "$(nproc)" -gt 1 ] || break
+		sleep 1
+	done
+	[ "$try" -lt 20 ] || fail "code that $threads make was made without a stop ${asked:-0} times only"
+done
+./ask made 1 >native
+record "$deja" record --no-cache -o t.deja ./ask made 1
+same "code that one thread makes"
+changed=$(counted "code that changed unheard")
+[ "${changed:-9999}" -le 1200 ] || fail "a thread that makes code was stopped $changed times because of what it had changed"
+./ask exec 3 >native
+for n in 1 2 3 4 5; do
+	record "$deja" record --no-cache -o t.deja ./ask exec $n
+	same "an exec while $n others ask"
+done
 
 # signals, the clock, and job control all at once
 ./ask run 1 1 >native

@@ -255,6 +255,11 @@ void tr_wake(struct translator *tr, uint64_t page, uint64_t changed)
 	(void)changed;
 }
 
+void tr_changed(struct translator *tr, uint64_t page, uint64_t changed)
+{
+	tr_wake(tr, page, changed);
+}
+
 void tr_invalidate(struct translator *tr, uint64_t addr, uint64_t len)
 {
 	(void)tr;
