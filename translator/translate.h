@@ -153,8 +153,8 @@ enum tr_found tr_fragment(struct translator *tr, uint64_t pc, struct tr_frag **f
  * whatever cannot be had on these terms is TR_NATIVE. */
 enum tr_found tr_fragment_kept(struct translator *tr, uint64_t pc, struct tr_frag **f);
 
-/* The same, but for what it leads to; and what was not kept is translated, if nothing has to be said
- * of the code (`known`). */
+/* The same, but for what it leads to; and what was not kept is translated, if nothing has to be
+ * said of the code (`known`). */
 enum tr_found tr_fragment_beside(struct translator *tr, uint64_t pc, struct tr_frag **f);
 /* One fragment of what the last one of those leads to, on the same terms; false if that was enough.
  */
