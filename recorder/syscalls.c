@@ -12,6 +12,7 @@
 
 #include <asm/prctl.h>
 #include <errno.h>
+#include <linux/membarrier.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/ptrace.h>
@@ -156,6 +157,20 @@ static enum rec_state back_to_cache(struct rec_thread *t)
 static enum rec_state refuse_rseq(struct rec_thread *t)
 {
 	return rec_answer(t, -ENOSYS);
+}
+
+/* What is about rseq is not there, either: linux/membarrier.h has the commands. */
+static enum rec_state begin_membarrier(struct rec_thread *t)
+{
+	const int rseq = MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ |
+			 MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ;
+	int command = (int)t->regs.rdi;
+	if (command & rseq)
+		return rec_answer(t, -EINVAL);
+	if (command != MEMBARRIER_CMD_QUERY || (unsigned)t->regs.rsi)
+		return rec_make_call(t);
+	long there = syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
+	return rec_answer(t, there < 0 ? -errno : there & ~rseq);
 }
 
 static void record_base(struct rec_thread *t, unsigned long long mask)
@@ -316,6 +331,7 @@ static const struct row {
 	ROW(rt_sigreturn,     "registers", begin_sigreturn, NULL, false),
 	ROW(arch_prctl,       "registers", begin_arch_prctl, after_arch_prctl, false),
 	ROW(rseq,             "registers", refuse_rseq, NULL, false),
+	ROW(membarrier,       "registers", begin_membarrier, NULL, false, .checked = true),
 	ROW(rt_sigaction,     "signals",   begin_sigaction, rec_after_sigaction, true, .classified = true),
 	ROW(rt_sigprocmask,   "signals",   begin_sigprocmask, rec_after_sigprocmask, true, .classified = true),
 	ROW(rt_sigsuspend,    "signals",   back_to_cache, NULL, false, .classified = true),

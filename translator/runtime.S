@@ -599,6 +599,8 @@ rt_apart:
 #define NR_MADVISE  28
 #define NR_PWRITEV  296
 #define NR_PWRITEV2 328
+#define NR_MEMBARRIER 324
+#define MEMBARRIER_RSEQ 0x180 /* commands; linux/membarrier.h */
 #define READ_WRITE  3 /* PROT_ */
 #define READ_EXECUTE 5
 #define PAGE	    4096
@@ -628,6 +630,8 @@ rt_map_check:
 	je	12f
 	cmp	$NR_PWRITEV2, %eax
 	je	12f
+	cmp	$NR_MEMBARRIER, %eax
+	je	25f
 	mov	%gs:T_LOG_HEAD, %rcx
 	cmp	%gs:T_LOG_END, %rcx
 	jae	8f
@@ -720,6 +724,11 @@ rt_map_check:
 	.endr
 	movq	$0, %gs:(T_BRK + 8)
 	jmp	7b
+25:	test	%edi, %edi /* what there is; and what is about rseq(2) */
+	jz	8b
+	test	$MEMBARRIER_RSEQ, %edi
+	jnz	8b
+	jmp	16b
 
 /*
  * The call that rt_map_check let through is over, with its result in rax, and its record is in the ring.

@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <linux/membarrier.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -22,6 +23,16 @@ int main(void)
 
 	/* of this thread, should the C library have no registration of its own */
 	printf("rseq %s, ", answer(syscall(SYS_rseq, NULL, 0, 0, 0)));
+	/* what needs it, which must be missing from what is said to be there */
+	long there = syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
+	int rseq = MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ,
+	    wants = MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ;
+	printf("barriers %s %s %s, ", there & (rseq | wants) ? "there" : "not there",
+	       answer(syscall(SYS_membarrier, wants, 0, 0)),
+	       answer(syscall(SYS_membarrier, rseq, 0, 0)));
+	printf("others %s, ", there > 0 && !syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0)
+				      ? "there"
+				      : "not there");
 	printf("shadow stacks %s, ", answer(syscall(SYS_arch_prctl, 0x5001, 1)));
 	/* calls from nowhere but address 1 on would be allowed, if `block` said so */
 	printf("dispatch %s, ",

@@ -170,7 +170,7 @@ part_denied() {
 	$cc -O1 -w "$here/denied.c" -o denied || exit 99
 	./denied >out || fail "denied natively: $(cat out)"
 	get "$deja" record -o t.deja -- ./denied
-	[ "$(cat out)" = "rseq ENOSYS, shadow stacks EOPNOTSUPP, dispatch EINVAL, off 0, pid right" ] ||
+	[ "$(cat out)" = "rseq ENOSYS, barriers not there EINVAL EINVAL, others there, shadow stacks EOPNOTSUPP, dispatch EINVAL, off 0, pid right" ] ||
 		fail "denied: $(cat out err)"
 	get "$deja" verify t.deja
 	[ "$status" = 0 ] || fail "denied: the trace does not replay: $(head -c 600 err)"
