@@ -268,8 +268,8 @@ uint64_t rec_code_translated(void *ctx, uint64_t pc, size_t len)
 	return proc->n_threads < 2 || all_know(proc, fact) ? 0 : fact;
 }
 
-/* Of the process's only thread. What changes unheard may not be any more what the trace was told:
- * the fragment compares, and is not executed then. */
+/* What changes unheard may not be any more what the trace was told: the fragment compares, and is
+ * not executed then. What another thread's stream has not been told of, the fragment asks for. */
 bool rec_code_known(void *ctx, uint64_t pc, size_t len)
 {
 	struct rec_process *proc = ctx;

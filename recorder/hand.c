@@ -229,6 +229,8 @@ enum rec_state rec_go_on(struct rec_thread *t)
 		t->proc->gather.by = NULL;
 	if (t->proc->busy == t)
 		t->proc->busy = NULL;
+	if (t->proc->n_threads > 1) /* others may have made some while it waited */
+		rec_ring_facts(t);
 	rec_trap_over(t);
 	if (rec_trap_to_restore(t))
 		return rec_trap_restore(t);
