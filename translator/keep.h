@@ -119,11 +119,15 @@ static inline bool tr_kept_usable(const struct tr_kept_frag *k, uint64_t offset,
 	return k->offset == offset && (k->pc == pc || (k->pc >= HIGH && pc >= HIGH));
 }
 
+static inline bool tr_kept_is_in_file(const struct tr_kept *kept, const struct tr_kept_frag *k)
+{
+	return (uintptr_t)k - (uintptr_t)kept->file.bytes < kept->file.size;
+}
+
 /* Which bale it is in, plus 1 (translate-bale.c), or 0. What a file has stays as it is. */
 static inline uint32_t *tr_kept_bale(struct tr_kept *kept, struct tr_kept_frag *k)
 {
-	size_t at = (size_t)((const uint8_t *)k - kept->file.bytes);
-	return at < kept->file.size ? &kept->file.bale[k->bale] : &k->bale;
+	return tr_kept_is_in_file(kept, k) ? &kept->file.bale[k->bale] : &k->bale;
 }
 
 /* One that this recording has made, or NULL: it comes before what a file has. */

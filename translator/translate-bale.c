@@ -79,12 +79,23 @@ static uint64_t place_of(const struct tying *t, const struct tr_kept_frag *k)
 	return k->offset ^ t->flag;
 }
 
-/* Whether the members agree with it about lags; they do from then on. */
+/* Whether it is what would be found if somebody looked for it; but a file may have others of its
+ * place. */
+static bool is_current(const struct tying *t, const struct tr_kept_frag *k, uint64_t pc)
+{
+	const struct tr_kept_frag *found = tr_kept_in_memory(t->kept, k->offset, pc);
+	return tr_kept_usable(k, k->offset, pc) &&
+	       (found == k || (!found && tr_kept_is_in_file(t->kept, k)));
+}
+
+/* Whether no other one of its place is a member, and the members agree with it about lags; they do
+ * from then on. */
 static bool agrees(struct tying *t, const struct tr_kept_frag *k, const struct kept_number *n)
 {
 	uint64_t own = place_of(t, k);
 	struct lag *l = lag_of(t, own);
-	if ((l->offset && l->lag != k->lag) || t->n_lags + 1 + k->n_numbers > LAGS / 2)
+	if ((l->offset && (l->lag != k->lag || l->member)) ||
+	    t->n_lags + 1 + k->n_numbers > LAGS / 2)
 		return false;
 	for (unsigned i = 0; i < k->n_numbers; i++) {
 		uint64_t to = own + (uint64_t)(int64_t)n[i].pc;
@@ -155,8 +166,8 @@ static bool add(struct tying *t, struct tr_kept_frag *k)
 	uint32_t hot = t->hot + ((k->align - t->align - t->hot) & 7);
 	if (t->n == MOST || hot + k->hot > BALE_HOT || t->cold + k->cold > BALE_COLD)
 		return false;
-	if (*tr_kept_bale(t->kept, k) || tr_kept_find(t->tr, pc) != k ||
-	    !is_welcome(t->tr, k, pc, NULL) || !tr_kept_same(t->tr, k, pc))
+	if (*tr_kept_bale(t->kept, k) || !is_current(t, k, pc) || !is_welcome(t->tr, k, pc, NULL) ||
+	    !tr_kept_same(t->tr, k, pc))
 		return true;
 	struct member *m = &t->member[t->n];
 	*m = (struct member){ .kept = k,

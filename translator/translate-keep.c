@@ -112,7 +112,7 @@ struct tr_kept_frag *tr_kept_next(struct tr_kept *kept, struct tr_kept_frag *k)
 {
 	struct tr_kept_frag *next = (void *)((uint8_t *)k + parts_of(k).size);
 	struct kept_block *b = (void *)((uintptr_t)k & -KEPT_MEMORY);
-	if ((uintptr_t)k - (uintptr_t)kept->file.bytes < kept->file.size)
+	if (tr_kept_is_in_file(kept, k))
 		return tr_kept_next_in_file(kept, k);
 	if ((uintptr_t)(next + 1) > (uintptr_t)b + KEPT_MEMORY || !next->n)
 		return b->newer ? (void *)(b->newer + 1) : NULL;
@@ -434,6 +434,8 @@ bool tr_kept_same(const struct translator *tr, const struct tr_kept_frag *k, uin
 	uint64_t base, other;
 	const struct tr_lines *uses = (const struct tr_lines *)(const void *)k->data;
 	const struct tr_kept *kept = tr_kept_at(tr, pc, &base);
+	if (!kept)
+		return false;
 	for (unsigned i = 0; i < k->n_uses; i++)
 		if (tr_kept_at(tr, ((pc >> 12) + uses[i].page) << 12, &other) != kept ||
 		    other != base)

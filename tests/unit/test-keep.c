@@ -805,6 +805,60 @@ static void test_forged(void)
 	tr_kept_free(k);
 }
 
+/* Entries that a file has twice, one behind the other. */
+static void test_twice(void)
+{
+	uint64_t room = 1 << 30, twice = 0;
+	size_t size, len;
+	struct tr_kept *k = tr_kept_new(&room), *l = tr_kept_new(&room);
+	struct world first = { .text = &texts[0], .base = THERE, .kept = k };
+	struct world second = {
+		.text = &texts[0], .base = THERE + 0x777000, .kept = l, .bales = true
+	};
+	begin(&first, 1);
+	for (unsigned round = 2; round < 60; round++)
+		translate(&first, round);
+	uint8_t *bytes = written(k, id, 1 << 30, &size);
+	size_t at = size;
+	for (uint32_t i = 0; i < k->n; i++)
+		at -= parts_of(k->made[i]).size;
+	for (uint32_t i = 0; i + 1 < k->n; i++, at += len) {
+		struct tr_kept_frag *f = (void *)(bytes + at);
+		size_t to = at;
+		len = parts_of(k->made[i]).size;
+		for (uint32_t j = i; j < k->n && j < i + 20 && i % 9 == 0; j++) {
+			struct tr_kept_frag *g = (void *)(bytes + to);
+			uint32_t number = g->bale;
+			size_t size_of_it = parts_of(k->made[j]).size;
+			to += size_of_it;
+			if (j == i || size_of_it != len)
+				continue;
+			memcpy(g, f, len);
+			g->bale = number;
+			g->sum = tr_kept_sum(g, len);
+			twice++;
+			break;
+		}
+	}
+	CU_ASSERT(twice > 10);
+	CU_ASSERT_FATAL(can_be_read(bytes, size, id, l));
+	begin(&second, 1);
+	for (unsigned round = 2; round < 60; round++)
+		translate(&second, round);
+	printf("(%llu, %u, %u) ", (unsigned long long)twice, l->n_bales, k->n);
+	twice = 0;
+	for (unsigned i = 0; i < FRAG_HASH; i++)
+		for (const struct tr_frag *f = second.tr->hash[i]; f; f = f->next)
+			for (const struct tr_frag *g = f->next; g; g = g->next)
+				twice += f->pc == g->pc;
+	CU_ASSERT(!twice);
+	free(bytes);
+	end(&first);
+	end(&second);
+	tr_kept_free(k);
+	tr_kept_free(l);
+}
+
 int main(void)
 {
 	dl_iterate_phdr(library, NULL);
@@ -832,6 +886,7 @@ int main(void)
 	CU_add_test(s, "much of it", test_much);
 	CU_add_test(s, "a damaged file", test_damage);
 	CU_add_test(s, "a forged file", test_forged);
+	CU_add_test(s, "entries that are there twice", test_twice);
 	CU_basic_set_mode(CU_BRM_VERBOSE);
 	CU_basic_run_tests();
 	unsigned failed = CU_get_number_of_failures();
