@@ -13,6 +13,7 @@
  *	ask patch MODULES	writes to the files of patched0.so and so on what it then calls
  *	ask made THREADS	every second one makes code and calls it, the others are as for run;
  *				one thread makes some
+ *	ask crowd		has code in more pages than are remembered, and changes some
  *	ask exec THREADS	... and another one executes "run 1 1" meanwhile
  */
 #define FUNCTIONS 4000
@@ -391,8 +392,8 @@ static int do_patch(int modules)
 
 /* ---- who makes code ---- */
 
-#define MADE 4000 /* functions */
-#define ROOM 32	  /* bytes for each */
+#define MADE  4000 /* functions */
+#define ROOM  32   /* bytes for each */
 
 /* add edi, a; jc 1f; xor edi, b; 1: lea eax, [rdi + c]; ret */
 static void make_function(uint8_t *p, unsigned a, unsigned b, unsigned c)
@@ -433,6 +434,34 @@ static unsigned makes(unsigned seed)
 	}
 	munmap(room, MADE * ROOM);
 	return result;
+}
+
+/* A function in each of so many pages that those of the first ones are forgotten, though not what
+ * was translated of them. These pages are read again for another function in them, when the first
+ * one has been changed already. */
+#define CROWD 4400
+
+static int do_crowd(void)
+{
+	uint8_t *room = mmap(NULL, CROWD * 4096UL, PROT_READ | PROT_WRITE | PROT_EXEC,
+			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned result = 1;
+
+	if (room == MAP_FAILED)
+		return 9;
+	for (unsigned i = 0; i < CROWD; i++) {
+		make_function(room + 4096UL * i, i, ~i, 7 * i);
+		result = (*(unsigned (*)(unsigned))(room + 4096UL * i))(result);
+	}
+	for (unsigned i = 0; i < 200; i++) {
+		uint8_t *p = room + 4096UL * i;
+		make_function(p, 3 * i, i, i);
+		make_function(p + 2048, i, 3 * i, ~i);
+		result = (*(unsigned (*)(unsigned))(p + 2048))(result);
+		result = (*(unsigned (*)(unsigned))p)(result);
+	}
+	printf("%08x\n", result);
+	return 0;
 }
 
 static void *one_of_many(void *arg)
@@ -498,6 +527,8 @@ int main(int argc, char **argv)
 		return do_patch(atoi(argv[2]));
 	if (!strcmp(mode, "made") && argc > 2)
 		return do_made((unsigned)atoi(argv[2]));
+	if (!strcmp(mode, "crowd"))
+		return do_crowd();
 	if (!strcmp(mode, "exec") && argc > 2)
 		return do_exec((unsigned)atoi(argv[2]));
 	return 2;

@@ -68,6 +68,11 @@ record "$deja" record --no-cache -o t.deja ./ask made 1
 same "code that one thread makes"
 changed=$(counted "code that changed unheard")
 [ "${changed:-9999}" -le 1200 ] || fail "a thread that makes code was stopped $changed times because of what it had changed"
+gone=$(counted "fragments given up")
+[ "${gone:-99999}" -le 13000 ] || fail "$gone fragments were given up where only some lines had changed"
+./ask crowd >native
+record "$deja" record --no-cache -o t.deja ./ask crowd
+same "code in more pages than are remembered"
 ./ask exec 3 >native
 for n in 1 2 3 4 5; do
 	record "$deja" record --no-cache -o t.deja ./ask exec $n
