@@ -13,6 +13,7 @@
  *	ask patch MODULES	writes to the files of patched0.so and so on what it then calls
  *	ask made THREADS	every second one makes code and calls it, the others are as for run;
  *				one thread makes some
+ *	ask make THREADS	all of them make code
  *	ask crowd		has code in more pages than are remembered, and changes some
  *	ask exec THREADS	... and another one executes "run 1 1" meanwhile
  */
@@ -472,7 +473,12 @@ static void *one_of_many(void *arg)
 	return (void *)(uintptr_t)result;
 }
 
-static int do_made(unsigned threads)
+static void *one_maker(void *arg)
+{
+	return (void *)(uintptr_t)makes((unsigned)(uintptr_t)arg);
+}
+
+static int do_made(unsigned threads, void *(*one)(void *))
 {
 	pthread_t t[64];
 	void *result;
@@ -481,7 +487,7 @@ static int do_made(unsigned threads)
 	if (threads == 1)
 		printf("%08x\n", makes(0));
 	for (unsigned i = 0; threads > 1 && i < threads; i++)
-		pthread_create(&t[i], NULL, one_of_many, (void *)(uintptr_t)i);
+		pthread_create(&t[i], NULL, one, (void *)(uintptr_t)i);
 	for (unsigned i = 0; threads > 1 && i < threads; i++) {
 		pthread_join(t[i], &result);
 		printf("%u: %08x\n", i, (unsigned)(uintptr_t)result);
@@ -526,7 +532,9 @@ int main(int argc, char **argv)
 	if (!strcmp(mode, "patch") && argc > 2)
 		return do_patch(atoi(argv[2]));
 	if (!strcmp(mode, "made") && argc > 2)
-		return do_made((unsigned)atoi(argv[2]));
+		return do_made((unsigned)atoi(argv[2]), one_of_many);
+	if (!strcmp(mode, "make") && argc > 2)
+		return do_made((unsigned)atoi(argv[2]), one_maker);
 	if (!strcmp(mode, "crowd"))
 		return do_crowd();
 	if (!strcmp(mode, "exec") && argc > 2)

@@ -54,15 +54,20 @@ same "with one processor"
 # the trace has been told stays, when something else is written there.
 for threads in 1 2 6; do
 	./ask made $threads >native
-	for ((try = 0; try < 20; try++)); do
-		record "$deja" record --no-cache -o t.deja ./ask made $threads
-		same "code that $threads make"
-		asked=$(without_stop)
-		[ "${asked:-0}" -le 1000 ] && [ "$(nproc)" -gt 1 ] || break
-		sleep 1
-	done
-	[ "$try" -lt 20 ] || fail "code that $threads make was made without a stop ${asked:-0} times only"
+	record "$deja" record --no-cache -o t.deja ./ask made $threads
+	same "code that $threads make"
 done
+# The code of modules is kept here, so that it is made code that is asked for. (2,000 with three other programs beside,
+# 7,000 without; up to 120 where only modules' code is asked for.)
+./ask make 6 >native
+mkdir cache
+for ((try = 0; try < 20; try++)); do
+	record env XDG_CACHE_HOME="$PWD/cache" "$deja" record -o t.deja ./ask make 6
+	same "code that all make"
+	asked=$(without_stop)
+	[ "${asked:-0}" -le 1000 ] && [ "$(nproc)" -gt 1 ] || break
+done
+[ "$try" -lt 20 ] || fail "code that all make was made without a stop ${asked:-0} times only"
 ./ask made 1 >native
 record "$deja" record --no-cache -o t.deja ./ask made 1
 same "code that one thread makes"
