@@ -44,6 +44,12 @@ static struct rec_code_page **find(struct rec_process *proc, uint64_t page)
 	return p;
 }
 
+/* As it is known, or NULL: nothing is read from the program. */
+static struct rec_code_page *known_page(struct rec_process *proc, uint64_t page)
+{
+	return proc->pages ? *find(proc, page) : NULL;
+}
+
 static void drop(struct rec_process *proc, struct rec_code_page **at)
 {
 	struct rec_code_page *p = *at;
@@ -269,12 +275,14 @@ uint64_t rec_code_translated(void *ctx, uint64_t pc, size_t len)
 }
 
 /* What changes unheard may not be any more what the trace was told: the fragment compares, and is
- * not executed then. What another thread's stream has not been told of, the fragment asks for. */
+ * not executed then. What another thread's stream has not been told of, the fragment asks for. To
+ * read a page might have all others forgotten, and what the trace has been told of them. */
 bool rec_code_known(void *ctx, uint64_t pc, size_t len)
 {
 	struct rec_process *proc = ctx;
 	for (uint64_t page = pc & ~(PAGE - 1); page < pc + len; page += PAGE) {
-		const struct rec_code_page *p = code_page(proc, page);
+		const struct rec_code_page *p =
+			known_page(proc, page) ? code_page(proc, page) : NULL;
 		if (!p || (p->dynamic ? !p->logged : p->module < 0))
 			return false;
 	}
@@ -371,7 +379,7 @@ static void wake(struct rec_process *proc, uint64_t start, uint64_t end)
 /* Where one byte is repeated nobody has written code yet, but to fill it. */
 bool rec_code_stale(struct rec_process *proc, uint64_t pc)
 {
-	const struct rec_code_page *p = proc->pages ? *find(proc, pc & -PAGE) : NULL;
+	const struct rec_code_page *p = known_page(proc, pc & -PAGE);
 	uint8_t now[LOOK];
 	if (!p || !p->changing || p->asleep || (pc & (PAGE - 1)) + LOOK > p->len)
 		return false;
@@ -383,7 +391,7 @@ bool rec_code_stale(struct rec_process *proc, uint64_t pc)
 void rec_code_changed(struct rec_process *proc, uint64_t pc)
 {
 	for (uint64_t page = pc & -PAGE; page <= (pc & -PAGE) + PAGE; page += PAGE) {
-		struct rec_code_page *p = proc->pages ? *find(proc, page) : NULL;
+		struct rec_code_page *p = known_page(proc, page);
 		uint64_t changed =
 			p && p->changing && !p->asleep ? changed_lines(proc, p) : UINT64_MAX;
 		if (changed == UINT64_MAX) {
