@@ -38,6 +38,9 @@ static const char help_text[] =
 	"      --exact-flags         keep arithmetic flags that nothing but the handler of a "
 	"signal\n"
 	"                            can see, which comes in a long loop\n"
+	"      --randomize           leave address space layout randomization on: programs lie "
+	"at\n"
+	"                            other addresses in each recording\n"
 	"      --digest-interval N   instructions between register digests (default 10000000)\n"
 	"      --keyframes N         instructions between places from which a thread's history can "
 	"be\n"
@@ -282,6 +285,7 @@ static const struct option options[] = { { "output", required_argument, NULL, 'o
 					 { "full-keyframes", required_argument, NULL, 'F' },
 					 { "shadow-memory", required_argument, NULL, 's' },
 					 { "exact-flags", no_argument, NULL, 'x' },
+					 { "randomize", no_argument, NULL, 'r' },
 					 { "call-data", required_argument, NULL, 'c' },
 					 { "cache", required_argument, NULL, 'C' },
 					 { "no-cache", no_argument, NULL, 'N' },
@@ -412,6 +416,9 @@ int cmd_record(int argc, char **argv)
 				return cli_usage("record", "%s, not %s", what, optarg);
 			break;
 		}
+		case 'r':
+			opt.randomize = true;
+			break;
 		case 'x':
 			opt.exact_flags = true;
 			break;

@@ -45,14 +45,15 @@ uint8_t *rec_shared_map(struct rec_process *proc, uint64_t off, uint64_t size)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* `size` bytes of it that nobody has. */
+/* `size` bytes of it that nobody has: at the end, or where who left it had the same. */
 static uint8_t *shared(struct rec_process *proc, uint64_t size, uint64_t *off)
 {
-	uint8_t *p = rec_shared_map(proc, proc->memfd_end, size);
+	uint64_t *next = proc->heir.of ? &proc->heir.place : &proc->memfd_end;
+	uint8_t *p = rec_shared_map(proc, *next, size);
 	if (!p)
 		return NULL;
-	*off = proc->memfd_end;
-	proc->memfd_end += size;
+	*off = *next;
+	*next += size;
 	return p;
 }
 

@@ -289,6 +289,12 @@ bool rec_code_known(void *ctx, uint64_t pc, size_t len)
 	return true;
 }
 
+const uint8_t *rec_code_bytes(struct rec_process *proc, uint64_t page)
+{
+	const struct rec_code_page *p = known_page(proc, page);
+	return p && p->module >= 0 && p->len == PAGE ? p->bytes : NULL;
+}
+
 bool rec_code_is_modules(struct rec_process *proc, uint64_t page)
 {
 	const struct dj_mapping *m = executable(proc, page);

@@ -315,7 +315,7 @@ void rec_process_free(struct rec_process *proc)
 		proc->rec->tracer->close_memory(proc->rec->tracer, proc->mem);
 	if (proc->memfd >= 0)
 		close(proc->memfd);
-	rec_heir_give_up(proc);
+	rec_heritage_free(proc);
 	tr_free(proc->tr); /* which knows the tables */
 	rec_ahead_forget(proc);
 	free(proc->wanted);

@@ -23,6 +23,7 @@
  * that other one has memory of its own for what only deja looks at.
  */
 #include "recorder/heir.h"
+#include "recorder/ahead.h"
 #include "recorder/area.h"
 
 #include <fcntl.h>
@@ -34,7 +35,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define HEIRS  4u	    /* in a recording: who has not been wanted longest goes */
+/* In a recording: who has not been wanted longest goes. */
+#define HEIRS	  16u
+#define FRAGMENTS 600000u /* that all but the newest have */
+
 #define FEWEST 1000u	    /* fragments: fewer are made again as soon */
 #define LOW    (1ULL << 32) /* a program below that is not position independent */
 #define RANGES 64u	    /* mappings of code */
@@ -43,6 +47,12 @@
 struct range {
 	uint64_t start, end, offset;
 	int32_t module;
+	bool there; /* in the heir, too */
+};
+
+struct rec_code_ranges {
+	unsigned n;
+	struct range range[RANGES];
 };
 
 struct rec_heir {
@@ -51,10 +61,9 @@ struct rec_heir {
 	int memfd;
 	uint64_t memfd_end, memfd_size, tables_off, window_off, own_off;
 	struct rec_arena arena[REC_ARENAS];
-	struct range range[RANGES];
-	unsigned n_ranges;
-	bool copy;
-	uint64_t who, sum, n;
+	struct rec_code_ranges *code;
+	bool copy, faults;
+	uint64_t who, n;
 };
 
 /* ---- which program it is -------------------------------------------------------------------- */
@@ -62,33 +71,67 @@ struct rec_heir {
 /* Whether code there may be where the next one has it. */
 static bool lies_there(const struct rec_process *proc, uint64_t addr)
 {
-	return proc->heir.copy || addr < LOW;
+	return proc->heir.copy || proc->heir.fixed || addr < LOW;
 }
 
-/* The mappings of code of which that can be said. False: there are none, or too many. */
-static bool ranges_of(struct rec_process *proc, struct range range[RANGES], unsigned *n)
+/* The mappings of code of which that can be said; NULL: there are none, or too many. */
+static struct rec_code_ranges *ranges_of(struct rec_process *proc)
 {
 	const struct dj_mapping *m = dj_mappings_after(&proc->maps, 0, PROT_EXEC);
-	for (*n = 0; m && lies_there(proc, m->start);
+	struct rec_code_ranges *in = calloc(1, sizeof(*in));
+	DJ_ASSERT(in, "out of memory for an heir");
+	for (; m && lies_there(proc, m->start);
 	     m = dj_mappings_after(&proc->maps, m->end, PROT_EXEC)) {
 		if (m->module < 0)
 			continue;
-		if (*n == RANGES)
-			return false;
-		range[(*n)++] = (struct range){ m->start, m->end, m->offset, m->module };
+		if (in->n == RANGES) {
+			in->n = 0;
+			break;
+		}
+		in->range[in->n++] = (struct range){
+			.start = m->start, .end = m->end, .offset = m->offset, .module = m->module
+		};
 	}
-	return *n > 0;
+	if (in->n)
+		return in;
+	free(in);
+	return NULL;
 }
 
-static bool same_ranges(const struct rec_heir *h, const struct range range[RANGES], unsigned n)
+static struct range *range_like(struct rec_code_ranges *in, uint64_t start, uint64_t end,
+				uint64_t offset, int32_t module)
 {
-	if (n != h->n_ranges)
-		return false;
-	for (unsigned i = 0; i < n; i++)
-		if (range[i].start != h->range[i].start || range[i].end != h->range[i].end ||
-		    range[i].offset != h->range[i].offset || range[i].module != h->range[i].module)
+	for (unsigned i = 0; i < in->n; i++) {
+		struct range *r = &in->range[i];
+		if (r->start == start && r->end == end && r->offset == offset &&
+		    r->module == module)
+			return r;
+	}
+	return NULL;
+}
+
+static struct range *range_at(struct rec_code_ranges *in, uint64_t page)
+{
+	for (unsigned i = 0; i < in->n; i++)
+		if (page << 12 >= in->range[i].start && page << 12 < in->range[i].end)
+			return &in->range[i];
+	return NULL;
+}
+
+/* Whether all of the process's are among the heir's, which are then said to be there; and all of
+ * the heir's among the process's, if it is a copy, which has everything already. */
+static bool are_among(const struct rec_code_ranges *now, struct rec_code_ranges *in, bool all)
+{
+	for (unsigned i = 0; i < in->n; i++)
+		in->range[i].there = false;
+	for (unsigned i = 0; i < now->n; i++) {
+		const struct range *o = &now->range[i];
+		struct range *r = range_like(in, o->start, o->end, o->offset, o->module);
+		if (!r)
 			return false;
-	return true;
+		r->there = true;
+	}
+	return !all || now->n == in->n;
 }
 
 /* What it may do, in one word; 0 if that cannot be known. */
@@ -116,35 +159,50 @@ static uint64_t who_is(struct rec_thread *t)
 
 /* ---- its code ------------------------------------------------------------------------------- */
 
-static bool is_kept(void *ctx, uint64_t page)
+/* Sums are never 0. */
+static uint64_t sum_of(uint64_t page, const uint8_t bytes[4096])
+{
+	return dj_sum(page, bytes, 4096) | 1;
+}
+
+/* A page that translations depend on, of a process which has ended: what it had is known from when
+ * it was translated, or from when it was taken over. */
+static bool is_kept(void *ctx, uint64_t page, uint64_t *sum)
 {
 	struct rec_process *proc = ctx;
-	return lies_there(proc, page << 12) && rec_code_is_modules(proc, page << 12);
+	if (!range_at(proc->heir.code, page) || !rec_code_is_modules(proc, page << 12))
+		return false;
+	const uint8_t *bytes = *sum ? NULL : rec_code_bytes(proc, page << 12);
+	if (bytes)
+		*sum = sum_of(page, bytes);
+	return *sum;
 }
 
-struct summing {
-	struct rec_process *proc;
-	uint64_t sum;
-	bool failed;
-};
-
-static void add_page(void *ctx, uint64_t page)
+/* Whether the program has there what it is the sum of. */
+static bool has_sum(void *ctx, uint64_t page, uint64_t *sum)
 {
-	struct summing *s = ctx;
+	struct rec_process *proc = ctx;
 	uint8_t bytes[4096];
-	if (!s->failed && is_kept(s->proc, page) &&
-	    rec_read(s->proc, page << 12, bytes, sizeof(bytes)) == sizeof(bytes))
-		s->sum ^= dj_sum(page, bytes, sizeof(bytes));
-	else
-		s->failed = true;
+	return rec_code_is_modules(proc, page << 12) &&
+	       rec_read(proc, page << 12, bytes, sizeof(bytes)) == sizeof(bytes) &&
+	       sum_of(page, bytes) == *sum;
 }
 
-/* Of all pages that anything depends on, as they are in the process; 0 if one is not a module's. */
-static uint64_t sum_of(const struct translator *tr, struct rec_process *proc)
+/* If it is there already. */
+static bool is_same(void *ctx, uint64_t page, uint64_t *sum)
 {
-	struct summing s = { .proc = proc };
-	tr_pages(tr, add_page, &s);
-	return s.failed ? 0 : s.sum;
+	struct rec_process *proc = ctx;
+	const struct range *r = range_at(proc->heir.code, page);
+	return r && (!r->there || has_sum(proc, page, sum));
+}
+
+/* Whether the code of the process, of which an heir's ranges are there, is what it was. */
+static bool same_code(const struct rec_heir *h, struct rec_process *proc)
+{
+	proc->heir.code = h->code;
+	bool same = tr_pages(h->tr, is_same, proc);
+	proc->heir.code = NULL;
+	return same;
 }
 
 static uint64_t made(const struct translator *tr)
@@ -159,18 +217,11 @@ static uint64_t made(const struct translator *tr)
 void rec_heir_prepare(struct rec_thread *t)
 {
 	struct rec_process *proc = t->proc;
-	struct range range[RANGES];
-	unsigned n;
-	proc->heir.sum = 0;
-	if (proc == t->rec->first) /* mostly all is over then */
-		return;
-	if (!proc->heir.alone || proc->n_threads != 1 || t->group != proc || proc->trap.faults ||
-	    !proc->tr || proc->heir.had + made(proc->tr) < FEWEST || !ranges_of(proc, range, &n))
-		return;
-	tr_keep_only(proc->tr, is_kept, proc);
-	proc->heir.made = made(proc->tr);
-	proc->heir.sum = sum_of(proc->tr, proc);
-	proc->heir.who = who_is(t);
+	bool useful = proc != t->rec->first && /* mostly all is over then */
+		      t->group == proc && (t->regs.rax != SYS_exit || proc->n_threads == 1) &&
+		      proc->tr && proc->heir.had + made(proc->tr) >= FEWEST;
+	proc->heir.who = useful ? who_is(t) : 0;
+	proc->heir.faults = proc->trap.faults;
 }
 
 static void heir_free(struct rec_heir *h)
@@ -180,6 +231,7 @@ static void heir_free(struct rec_heir *h)
 		if (h->arena[i].ours)
 			munmap(h->arena[i].ours, TR_ARENA_SIZE);
 	close(h->memfd);
+	free(h->code);
 	free(h);
 }
 
@@ -210,12 +262,13 @@ static void give_back_arenas(struct rec_process *proc)
 /* The first of them is the newest. */
 static void add_heir(struct rec_recording *rec, struct rec_heir *h)
 {
-	unsigned n = 0;
+	uint64_t n = 0, fragments = 0;
 	h->next = rec->heirs;
 	rec->heirs = h;
-	for (struct rec_heir **at = &rec->heirs; *at; n++) {
+	for (struct rec_heir **at = &rec->heirs; *at;) {
 		struct rec_heir *o = *at;
-		if (n < HEIRS) {
+		fragments += o->n;
+		if (n++ < HEIRS && (o == h || fragments <= FRAGMENTS)) {
 			at = &o->next;
 			continue;
 		}
@@ -230,15 +283,22 @@ static bool has_ended(const struct rec_process *proc)
 	return proc->n_threads ? !proc->exits : WIFEXITED(proc->status);
 }
 
+/* Only translations of code that the next one may have are left; false if there is no such code. */
+static bool keep_code(struct rec_process *proc)
+{
+	proc->heir.code = ranges_of(proc);
+	if (proc->heir.code)
+		tr_keep_only(proc->tr, is_kept, proc);
+	return proc->heir.code;
+}
+
 void rec_heir_leave(struct rec_process *proc)
 {
 	struct rec_heir *h;
-	struct range range[RANGES];
-	const uint64_t sum = proc->heir.sum;
-	unsigned n;
-	proc->heir.sum = 0;
-	if (!sum || !proc->heir.who || !proc->tr || proc->free || !has_ended(proc) ||
-	    rec_over(proc->rec) || made(proc->tr) != proc->heir.made || !ranges_of(proc, range, &n))
+	free(proc->heir.parked);
+	proc->heir.parked = NULL;
+	if (!proc->heir.who || !proc->tr || proc->free || !has_ended(proc) || rec_over(proc->rec) ||
+	    !keep_code(proc))
 		return;
 	tr_drop_empty_arenas(proc->tr);
 	give_back_arenas(proc);
@@ -251,17 +311,29 @@ void rec_heir_leave(struct rec_process *proc)
 				.tables_off = proc->tables_off,
 				.window_off = proc->window.off,
 				.own_off = proc->own.off,
-				.n_ranges = n,
+				.code = proc->heir.code,
 				.copy = proc->heir.copy,
+				.faults = proc->heir.faults,
 				.who = proc->heir.who,
-				.sum = sum,
 				.n = proc->heir.had + made(proc->tr) };
 	memcpy(h->arena, proc->window.arena, sizeof(h->arena));
-	memcpy(h->range, range, sizeof(range));
 	proc->tr = NULL;
 	proc->memfd = -1;
 	memset(&proc->window, 0, sizeof(proc->window));
+	proc->heir.code = NULL;
+	proc->heir.who = 0;
 	proc->heir.left = h;
+}
+
+/* Tables, control block and ring, which lie in a row, are zero again; but not the fast table, all
+ * of which is written when somebody takes it over: that is quicker than to have the memory anew. */
+static bool empty(const struct rec_heir *h)
+{
+	const uint64_t fast = T_FAST - T_TABLES, targets = T_TARGETS - T_TABLES;
+	const uint64_t end = AREA_TABLES + AREA_THREAD;
+	const int how = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+	return !fallocate(h->memfd, how, (off_t)h->tables_off, (off_t)fast) &&
+	       !fallocate(h->memfd, how, (off_t)(h->tables_off + targets), (off_t)(end - targets));
 }
 
 void rec_heir_settle(struct rec_process *proc)
@@ -270,12 +342,10 @@ void rec_heir_settle(struct rec_process *proc)
 	proc->heir.left = NULL;
 	if (!h)
 		return;
-	/* tables, control block and ring lie in a row */
-	if (fallocate(h->memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)h->tables_off,
-		      AREA_TABLES + AREA_THREAD))
-		heir_free(h);
-	else
+	if (empty(h))
 		add_heir(proc->rec, h);
+	else
+		heir_free(h);
 }
 
 /* ---- another one begins --------------------------------------------------------------------- */
@@ -290,23 +360,54 @@ void rec_heir_give_up(struct rec_process *proc)
 bool rec_heir_find(struct rec_thread *t)
 {
 	struct rec_process *proc = t->proc;
-	struct rec_heir **at = &t->rec->heirs;
-	struct range range[RANGES];
-	unsigned n;
+	struct rec_heir **at = &t->rec->heirs, *h = NULL;
 	rec_heir_give_up(proc);
 	proc->heir.copy = t->area.forked;
 	proc->heir.had = 0;
-	if (!*at || proc->trap.faults || !ranges_of(proc, range, &n))
+	if (!*at)
 		return false;
-	while (*at && ((*at)->copy != proc->heir.copy || !same_ranges(*at, range, n)))
-		at = &(*at)->next;
-	struct rec_heir *h = *at;
-	if (!h || h->who != who_is(t) || h->sum != sum_of(h->tr, proc))
+	bool faults = proc->trap.faults || rec_ahead_faults(t);
+	struct rec_code_ranges *now = ranges_of(proc);
+	for (; now && *at && !h; at = h ? at : &(*at)->next)
+		if ((*at)->copy == proc->heir.copy && (*at)->faults == faults &&
+		    are_among(now, (*at)->code, (*at)->copy))
+			h = *at;
+	free(now);
+	if (!h || h->who != who_is(t) || !same_code(h, proc))
 		return false;
 	*at = h->next;
 	h->next = NULL;
 	proc->heir.of = h;
 	return true;
+}
+
+/* Of a page of an heir's: see tr_take_over(). */
+static uint32_t unit_of(void *ctx, uint64_t page)
+{
+	struct rec_code_ranges *in = ctx;
+	const struct range *r = range_at(in, page);
+	if (!r)
+		return TR_UNIT_NONE;
+	return r->there ? 0 : 1 + (uint32_t)(r - in->range);
+}
+
+/* (Other threads' streams do not say yet that there is code now: what is made anew asks.) */
+void rec_heir_mapped(struct rec_process *proc, const struct dj_mapping *m)
+{
+	struct rec_code_ranges *in = proc->heir.parked;
+	uint64_t first = m->start >> 12, end = m->end >> 12;
+	if (!in || m->module < 0 || !proc->tr || proc->n_threads > 1 ||
+	    !range_like(in, m->start, m->end, m->offset, m->module))
+		return;
+	if (tr_parked(proc->tr, first, end, has_sum, proc))
+		tr_unpark(proc->tr, first, end);
+}
+
+void rec_heritage_free(struct rec_process *proc)
+{
+	rec_heir_give_up(proc);
+	free(proc->heir.parked);
+	proc->heir.parked = NULL;
 }
 
 int rec_heir_file(const struct rec_process *proc)
@@ -321,6 +422,7 @@ void rec_heir_places(struct rec_process *proc)
 	proc->memfd_size = h->memfd_size;
 	proc->window.off = h->window_off;
 	proc->own.off = h->own_off;
+	proc->heir.place = h->tables_off;
 }
 
 /* ---- its arenas ----------------------------------------------------------------------------- */
@@ -380,9 +482,10 @@ enum rec_state rec_heir_take(struct rec_thread *t, const struct tr_ops *ops)
 	proc->heir.of = NULL;
 	proc->tr = h->tr;
 	proc->heir.had = h->n;
-	tr_take_over(proc->tr, ops, proc->tables);
+	tr_take_over(proc->tr, ops, proc->tables, unit_of, h->code);
 	memcpy(proc->window.arena, h->arena, sizeof(h->arena));
 	close(h->memfd);
+	proc->heir.parked = h->code;
 	free(h);
 	t->area.arena = 0;
 	return rec_limits_raise(t, next_arena);

@@ -16,18 +16,25 @@ struct rec_arena {
 	uint8_t *ours;
 };
 
+struct dj_mapping;
+struct rec_code_ranges;
+
 /* Of a process: */
 struct rec_heritage {
 	struct rec_heir *of;   /* that it is about to take over, or NULL */
 	struct rec_heir *left; /* that it has left, or NULL */
-	bool copy;	       /* it is a forked child, with the image of its parent */
-	bool alone;	       /* it has had one thread only */
-	uint64_t had;	       /* fragments, from the one before */
-	uint64_t made;	       /* and of its own, when it was about to exit; */
-	uint64_t sum, who;     /* its code, and what it might do, then. 0: it leaves nothing */
+	bool faults;	/* flags of faults were seen to when it was about to exit (sigtrap.c) */
+	bool copy;	/* it is a forked child, with the image of its parent */
+	bool fixed;	/* its image lies where the program's images do (layout.c) */
+	uint64_t place; /* in the file, of tables and of the thread's own part */
+	uint64_t had;	/* fragments, from the one before */
+	/* What was taken over of modules that have not been mapped yet, or NULL. */
+	struct rec_code_ranges *parked;
+	uint64_t who; /* what it might do when it was about to exit; 0: it leaves nothing */
+	struct rec_code_ranges *code; /* meanwhile (heir.c) */
 };
 
-/* In hand, about to exit: find out what there is to be left. */
+/* In hand, about to exit or to become another program: find out who is to have what it leaves. */
 void rec_heir_prepare(struct rec_thread *t);
 /* Its image has ended, and is counted: it has no translator any more, if that is of any use to
  * another one. */
@@ -37,6 +44,9 @@ void rec_heir_settle(struct rec_process *proc);
 void rec_heirs_free(struct rec_recording *rec);
 /* A new image, in which there is nothing of deja's yet: whether it is another one's heir. */
 bool rec_heir_find(struct rec_thread *t);
+/* This code has been mapped: what was taken over of it is of use, if it is what it was. */
+void rec_heir_mapped(struct rec_process *proc, const struct dj_mapping *m);
+void rec_heritage_free(struct rec_process *proc);
 /* The file that the arenas lie in: a descriptor for the caller, or -1. And what there is in it. */
 int rec_heir_file(const struct rec_process *proc);
 void rec_heir_places(struct rec_process *proc);

@@ -139,6 +139,12 @@ enum rec_state rec_image_begin(struct rec_thread *t, bool exec)
 	return REC_EXEC_OUT;
 }
 
+static enum rec_state laid_out(struct rec_thread *t, int64_t result)
+{
+	(void)result;
+	return rec_area_begin(t);
+}
+
 enum rec_state rec_on_exec_out(struct rec_thread *t, const struct rec_stop *stop)
 {
 	struct rec_process *proc = t->proc;
@@ -172,7 +178,8 @@ enum rec_state rec_on_exec_out(struct rec_thread *t, const struct rec_stop *stop
 		return rec_no_image(t, "cannot read /proc/%d/maps: %s", proc->pid, strerror(errno));
 	find_vdso_syscall(t);
 	rec_full_regs(t, &t->area.first);
-	return rec_area_begin(t);
+	proc->heir.fixed = t->layout.fixed;
+	return rec_layout_done(t, laid_out);
 }
 
 /* The trace gets the mappings the program has, without ours. */
@@ -230,13 +237,12 @@ enum rec_state rec_image_translator(struct rec_thread *t)
 	config.policy.copy_pops = dj_cpu_host() == DJ_CPU_AMD;
 	config.policy.number = t->rec->opt.memory_model >= DJ_ORDER_FENCE;
 	config.policy.exact_flags = t->rec->opt.exact_flags;
-	if (!proc->heir.of && !proc->trap.faults)
+	if (!proc->trap.faults)
 		proc->trap.faults = proc->trap.expected = rec_ahead_faults(t);
 	config.policy.fault_flags = proc->trap.faults && !config.policy.exact_flags;
 	config.policy.look = t->rec->opt.memory_model >= DJ_ORDER_ACQREL;
 	config.policy.lock = t->rec->opt.memory_model >= DJ_ORDER_LOAD;
 	rec_code_forget(proc, 0, UINT64_MAX);
-	proc->heir.alone = true;
 	proc->no_arena = false;
 	t->in_hand = true;
 	if (proc->heir.of)

@@ -3,6 +3,20 @@
 #ifndef DEJA_RECORDER_IMAGE_H
 #define DEJA_RECORDER_IMAGE_H
 
+/* ---- start.c ---- */
+struct rec_recording *rec_new(const struct rec_options *opt, struct rec_tracer *tracer,
+			      char *const argv[], char *const envp[], struct dj_error *err);
+
+/* ---- layout.c ---- */
+/* The first process is about to become the program, of which this is the thread. */
+void rec_layout_start(struct rec_thread *t);
+/* In that process: what its exec needs. */
+void rec_layout_become(const struct rec_recording *rec);
+/* In hand, about to become another program: have it lie where it lay the last time. */
+enum rec_state rec_layout_fix(struct rec_thread *t, rec_then *then);
+/* It has, or has failed to: the personality is its own again. */
+enum rec_state rec_layout_done(struct rec_thread *t, rec_then *then);
+
 /* ---- image.c ---- */
 /* Mappings as the trace has them, and memory that no module file has. */
 void rec_image_maps(struct rec_thread *t);
@@ -51,6 +65,8 @@ void rec_code_free(struct rec_process *proc);
 void rec_code_fact(struct rec_process *proc, uint64_t start, uint64_t end);
 /* The number of the last one that made the page so. */
 uint64_t rec_code_fact_of(const struct rec_process *proc, uint64_t page);
+/* The bytes of the page if they are known to be those of its module, else NULL. */
+const uint8_t *rec_code_bytes(struct rec_process *proc, uint64_t page);
 /* Whether the page is code that has the bytes of its module and does not change unheard, as far as
  * anything was translated from it. */
 bool rec_code_is_modules(struct rec_process *proc, uint64_t page);

@@ -160,6 +160,12 @@ bool rec_becomes_another(struct rec_thread *t, const struct user_regs_struct *r,
 	return nr == SYS_execve && changes_identity(t, r->rdi);
 }
 
+static enum rec_state exec(struct rec_thread *t, int64_t result)
+{
+	(void)result;
+	return rec_make_last_call(t);
+}
+
 enum rec_state rec_begin_exec(struct rec_thread *t)
 {
 	struct rec_thread *o;
@@ -174,5 +180,5 @@ enum rec_state rec_begin_exec(struct rec_thread *t)
 	}
 	if (can_leave(t) && rec_becomes_another(t, &t->regs, t->regs.rax))
 		return rec_leave(t, "it becomes a set-user-ID program");
-	return rec_make_last_call(t);
+	return rec_layout_fix(t, exec);
 }

@@ -87,6 +87,8 @@ void rec_maps_add(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t p
 	}
 	replaced(t, m.start, m.end, m.prot);
 	dj_mappings_put(&t->proc->maps, &m);
+	if (m.prot & PROT_EXEC)
+		rec_heir_mapped(t->proc, &m);
 	rec_maps_record(t, &m, path);
 }
 

@@ -18,6 +18,7 @@ struct rec_options {
 	const char *output; /* path of the trace file */
 	enum dj_predict predict;
 	uint32_t memory_model;	  /* enum dj_order */
+	bool randomize;		  /* addresses are other ones each time (layout.c) */
 	bool exact_flags;	  /* arithmetic flags are the program's even where they are dead */
 	uint64_t digest_interval; /* instructions; 0 takes the default */
 	struct rec_interval keyframes, full_keyframes;

@@ -53,6 +53,7 @@
 #include "recorder/counts.h"
 #include "recorder/idle.h"
 #include "recorder/keyframe.h"
+#include "recorder/layout.h"
 #include "recorder/near.h"
 #include "recorder/permit.h"
 #include "recorder/record.h"
@@ -304,6 +305,7 @@ struct rec_thread {
 	uint64_t last_digest, digest_gap; /* where it was; so many instructions to the next */
 	struct rec_keyframe keyframe;
 	struct rec_idle idle;
+	struct rec_layout layout;
 	char *why;		       /* its history ends before it does */
 	uint64_t image_at, written_at; /* where it began; the stack was last compared (written.c) */
 	uint64_t checked;	       /* mappings up to here, by the latest digest */
@@ -578,10 +580,6 @@ void rec_complete_call(struct rec_thread *t, uint64_t result);
 /* Stopped in an operation that makes a system call of the program's: whether that can still be left
  * undone. */
 bool rec_call_not_begun(struct rec_thread *t);
-
-/* ---- start.c ---- */
-struct rec_recording *rec_new(const struct rec_options *opt, struct rec_tracer *tracer,
-			      char *const argv[], char *const envp[], struct dj_error *err);
 
 /* ---- meta.c ---- */
 struct dj_writer *rec_create_trace(struct rec_thread *t);

@@ -52,6 +52,7 @@ static void become(const char *file, const struct rec_recording *rec, int go, in
 	rec_signals_give_back();
 	give_limits_back();
 	if (read(go, &c, 1) == 1) {
+		rec_layout_become(rec);
 		execve(file, rec->argv, rec->envp);
 		rep.error = errno;
 	}
@@ -93,7 +94,7 @@ static int start(struct rec_recording *rec, const char *file, int *report)
 		waitpid(pid, NULL, __WALL);
 	} else {
 		rec->first = rec_process_new(rec, pid);
-		rec_thread_new(rec->first, pid, REC_STARTING);
+		rec_layout_start(rec_thread_new(rec->first, pid, REC_STARTING));
 		(void)!write(go[1], "x", 1);
 	}
 	close(go[1]);

@@ -120,9 +120,7 @@ enum rec_state rec_make_call(struct rec_thread *t)
 enum rec_state rec_make_last_call(struct rec_thread *t)
 {
 	rec_digest(t, true);
-	t->proc->heir.sum = 0;
-	if (t->regs.rax != SYS_exit)
-		rec_heir_prepare(t);
+	rec_heir_prepare(t);
 	t->group->exits |= t->regs.rax == SYS_exit_group;
 	t->regs.gs_base = *rec_tcb(t, T_GSBASE);
 	return make(t, REC_SYSCALL);
@@ -418,7 +416,7 @@ static bool to_be_restarted(const struct user_regs_struct *r)
 	return rax == -512 || rax == -513 || rax == -514 || rax == -516;
 }
 
-static enum rec_state limits_raised(struct rec_thread *t, int64_t result)
+static enum rec_state over(struct rec_thread *t, int64_t result)
 {
 	(void)t;
 	(void)result;
@@ -435,8 +433,10 @@ static enum rec_state call_done(struct rec_thread *t, uint64_t result)
 	rec_call_data(t, t->sys.regs.rax, &t->sys.regs, result);
 	if (row && row->checked && !failed)
 		rec_data_learn(t, &t->sys.regs);
+	if (t->layout.fixed) /* an exec that failed */
+		return rec_layout_done(t, over);
 	/* a child in its memory may have had more of deja's put there */
-	return t->sys.clone_flags & CLONE_VFORK ? rec_limits_raise(t, limits_raised) : REC_IN_HAND;
+	return t->sys.clone_flags & CLONE_VFORK ? rec_limits_raise(t, over) : REC_IN_HAND;
 }
 
 enum rec_state rec_on_syscall(struct rec_thread *t, const struct rec_stop *stop)

@@ -89,7 +89,6 @@ bool rec_thread_made(struct rec_thread *t, struct rec_thread *c)
 	rec_filters_copy(c, t);
 	if (++proc->n_threads == 2)
 		rec_syscalls_shared(t);
-	proc->heir.alone = false;
 	rec_thread_name(c, name);
 	c->stream = dj_writer_thread(t->rec->writer, proc->facts, c->tid, name, t->rec->err);
 	if (!c->stream) {

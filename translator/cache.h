@@ -118,7 +118,9 @@ struct tr_frag {
 	uint32_t live;		     /* arithmetic flags that are live at the entry */
 	uint32_t lag;		     /* of the entry: steps that are not in T_STEPS */
 	bool asleep;		     /* nothing leads to it, but it may still be of use */
-	bool indirect;		     /* the tables lead to it, or will when it is awake */
+	bool parked;   /* its module is not there yet (translate-heir.c), and nobody finds it */
+	bool checks;   /* code or the number of facts, before it is executed */
+	bool indirect; /* the tables lead to it, or will when it is awake */
 	uint32_t n;
 	struct tr_finsn *insn; /* behind this; or what was kept has them (tr_frag_of_kept) */
 };
@@ -268,12 +270,17 @@ struct tr_page {
 	uint64_t page;
 	struct tr_use *uses;
 	bool asleep;
+	bool parked;   /* and so are all its fragments */
+	uint32_t unit; /* translate-heir.c has its own use for it */
+	uint64_t sum;  /* of its bytes, for whoever asks for it; 0 since they changed */
 };
 struct tr_page *tr_page_of(struct translator *tr, uint64_t page);
 /* The i-th page that the fragment depends on. */
 void tr_use_page(struct tr_frag *f, unsigned i, struct tr_page *p, uint64_t lines);
 /* The fragment leaves, and nothing leads to it any more; tr_reclaim() gives it up. */
 void tr_retire(struct translator *tr, struct tr_frag *f);
+/* What was parked there is of no use: there is something else now. */
+void tr_page_taken(struct translator *tr, struct tr_page *p);
 /* The fragment depends on these f->n_uses pages. */
 void tr_use_pages(struct translator *tr, struct tr_frag *f, const struct tr_lines *in);
 
@@ -329,6 +336,9 @@ struct translator {
 	uint64_t refused[4096 / 64]; /* but for these (translate-bale.c) */
 	struct tr_stats stats;
 };
+
+/* What comes after what some program asked for is not made. */
+void tr_forget_ahead(struct translator *tr);
 
 /* Memory for large tables: zero, and only what is touched of it is taken. */
 void *tr_sparse(size_t size);

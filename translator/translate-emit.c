@@ -312,6 +312,7 @@ struct tr_frag *tr_translate(struct tr_build *b, struct tr_arena *a, uint64_t pc
 	memset(f->insn, 0, b->n * sizeof(*f->insn));
 	f->pc = pc;
 	f->arena = a;
+	f->checks = b->changing || facts;
 	f->live = b->live[0];
 	f->slot = TR_NO_SLOT;
 	f->stub_chunk = TR_NO_CHUNK;
@@ -325,7 +326,7 @@ struct tr_frag *tr_translate(struct tr_build *b, struct tr_arena *a, uint64_t pc
 	f->entry = cg_va(b->c);
 	b->st = (struct tr_state){ .spilled = HOME_BIT, .flags = TR_FLAGS_HW };
 	b->st.lost = ARITH & ~kept_for(b, pc);
-	if (b->changing || facts) /* boundary 0 is behind it, where the state is whole again */
+	if (f->checks) /* boundary 0 is behind it, where the state is whole again */
 		emit_checks(b, pc, len, facts);
 	emit_all(b, pc);
 	f->end = cg_va(b->c);

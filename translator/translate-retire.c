@@ -40,12 +40,16 @@ struct tr_page *tr_page_of(struct translator *tr, uint64_t page)
 		(*p)->page = page;
 		tr->n_pages++;
 	}
+	if ((*p)->parked)
+		tr_page_taken(tr, *p);
 	return *p;
 }
 
 void tr_use_page(struct tr_frag *f, unsigned i, struct tr_page *p, uint64_t lines)
 {
 	struct tr_use *u = &f->uses[i];
+	if (!p->uses)
+		p->sum = 0;
 	*u = (struct tr_use){
 		.frag = f, .page = p, .lines = lines, .next = p->uses, .at = &p->uses
 	};
@@ -107,7 +111,14 @@ static void retire_page(struct translator *tr, struct tr_page *p)
 {
 	while (p->uses)
 		tr_retire(tr, p->uses->frag);
-	p->asleep = false;
+	p->asleep = p->parked = false;
+}
+
+void tr_page_taken(struct translator *tr, struct tr_page *p)
+{
+	uint64_t before = tr->stats.retired;
+	retire_page(tr, p);
+	end_epoch(tr, before);
 }
 
 void tr_invalidate(struct translator *tr, uint64_t addr, uint64_t len)
@@ -122,12 +133,12 @@ void tr_invalidate(struct translator *tr, uint64_t addr, uint64_t len)
 	if (last - first < tr->cap_pages) {
 		for (uint64_t page = first; page <= last; page++) {
 			struct tr_page *p = tr->pages[page_at(tr, page)];
-			if (p)
+			if (p && !p->parked)
 				retire_page(tr, p);
 		}
 	} else {
 		for (uint32_t i = 0; i < tr->cap_pages; i++)
-			if (tr->pages[i] && tr->pages[i]->page >= first &&
+			if (tr->pages[i] && !tr->pages[i]->parked && tr->pages[i]->page >= first &&
 			    tr->pages[i]->page <= last)
 				retire_page(tr, tr->pages[i]);
 	}
@@ -155,7 +166,7 @@ void tr_sleep(struct translator *tr, uint64_t page)
 {
 	struct tr_page *p = tr->n_pages ? tr->pages[page_at(tr, page)] : NULL;
 	tr_forget_decoded(tr, page << 12, 4096);
-	if (!p)
+	if (!p || p->parked)
 		return;
 	p->asleep = true;
 	for (struct tr_use *u = p->uses; u; u = u->next) {
@@ -169,6 +180,7 @@ void tr_sleep(struct translator *tr, uint64_t page)
 static void retire_lines(struct translator *tr, struct tr_page *p, uint64_t changed)
 {
 	uint64_t before = tr->stats.retired;
+	p->sum = changed ? 0 : p->sum;
 	for (struct tr_use *u = p->uses, *next; changed && u; u = next) {
 		next = u->next;
 		if (u->lines & changed)

@@ -78,7 +78,7 @@ struct tr_frag *tr_find(const struct translator *tr, uint64_t pc)
 	if (!(tr->maybe[bit / 64] >> (bit % 64) & 1))
 		return NULL;
 	for (struct tr_frag *f = tr->hash[tr_hash(pc)]; f; f = f->next)
-		if (f->pc == pc && !f->asleep)
+		if (f->pc == pc && !f->asleep && !f->parked)
 			return f;
 	return NULL;
 }
@@ -267,10 +267,15 @@ enum tr_found tr_fragment_beside(struct translator *tr, uint64_t pc, struct tr_f
 	enum tr_found why = beside(tr, pc, found, &made);
 	tr->only_known = false;
 	if (made) {
-		*tr->ahead = (struct ahead){ .spent = 0 };
+		tr_forget_ahead(tr);
 		add_ahead(tr->ahead, tr->build);
 	}
 	return why;
+}
+
+void tr_forget_ahead(struct translator *tr)
+{
+	*tr->ahead = (struct ahead){ .spent = 0 };
 }
 
 bool tr_one_beside(struct translator *tr)

@@ -121,16 +121,25 @@ struct tr_config {
 /*
  * The image for which all was translated has ended, and another one of the program may take it
  * over. Only what depends on nothing but pages (addresses / 4096) that are to be kept is; all that
- * is not executed by anybody.
+ * is not executed by anybody. A page has a word that is the caller's: 0 to begin with, and again
+ * when what was known of the page's bytes does not hold any more.
  */
-void tr_keep_only(struct translator *tr, bool (*keep)(void *ctx, uint64_t page), void *ctx);
+typedef bool tr_each_page(void *ctx, uint64_t page, uint64_t *sum);
+void tr_keep_only(struct translator *tr, tr_each_page *keep, void *ctx);
 /* Arenas in which nothing is left are forgotten; the program does not execute their runtime. */
 void tr_drop_empty_arenas(struct translator *tr);
-/* The pages that anything depends on, each once. */
-void tr_pages(const struct translator *tr, void (*each)(void *ctx, uint64_t page), void *ctx);
+/* Whether it is so of all pages that anything depends on. */
+bool tr_pages(struct translator *tr, tr_each_page *each, void *ctx);
 /* By this image, with tables that are zero. It has, or is going to have, the arenas where they
- * were. What is counted begins anew. */
-void tr_take_over(struct translator *tr, const struct tr_ops *ops, uint8_t *tables);
+ * were. What is counted begins anew. `unit` says of a page whether it is there (0), is not yet
+ * (another number for each module, whose fragments are parked), or is not going to be. */
+#define TR_UNIT_NONE UINT32_MAX
+void tr_take_over(struct translator *tr, const struct tr_ops *ops, uint8_t *tables,
+		  uint32_t (*unit)(void *ctx, uint64_t page), void *ctx);
+/* Whether it is so of the pages from `first` to before `end` that have something parked. */
+bool tr_parked(struct translator *tr, uint64_t first, uint64_t end, tr_each_page *each, void *ctx);
+/* They are there, with the code that they had. */
+void tr_unpark(struct translator *tr, uint64_t first, uint64_t end);
 
 struct translator *tr_new(const struct tr_ops *ops, const struct tr_config *config);
 void tr_free(struct translator *tr);

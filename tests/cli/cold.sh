@@ -19,11 +19,11 @@ stops() {
 	"$deja" info "$1" | awk '/stops: (code not yet|target of)/ { gsub(",", "", $1); n += $1 } END { print n + 0 }'
 }
 
-# per_round NAME LIMIT COMMAND: a round of the command in bash makes no more stops than that.
+# per_round NAME LIMIT COMMAND [OPTION]: a round of the command in bash makes no more stops than that.
 per_round() {
-	local name=$1 limit=$2 command=$3 few many
+	local name=$1 limit=$2 command=$3 option=${4:-} few many
 	for n in 10 30; do
-		"${alone[@]}" "$deja" record --no-cache -o "$work/$name-$n.deja" -- /bin/bash -c \
+		"${alone[@]}" "$deja" record --no-cache $option -o "$work/$name-$n.deja" -- /bin/bash -c \
 			"i=0; while [ \$i -lt $n ]; do $command; i=\$((i + 1)); done" >/dev/null ||
 			{ fail "recording $name"; return; }
 	done
@@ -37,7 +37,9 @@ per_round() {
 # without notes of what children stop for: 145
 # shellcheck disable=SC2016
 per_round subshell 25 '(: $((i * 2)))'
-per_round program 30 /bin/true
+per_round program 30 /bin/true --randomize
+# Where a program lies where it lay the next image begins with the code of the one before.
+! setarch -R true 2>/dev/null || per_round again 2 /bin/true
 
 # However many programs there have been, the latest are known. (Without that: 235.)
 mkdir "$work/names"
@@ -45,7 +47,7 @@ for n in {1..40}; do
 	cp /bin/true "$work/names/$n"
 done
 for n in 2 10; do
-	"${alone[@]}" "$deja" record --no-cache -o "$work/names-$n.deja" -- /bin/bash -c \
+	"${alone[@]}" "$deja" record --no-cache --randomize -o "$work/names-$n.deja" -- /bin/bash -c \
 		"for p in '$work'/names/*; do \$p; done; for ((i = 0; i < $n; i++)); do \$p; done" ||
 		fail "recording many names"
 done
@@ -57,7 +59,7 @@ asked() {
 	"$deja" info "$1" | awk '/stops: (code not yet|target of)|without a stop/ { gsub(",", "", $1); n += $1 } END { print n + 0 }'
 }
 for n in 2 62; do
-	"$deja" record --no-cache -o "$work/names-$n.deja" -- /bin/bash -c \
+	"$deja" record --no-cache --randomize -o "$work/names-$n.deja" -- /bin/bash -c \
 		"for p in '$work'/names/*; do \$p; done; for ((i = 0; i < $n; i++)); do \$p; done" ||
 		fail "recording many names"
 done
@@ -66,7 +68,7 @@ each=$((($(asked "$work/names-62.deja") - $(asked "$work/names-2.deja")) / 60))
 
 # A program that goes on when its notes have been forgotten begins them again. (It had the numbers
 # of those before, and links were written behind the notes' end.)
-"$deja" record --no-cache -o "$work/forgotten.deja" -- /bin/bash -c \
+"$deja" record --no-cache --randomize -o "$work/forgotten.deja" -- /bin/bash -c \
 	"for p in '$work'/names/*; do \$p; done; printf -v x '%q %(%T)T %5.3f' 'a b' 7 1.5; [[ ab =~ ^a(.)\$ ]]
 	for p in '$work'/names/*; do \$p; done; read -r x <<<word; echo \${x@Q} \$((2 ** 10))" >out ||
 	fail "recording with forgotten notes"

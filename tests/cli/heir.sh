@@ -8,6 +8,11 @@ work_in heir
 for v in 1 2; do
 	${CC:-gcc} -O1 -fno-pie -no-pie -pthread -DVERSION=$v "$here/heir.c" -o heir$v || exit 99
 done
+for l in 1 2 3; do
+	${CC:-gcc} -O1 -fPIC -shared -DLIBRARY=$l "$here/heirlib.c" -o "lib$(tr 123 abc <<<$l).so" || exit 99
+done
+${CC:-gcc} -O1 -fPIE -pie -pthread "$here/heirlib.c" -o libs -ldl || exit 99
+${CC:-gcc} -O1 -fno-pie -no-pie -pthread "$here/heirlib.c" -o libslow -ldl || exit 99
 printf 'int main(void) { return 7; }\n' >alone.c
 ${CC:-gcc} -static -o alone alone.c || exit 99
 cp heir1 heir
@@ -16,7 +21,8 @@ mkfifo f g
 can_record
 
 # runs WHAT HEIRS COMMAND...: lines of a script; it does natively what it does recorded, and so many of
-# its images begin with what another one left
+# its images begin with what another one left. (With options of deja record in $options.)
+options=
 runs() {
 	local what=$1 heirs=$2 have
 	shift 2
@@ -24,7 +30,8 @@ runs() {
 	cp heir1 heir
 	timeout --foreground -s KILL 60 sh script >native.out 2>native.err
 	cp heir1 heir
-	timeout --foreground -s KILL 100 "$deja" record -o t.deja sh script >out 2>err
+	# shellcheck disable=SC2086
+	timeout --foreground -s KILL 100 "$deja" record $options -o t.deja sh script >out 2>err
 	cmp -s out native.out || fail "$what: output differs: $(diff native.out out | head -n 4) $(head -c 300 err)"
 	replays "$what"
 	[ "$heirs" = any ] && return
@@ -32,15 +39,21 @@ runs() {
 	[ "${have:-0}" = "$heirs" ] || fail "$what: ${have:-0} images began with the code of one before, not $heirs"
 }
 
-run='; echo "status $?"'
+run='; echo "status $?"' high=
+
+# (Where no program can be told where to lie, those that are position independent inherit nothing.)
+setarch -R true 2>/dev/null || high=any
 
 # ---- who inherits --------------------------------------------------------------------------------
 
 runs "one after the other" 3 "./heir plain 1$run" "./heir plain 2$run" "./heir plain 3$run" "./heir plain 1$run"
-runs "two at once, twice" 2 "./heir meet 1 3>f 4<g & ./heir meet 2 4<f 3>g >two; wait; cat two" \
+# (so does the second cat)
+runs "two at once, twice" "${high:-3}" "./heir meet 1 3>f 4<g & ./heir meet 2 4<f 3>g >two; wait; cat two" \
 	"./heir meet 3 3>f 4<g & ./heir meet 4 4<f 3>g >two; wait; cat two"
 runs "what it has changed goes" 2 "./heir patch 1$run" "./heir plain 1$run" "./heir patch 2$run"
 runs "where the arena was is something of its own" 2 "./heir map 1$run" "./heir map 2$run" "./heir plain 2$run"
+runs "there was a thread" 1 "./heir thread 1$run" "./heir plain 1$run"
+runs "flags of faults are kept" 1 "./heir fault 1$run" "./heir fault 2$run"
 runs "a child leaves nothing, its parent does" 1 "./heir fork 1$run" "./heir fork 2$run"
 
 # what an image leaves when it becomes another one is there when that one has deja's memory
@@ -59,8 +72,6 @@ have=$("$deja" info t.deja | sed -n 's/^ *\([0-9,]*\) *forked children that did.
 # ---- who does not --------------------------------------------------------------------------------
 
 runs "a child becomes a program that cannot be recorded" 1 "./heir closed 1$run" "./heir closed 2$run"
-runs "flags of faults are kept, or were" 0 "./heir fault 1$run" "./heir plain 1$run"
-runs "there was a thread" 0 "./heir thread 1$run" "./heir plain 1$run"
 runs "it was killed" 0 "./heir killed 1$run" "./heir plain 1$run"
 runs "it could not exit" 0 "./heir stay 1$run" "./heir plain 1$run"
 runs "a filter" 0 "./heir filter 1$run" "./heir plain 1$run"
@@ -71,6 +82,23 @@ runs "another program in its file" 0 "./heir plain 1$run" "cat heir2 >heir" "./h
 runs "another program in its file, by a mapping" 0 "./heir plain 1$run" "./heir1 rewrite heir2 heir$run" \
 	"./heir plain 1$run"
 
+# ---- libraries -----------------------------------------------------------------------------------
+
+runs "one program after the other, with libraries" "${high:-3}" "./libs 1 abc" "./libs 2 abc" "./libs 3 abc" "./libs 4 abc"
+runs "libraries elsewhere" "${high:-3}" "./libs 1 abc" "./libs 2 cba" "./libs 3 b" "./libs 4 abc"
+runs "they come and go" "${high:-3}" "./libs 1 a-b" "./libs 2 b-a-b" "./libs 3 ab--ba" "./libs 4 a-b"
+runs "by threads" "${high:-3}" "./libs 1 tab" "./libs 2 tab" "./libs 3 atbtc" "./libs 4 tab"
+runs "something else where one was" "${high:-3}" "./libs 1 ab" "./libs 2 abm" "./libs 3 abmc" "./libs 4 ab"
+runs "one that was changed" "${high:-3}" "./libs 1 abp" "./libs 2 ab" "./libs 3 apbp" "./libs 4 ab"
+runs "below, and libraries" 3 "./libslow 1 abc" "./libslow 2 abc" "./libslow 3 cab" "./libslow 4 abc"
+runs "another library in its place" "${high:-6}" "./libs 1 ab" "cp libb.so new; mv libc.so libb.so; mv new libc.so; ./libs 2 ab" \
+	"cp libb.so new; mv libc.so libb.so; mv new libc.so; ./libs 3 ab"
+runs "another library in its file" "${high:-2}" "./libs 1 ab" "cp libb.so old; cat libc.so >libb.so; ./libs 2 ab; cat old >libb.so"
+options=--randomize
+runs "addresses at random" 0 "./libs 1 abc" "./libs 2 abc" "./libs 3 abc" "./libs 4 abc"
+runs "addresses at random, the program's not" 3 "./libslow 1 abc" "./libslow 2 abc" "./libslow 3 abc" "./libslow 4 abc"
+options=
+
 # ---- combinations --------------------------------------------------------------------------------
 
 # of SEED: some runs, a few of them two at a time
@@ -80,8 +108,14 @@ script_of() {
 		n = split("plain plain plain patch fault map thread fork filter stay again killed closed less", what, " ")
 		if (user != 0)
 			n--
-		for (i = 0; i < 12; i++) {
+		m = split("a a b b c - - t p m f", step, " ")
+		for (i = 0; i < 16; i++) {
 			one = "./heir " what[1 + int(n * rand())] " " int(5 * rand())
+			if (rand() < 0.4) {
+				one = (rand() < 0.5 ? "./libs " : "./libslow ") int(5 * rand()) " "
+				for (k = int(6 * rand()); k > 0; k--)
+					one = one step[1 + int(m * rand())]
+			}
 			if (rand() < 0.2)
 				print one " >other & ./heir plain " i "; wait; cat other"
 			else if (rand() < 0.1)

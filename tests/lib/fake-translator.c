@@ -336,7 +336,7 @@ void tr_stats(const struct translator *tr, struct tr_stats *s)
 
 /* What follows is for a program of thousands of fragments, of which there is none here. */
 
-void tr_keep_only(struct translator *tr, bool (*keep)(void *ctx, uint64_t page), void *ctx)
+void tr_keep_only(struct translator *tr, tr_each_page *keep, void *ctx)
 {
 	(void)tr;
 	(void)keep;
@@ -350,7 +350,7 @@ void tr_drop_empty_arenas(struct translator *tr)
 	abort();
 }
 
-void tr_pages(const struct translator *tr, void (*each)(void *ctx, uint64_t page), void *ctx)
+bool tr_pages(struct translator *tr, tr_each_page *each, void *ctx)
 {
 	(void)tr;
 	(void)each;
@@ -358,10 +358,31 @@ void tr_pages(const struct translator *tr, void (*each)(void *ctx, uint64_t page
 	abort();
 }
 
-void tr_take_over(struct translator *tr, const struct tr_ops *ops, uint8_t *tables)
+bool tr_parked(struct translator *tr, uint64_t first, uint64_t end, tr_each_page *each, void *ctx)
+{
+	(void)tr;
+	(void)first;
+	(void)end;
+	(void)each;
+	(void)ctx;
+	abort();
+}
+
+void tr_unpark(struct translator *tr, uint64_t first, uint64_t end)
+{
+	(void)tr;
+	(void)first;
+	(void)end;
+	abort();
+}
+
+void tr_take_over(struct translator *tr, const struct tr_ops *ops, uint8_t *tables,
+		  uint32_t (*unit)(void *ctx, uint64_t page), void *ctx)
 {
 	(void)tr;
 	(void)ops;
 	(void)tables;
+	(void)unit;
+	(void)ctx;
 	abort();
 }

@@ -1,0 +1,64 @@
+/*
+ * Where programs lie: at the same addresses each time.
+ *
+ * The kernel lays out each image at random (ADDR_NO_RANDOMIZE, personality(2)). In a recording
+ * nobody is kept out by that, and each recording would say of a variable that it is elsewhere. Two
+ * mappings that have the same low 32 bits of addresses, which costs time in a replay, would come up
+ * once in a hundred recordings, and what has been translated for one image could not be taken over
+ * by the next one (heir.c).
+ *
+ * So the process is made to say, just before its exec, that it does not want that, and just behind
+ * it that it wants what it wanted before. The layout is decided in between. The program never sees
+ * it, nor do children that are not recorded inherit it. Where a filter of seccomp forbids the call
+ * (those of containers do) addresses are random as they always were.
+ */
+#include "recorder/recorder.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/personality.h>
+#include <sys/syscall.h>
+
+/* What the thread wants, or UINT32_MAX if nobody knows. */
+static uint32_t personality_of(const struct rec_thread *t)
+{
+	uint32_t v = UINT32_MAX;
+	FILE *f = t->rec->tracer->open_proc(t->rec->tracer, t->tid, "personality");
+	if (f && fscanf(f, "%" SCNx32, &v) != 1)
+		v = UINT32_MAX;
+	if (f)
+		fclose(f);
+	return v;
+}
+
+void rec_layout_start(struct rec_thread *t)
+{
+	int v = personality(UINT32_MAX);
+	t->layout = (struct rec_layout){ .fixed = v != -1 && !t->rec->opt.randomize,
+					 .own = (uint32_t)v };
+}
+
+void rec_layout_become(const struct rec_recording *rec)
+{
+	int v = personality(UINT32_MAX);
+	if (v != -1 && !rec->opt.randomize)
+		personality((unsigned long)v | ADDR_NO_RANDOMIZE);
+}
+
+enum rec_state rec_layout_fix(struct rec_thread *t, rec_then *then)
+{
+	uint32_t v = t->rec->opt.randomize ? UINT32_MAX : personality_of(t);
+	t->layout = (struct rec_layout){ .fixed = v != UINT32_MAX, .own = v };
+	if (!t->layout.fixed || (v & ADDR_NO_RANDOMIZE))
+		return then(t, 0);
+	return rec_call(t, then, SYS_personality, v | ADDR_NO_RANDOMIZE, 0, 0, 0, 0, 0);
+}
+
+enum rec_state rec_layout_done(struct rec_thread *t, rec_then *then)
+{
+	bool changed = t->layout.fixed && !(t->layout.own & ADDR_NO_RANDOMIZE);
+	t->layout.fixed = false;
+	if (!changed)
+		return then(t, 0);
+	return rec_call(t, then, SYS_personality, t->layout.own, 0, 0, 0, 0, 0);
+}

@@ -1,0 +1,151 @@
+/*
+ * A program whose libraries come and go, and a library of it (compiled with -DLIBRARY=N), with code
+ * enough to be worth leaving to the next image. tests/cli/heir.sh has the reasons.
+ *
+ * usage: heirlib SEED [STEPS]    each letter is a step: a, b or c loads liba.so and so on from the
+ *        current directory and executes it; - unloads the latest; t loads the next one in a thread;
+ *        m maps memory where the latest was, with code of its own, and executes that; p changes a
+ *        page of the latest; f does what follows in a child
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifndef LIBRARY
+#define LIBRARY 0
+#endif
+
+#define F(n)                                                                                       \
+	__attribute__((noinline)) static uint64_t f##n(uint64_t x)                                 \
+	{                                                                                          \
+		if (x & 1)                                                                         \
+			x = x * (2 * n + 3) + LIBRARY;                                             \
+		else                                                                               \
+			x ^= x >> 7;                                                               \
+		return x % (n + 5) == 0 ? x + n : x - n;                                           \
+	}
+#define F8(n)  F(n##0) F(n##1) F(n##2) F(n##3) F(n##4) F(n##5) F(n##6) F(n##7)
+#define F64(n) F8(n##0) F8(n##1) F8(n##2) F8(n##3) F8(n##4) F8(n##5) F8(n##6) F8(n##7)
+#define N(n)   f##n,
+#define N8(n)  N(n##0) N(n##1) N(n##2) N(n##3) N(n##4) N(n##5) N(n##6) N(n##7)
+#define N64(n) N8(n##0) N8(n##1) N8(n##2) N8(n##3) N8(n##4) N8(n##5) N8(n##6) N8(n##7)
+/* clang-format off */
+F64(1) F64(2) F64(3) F64(4)
+static uint64_t (*const functions[])(uint64_t) = { N64(1) N64(2) N64(3) N64(4) };
+/* clang-format on */
+#define FUNCTIONS (sizeof(functions) / sizeof(*functions))
+
+__attribute__((noinline, aligned(4096))) uint64_t compute(uint64_t seed);
+uint64_t compute(uint64_t seed)
+{
+	uint64_t x = seed * 0x9e3779b97f4a7c15ULL + LIBRARY;
+	for (unsigned i = 0; i < 4 * FUNCTIONS; i++)
+		x = functions[(x >> 11) % FUNCTIONS](x) + i;
+	return x;
+}
+
+#if !LIBRARY
+#define MOST 16
+static struct {
+	void *handle;
+	uint64_t (*compute)(uint64_t);
+} loaded[MOST];
+static unsigned n_loaded;
+static uint64_t sum;
+
+static void load(char which)
+{
+	char name[] = "./libx.so";
+	name[5] = which;
+	void *h = n_loaded < MOST ? dlopen(name, RTLD_NOW) : NULL;
+	if (!h)
+		exit(90);
+	loaded[n_loaded].handle = h;
+	loaded[n_loaded].compute = (uint64_t(*)(uint64_t))dlsym(h, "compute");
+	sum = loaded[n_loaded++].compute(sum);
+}
+
+static void *load_it(void *which)
+{
+	load(*(char *)which);
+	return NULL;
+}
+
+/* Where its code is. */
+static uint8_t *place(unsigned i)
+{
+	return (uint8_t *)((uintptr_t)loaded[i].compute & ~(uintptr_t)4095);
+}
+
+static void map_there(void)
+{
+	static const uint8_t code[] = { 0x48, 0x8d, 0x47, 0x05, 0xc3 }; /* lea rax, [rdi+5]; ret */
+	uint8_t *at = place(n_loaded - 1);
+	uint64_t (*call)(uint64_t) = loaded[n_loaded - 1].compute;
+	if (dlclose(loaded[--n_loaded].handle))
+		exit(91);
+	if (mmap(at, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+		 0) != at)
+		exit(92);
+	memcpy((uint8_t *)(uintptr_t)call, code, sizeof(code));
+	mprotect(at, 4096, PROT_READ | PROT_EXEC);
+	sum = call(sum);
+	munmap(at, 4096);
+}
+
+/* It begins with something else: mov rax, rdi; ret. */
+static void patch(void)
+{
+	uint8_t *at = place(n_loaded - 1);
+	if (mprotect(at, 4096, PROT_READ | PROT_WRITE))
+		exit(93);
+	memcpy((uint8_t *)(uintptr_t)loaded[n_loaded - 1].compute, "\x48\x89\xf8\xc3", 4);
+	if (mprotect(at, 4096, PROT_READ | PROT_EXEC))
+		exit(94);
+	sum = loaded[n_loaded - 1].compute(sum) + 1;
+}
+
+static void steps(const char *s)
+{
+	for (; *s; s++) {
+		pthread_t t;
+		char next = s[1];
+		if (*s == '-' && n_loaded)
+			dlclose(loaded[--n_loaded].handle);
+		else if (*s == 'm' && n_loaded)
+			map_there();
+		else if (*s == 'p' && n_loaded)
+			patch();
+		else if (*s == 't' && next >= 'a' && next <= 'c' && s++ &&
+			 !pthread_create(&t, NULL, load_it, &next))
+			pthread_join(t, NULL);
+		else if (*s >= 'a' && *s <= 'c')
+			load(*s);
+		else if (*s == 'f' && fork()) {
+			int status = 0;
+			wait(&status);
+			printf("child %d\n", status);
+			fflush(stdout);
+		}
+		for (unsigned i = 0; i < n_loaded; i++)
+			sum = loaded[i].compute(sum);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	sum = compute(argc > 1 ? strtoull(argv[1], NULL, 10) : 1);
+	steps(argc > 2 ? argv[2] : "");
+	printf("%llx\n", (unsigned long long)compute(sum));
+	return 0;
+}
+#endif

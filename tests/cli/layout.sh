@@ -1,0 +1,60 @@
+#!/bin/bash
+# Programs lie at the same addresses in each recording, and what they start as well, and none of them can
+# tell that somebody has seen to that; with --randomize they lie elsewhere each time.
+#
+# usage: tests/cli/layout.sh     (DEJA names the program under test)
+. "$(dirname "$0")/../lib/shell.sh"
+work_in layout
+for k in pie no-pie; do
+	${CC:-gcc} -O1 -pthread -f${k/pie/PIE} -$k "$here/layout.c" -o $k || exit 99
+done
+${CC:-gcc} -O1 -pthread -static-pie "$here/layout.c" -o static-pie || exit 99
+can_record
+if ! setarch -R true 2>err; then
+	echo "skipped: a program cannot be told where to lie here: $(cat err)"
+	exit 77
+fi
+[ "$(cat /proc/sys/kernel/randomize_va_space)" -gt 0 ] || { echo "skipped: this kernel lays out no program at random"; exit 77; }
+
+# recorded OUT OPTIONS COMMAND...: its output in OUT
+recorded() {
+	local out=$1
+	shift
+	timeout --foreground -s KILL 60 "$deja" record -o t.deja "$@" >"$out" 2>err ||
+		fail "recording $*: $? $(head -c 200 err)"
+	"$deja" verify t.deja >/dev/null 2>err || fail "verifying $*: $(head -c 200 err)"
+}
+
+for program in pie no-pie static-pie; do
+	for ways in '' e t f v etvf vvee ftet; do
+		what="$program $ways"
+		for way in '' 'setarch -R '; do
+			$way ./$program $ways >native
+			# shellcheck disable=SC2086
+			recorded one $way ./$program $ways
+			# shellcheck disable=SC2086
+			recorded two $way ./$program $ways
+			cmp -s one two || fail "$way$what lies elsewhere: $(diff one two | head -n 4)"
+			grep -v ^at native >native.says
+			grep -v ^at one | cmp -s native.says - || fail "$way$what: $(diff native one | grep personality | head -n 4)"
+			[ "$(grep -c personality one)" -ge $((2 + ${#ways})) ] || fail "$way$what says too little: $(cat one)"
+		done
+		# as other programs that want it so
+		$way ./$program $ways >native
+		cut -d' ' -f2,4,5 native >native.at
+		cut -d' ' -f2,4,5 one | cmp -s native.at - || fail "$what is not where a debugger has it: $(diff native one | head -n 4)"
+		# shellcheck disable=SC2086
+		recorded one --randomize ./$program $ways
+		# shellcheck disable=SC2086
+		recorded two --randomize ./$program $ways
+		[ "$(grep -c ^at one)" -gt 0 ] || fail "$what says nothing"
+		[ "$(grep ^at one | grep -cxFf two)" = 0 ] || fail "$what at random is where it was: $(grep -xFf one two | head -n 2)"
+		grep -v ^at one | cmp -s <(./$program $ways | grep -v ^at) - || fail "$what at random: $(cat one)"
+	done
+done
+
+# What is not recorded is not told where to lie.
+recorded one --no-follow ./pie v
+recorded two --no-follow ./pie v
+[ "$(grep ^at one | sort | uniq | grep -cxFf two)" = 1 ] || fail "a child that is not recorded lies where it lay: $(cat one two)"
+conclude
