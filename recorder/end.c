@@ -300,6 +300,8 @@ void rec_thread_free(struct rec_thread *t)
 	free(t->sys.filter);
 	rec_filters_free(t);
 	free(t->child.unmap);
+	if (t->hide.file > 0)
+		close(t->hide.file);
 	free(t->why);
 	free(t);
 }

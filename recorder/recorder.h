@@ -49,6 +49,7 @@
 #include "insn/insn.h"
 #include "recorder/ask.h"
 #include "recorder/heir.h"
+#include "recorder/hide.h"
 #include "recorder/clock.h"
 #include "recorder/counts.h"
 #include "recorder/idle.h"
@@ -306,6 +307,7 @@ struct rec_thread {
 	struct rec_keyframe keyframe;
 	struct rec_idle idle;
 	struct rec_layout layout;
+	struct rec_hiding hide;
 	char *why;		       /* its history ends before it does */
 	uint64_t image_at, written_at; /* where it began; the stack was last compared (written.c) */
 	uint64_t checked;	       /* mappings up to here, by the latest digest */

@@ -310,6 +310,9 @@ static const struct row {
 	ROW(sendfile,         "code",      rec_make_call, rec_after_write, false, .classified = true),
 	ROW(splice,           "code",      rec_make_call, rec_after_write, false, .classified = true),
 	ROW(copy_file_range,  "code",      rec_make_call, rec_after_write, false, .classified = true),
+	ROW(open,             "mappings",  rec_make_call, rec_after_open, false, .checked = true),
+	ROW(openat,           "mappings",  rec_make_call, rec_after_open, false, .checked = true),
+	ROW(read,             "mappings",  rec_begin_read, NULL, false, .classified = true),
 	ROW(seccomp,          "filter",    rec_begin_seccomp, rec_after_seccomp, false),
 	ROW(prctl,            "filter",    rec_begin_prctl, rec_after_seccomp, false),
 	ROW(getrlimit,        "memory",    rec_begin_getrlimit, NULL, false),
@@ -433,6 +436,8 @@ static enum rec_state call_done(struct rec_thread *t, uint64_t result)
 	rec_call_data(t, t->sys.regs.rax, &t->sys.regs, result);
 	if (row && row->checked && !failed)
 		rec_data_learn(t, &t->sys.regs);
+	if (t->hide.wanted)
+		return rec_hide(t);
 	if (t->layout.fixed) /* an exec that failed */
 		return rec_layout_done(t, over);
 	/* a child in its memory may have had more of deja's put there */

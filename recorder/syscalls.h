@@ -19,6 +19,11 @@ bool rec_mask_set(struct rec_thread *t);
 rec_effect rec_after_seek, rec_after_write, rec_after_pwrite, rec_after_madvise;
 void rec_writer_classes(struct rec_thread *t);
 
+/* hide.c; the latter if what has been opened is to be something else. */
+rec_effect rec_after_open;
+enum rec_state rec_hide(struct rec_thread *t);
+enum rec_state rec_begin_read(struct rec_thread *t);
+
 /* collide.c: make the call when nothing of deja's is in its way. */
 enum rec_state rec_begin_memory(struct rec_thread *t);
 

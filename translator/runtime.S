@@ -19,7 +19,7 @@ rt_heads:
 rt_bulks:
 
 	.text
-	.globl	rt_begin, rt_import, rt_import_masked, rt_import_patch8, rt_other, rt_places, rt_miss, rt_ask, rt_ask_end, rt_syscall, rt_apart, rt_map_check, rt_map_log, rt_cpuid, rt_call_data, rt_call_data_out, rt_call_data_end, rt_state_data, rt_order_wait, rt_order_spin, rt_order_spin_end, rt_order_two, rt_order_hold, rt_order_look, rt_order_give, rt_end
+	.globl	rt_begin, rt_import, rt_import_masked, rt_import_patch8, rt_other, rt_places, rt_miss, rt_ask, rt_ask_end, rt_syscall, rt_apart, rt_map_check, rt_open_check, rt_open_check_end, rt_open_check_out, rt_map_log, rt_cpuid, rt_call_data, rt_call_data_out, rt_call_data_end, rt_state_data, rt_order_wait, rt_order_spin, rt_order_spin_end, rt_order_two, rt_order_hold, rt_order_look, rt_order_give, rt_end
 
 	.macro	ADD_STEPS reg
 	add	%gs:T_STEPS(0), \reg
@@ -600,6 +600,9 @@ rt_apart:
 #define NR_PWRITEV  296
 #define NR_PWRITEV2 328
 #define NR_MEMBARRIER 324
+#define NR_OPEN	    2
+#define NR_OPENAT   257
+#define PROC	    0x2f636f72702f /* "/proc/" */
 #define MEMBARRIER_RSEQ 0x180 /* commands; linux/membarrier.h */
 #define READ_WRITE  3 /* PROT_ */
 #define READ_EXECUTE 5
@@ -632,6 +635,10 @@ rt_map_check:
 	je	12f
 	cmp	$NR_MEMBARRIER, %eax
 	je	25f
+	cmp	$NR_OPENAT, %eax
+	je	27f
+	cmp	$NR_OPEN, %eax
+	je	26f
 	mov	%gs:T_LOG_HEAD, %rcx
 	cmp	%gs:T_LOG_END, %rcx
 	jae	8f
@@ -699,6 +706,7 @@ rt_map_check:
 	jc	8b
 	IN_DATA	%r11, 16f
 	jmp	8b
+rt_open_check_out:
 16:	mov	$1, %ecx
 	jmp	*%gs:T_CALL_RET
 20:	test	$PAGE - 1, %edi /* data that becomes code: it is in no range of data any more */
@@ -728,6 +736,17 @@ rt_map_check:
 	jz	8b
 	test	$MEMBARRIER_RSEQ, %edi
 	jnz	8b
+	jmp	16b
+26:	mov	%rdi, %rcx /* a path; if it cannot be read the kernel says so (rt_open_check_out) */
+	jmp	rt_open_check
+27:	mov	%rsi, %rcx
+rt_open_check:
+	mov	(%rcx), %rcx
+rt_open_check_end:
+	movabs	$PROC, %r11
+	xor	%r11, %rcx
+	shl	$16, %rcx
+	jz	8b
 	jmp	16b
 
 /*

@@ -88,6 +88,8 @@ uint64_t tr_string_singly(const struct translator *tr, uint64_t va)
 uint64_t tr_call_data_out(const struct translator *tr, uint64_t va)
 {
 	const struct tr_arena *a = tr_arena_at(tr, va);
+	if (a && va >= rt_va(a, rt_open_check) && va < rt_va(a, rt_open_check_end))
+		return rt_va(a, rt_open_check_out);
 	return a && va >= rt_va(a, rt_call_data) && va < rt_va(a, rt_call_data_end)
 		       ? rt_va(a, rt_call_data_out)
 		       : 0;

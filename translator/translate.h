@@ -243,8 +243,8 @@ bool tr_locate_comparison(const struct translator *tr, uint64_t va, struct tr_wh
  * one by one, from the same registers. 0 if `va` is elsewhere. */
 uint64_t tr_string_singly(const struct translator *tr, uint64_t va);
 
-/* In the routine that copies what a system call wrote: where it goes on if it cannot. 0 if `va` is
- * elsewhere. */
+/* In the routines that copy what a system call wrote, and that look at a path: where they go on if
+ * they cannot. 0 if `va` is elsewhere. */
 uint64_t tr_call_data_out(const struct translator *tr, uint64_t va);
 
 /* Code or mappings at [addr, addr+len) changed: nothing enters what was translated from there any

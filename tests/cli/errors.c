@@ -373,7 +373,7 @@ static unsigned long control_block_end(void)
 {
 	char line[512];
 	unsigned long start = 0, end = 0, s = 0;
-	FILE *f = fopen("/proc/self/maps", "r");
+	FILE *f = fopen("//proc/self/maps", "r"); /* with deja's: recorder/hide.c */
 
 	/* tables, ring, log, control page, and the first page of the shadow */
 	while (f && fgets(line, sizeof(line), f))

@@ -85,7 +85,7 @@ part_sandbox() {
 # memory executable, whether the filter is older than the image or not.
 part_window() {
 	local command largest stops at below
-	get "$deja" record -o t.deja -- cat /proc/self/maps
+	get "$deja" record -o t.deja -- cat //proc/self/maps
 	largest=$(grep 'r-xs.*memfd:deja' out | while IFS=' -' read -r from to _; do
 		echo $((0x$to - 0x$from))
 	done | sort -n | tail -n 1)
