@@ -32,6 +32,8 @@ struct tr_kept *rec_module_kept(struct rec_recording *rec, struct rec_module *m)
 /* ---- store.c ---- */
 /* What earlier recordings have left about a module; to be left for later ones. */
 void rec_store_read(struct rec_recording *rec, struct rec_module *m);
+/* The same about code that it has made as a program, changing or not. */
+void rec_store_read_made(struct rec_recording *rec, struct rec_module *m, bool changing);
 void rec_store_write(struct rec_recording *rec);
 /* A descriptor of the directory of packed modules for later traces, the caller's, or -1. */
 int rec_store_packed(struct rec_recording *rec);

@@ -227,12 +227,31 @@ struct tr_kept *rec_module_kept(struct rec_recording *rec, struct rec_module *m)
 	return m->kept;
 }
 
+/* Code that a program makes is kept by its address, where that is the same each time: compilers at
+ * run time make the same of the same, and what a Lisp loads into memory is always the same. */
+static struct tr_kept *made_kept(struct rec_process *proc, const struct rec_code_page *p,
+				 uint64_t *base)
+{
+	struct rec_recording *rec = proc->rec;
+	if (!proc->heir.fixed || proc->program < 0 || (size_t)proc->program >= rec->n_modules)
+		return NULL;
+	struct rec_module *m = &rec->modules[proc->program];
+	if (!m->made[p->changing]) {
+		m->made[p->changing] = tr_kept_new(&rec->made_room);
+		rec_store_read_made(rec, m, p->changing);
+	}
+	*base = p->addr & ~(uint64_t)UINT32_MAX;
+	return m->made[p->changing];
+}
+
 struct tr_kept *rec_code_kept(void *ctx, uint64_t pc, uint64_t *base)
 {
 	struct rec_process *proc = ctx;
 	const struct rec_code_page *p = code_page(proc, pc);
-	if (!p || p->module < 0)
+	if (!p)
 		return NULL;
+	if (p->module < 0)
+		return made_kept(proc, p, base);
 	*base = p->base;
 	return rec_module_kept(proc->rec, &proc->rec->modules[p->module]);
 }

@@ -61,6 +61,7 @@ int rec_follow_fork(struct rec_thread *t, struct rec_thread *c)
 	proc->order_mapped = from->order_mapped;
 	proc->parent = t->proc;
 	proc->area_at = from->area_at;
+	proc->heir.fixed = from->heir.fixed;
 	c->seq = proc->number = rec_order_now(t);
 	c->regs.eflags &= ~TRAP_FLAG;
 	c->trap_flag = t->trap_flag;

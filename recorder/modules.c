@@ -119,6 +119,8 @@ void rec_modules_free(struct rec_recording *rec)
 		free(rec->modules[i].path);
 		rec_notes_free(&rec->modules[i]);
 		tr_kept_free(rec->modules[i].kept);
+		tr_kept_free(rec->modules[i].made[0]);
+		tr_kept_free(rec->modules[i].made[1]);
 	}
 	free(rec->modules);
 	if (rec->inotify > 0)

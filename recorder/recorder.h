@@ -75,11 +75,11 @@ struct rec_module {
 	size_t size;
 	uint64_t dev, ino;
 	struct timespec mtime, ctime;
-	int watch;	/* of inotify, or -1 */
-	bool rewritten; /* the file is not what it was: `bytes` is not to be looked at */
-	/* stops in its code, at the start of images (ahead.c) */
-	struct rec_notes *notes;
-	struct tr_kept *kept; /* translations of its code */
+	int watch;		 /* of inotify, or -1 */
+	bool rewritten;		 /* the file is not what it was: `bytes` is not to be looked at */
+	struct rec_notes *notes; /* stops in its code, at the start of images (ahead.c) */
+	/* translations of its code; and of what it makes as a program, changing or not (code.c) */
+	struct tr_kept *kept, *made[2];
 };
 
 #define TRAP_FLAG 0x100ULL /* TF in RFLAGS */
@@ -120,8 +120,8 @@ struct rec_recording {
 	bool turns;			/* somebody waits in WAIT or TRAP_WAIT (loop.c) */
 	bool rests;			/* of some process there is something (ahead.c) */
 	uint64_t counts[REC_COUNTS];
-	uint64_t kept_room; /* for kept translations, bytes */
-	uint8_t *cpuid;	    /* what CPUID says, in entries like those of T_CPUID */
+	uint64_t kept_room, made_room; /* for kept translations, bytes */
+	uint8_t *cpuid;		       /* what CPUID says, in entries like those of T_CPUID */
 	unsigned n_cpuid;
 	struct rec_keyframes keyframes;
 	struct rec_keeper *keeper; /* times.c */

@@ -130,6 +130,8 @@ static int not_started(struct rec_recording *rec, int report)
 
 /* What translations are kept for later images and children may take. */
 #define KEPT_ROOM (512ULL << 20)
+/* And those of code that programs have made: there is no end to it. */
+#define MADE_ROOM (64ULL << 20)
 
 /* Of our heap, so much is in large pages. */
 #define LARGE ((size_t)32 << 20)
@@ -182,6 +184,7 @@ struct rec_recording *rec_new(const struct rec_options *opt, struct rec_tracer *
 	if (!rec->opt.digest_interval)
 		rec->opt.digest_interval = REC_DIGEST_INTERVAL;
 	rec->kept_room = KEPT_ROOM;
+	rec->made_room = MADE_ROOM;
 	rec->umip = rec_has_umip();
 	rec->tracer = tracer;
 	rec->err = err;

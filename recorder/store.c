@@ -28,7 +28,8 @@
 
 #define LIMIT	(1024ULL << 20) /* bytes, in all */
 #define MODULE	(512ULL << 20)
-#define VERSION 2
+#define MADE	(64ULL << 20)
+#define VERSION 3
 
 /* Everything that what is kept depends on. */
 struct id {
@@ -71,7 +72,8 @@ static int find_build(struct dl_phdr_info *info, size_t size, void *ctx)
 	return 1; /* the first one is deja itself */
 }
 
-static bool id_of(const struct rec_recording *rec, const struct rec_module *m,
+/* `made` 0: of its own code; else of what it makes as a program, 2 if that may change. */
+static bool id_of(const struct rec_recording *rec, const struct rec_module *m, unsigned made,
 		  uint8_t id[TR_KEPT_ID])
 {
 	static const uint8_t none[32];
@@ -82,7 +84,7 @@ static bool id_of(const struct rec_recording *rec, const struct rec_module *m,
 	dl_iterate_phdr(find_build, v.build);
 	if (!memcmp(v.build, none, sizeof(none)))
 		return false;
-	v.version = VERSION;
+	v.version = VERSION + ((uint64_t)made << 32);
 	v.predict = rec->opt.predict;
 	v.model = rec->opt.memory_model;
 	v.exact_flags = rec->opt.exact_flags;
@@ -253,21 +255,46 @@ static void write_notes(struct rec_recording *rec, struct rec_module *m,
 
 /* ---- a module ------------------------------------------------------------------------------ */
 
+static void read_kept(struct rec_recording *rec, struct tr_kept *kept, const uint8_t id[TR_KEPT_ID])
+{
+	char name[32];
+	struct stat st;
+	name_of(id, name, "keep");
+	int fd = open_file(rec, name, &st);
+	if (fd < 0)
+		return;
+	if (tr_kept_read(kept, fd, (size_t)st.st_size, id))
+		futimens(fd, NULL); /* it is of use */
+	close(fd);
+}
+
 void rec_store_read(struct rec_recording *rec, struct rec_module *m)
 {
 	uint8_t id[TR_KEPT_ID];
-	char name[32];
-	struct stat st;
-	if (directory(rec) < 0 || !id_of(rec, m, id))
+	if (directory(rec) < 0 || !id_of(rec, m, 0, id))
 		return;
-	name_of(id, name, "keep");
-	int fd = open_file(rec, name, &st);
-	if (fd >= 0) {
-		if (tr_kept_read(m->kept, fd, (size_t)st.st_size, id))
-			futimens(fd, NULL); /* it is of use */
-		close(fd);
-	}
+	read_kept(rec, m->kept, id);
 	read_notes(rec, m, id);
+}
+
+void rec_store_read_made(struct rec_recording *rec, struct rec_module *m, bool changing)
+{
+	uint8_t id[TR_KEPT_ID];
+	if (directory(rec) >= 0 && id_of(rec, m, 1 + changing, id))
+		read_kept(rec, m->made[changing], id);
+}
+
+/* False if there was nothing new. */
+static bool write_kept(struct rec_recording *rec, struct tr_kept *kept, size_t limit,
+		       const uint8_t id[TR_KEPT_ID])
+{
+	char name[32];
+	struct part p;
+	name_of(id, name, "keep");
+	if (!tr_kept_new_ones(kept) || !begin_file(rec, name, &p))
+		return false;
+	end_file(rec, name, &p, tr_kept_write(kept, id, limit, p.to));
+	return true;
 }
 
 void rec_store_write(struct rec_recording *rec)
@@ -279,15 +306,14 @@ void rec_store_write(struct rec_recording *rec)
 	for (size_t i = 0; i < rec->n_modules && directory(rec) >= 0; i++) {
 		struct rec_module *m = &rec->modules[i];
 		uint8_t id[TR_KEPT_ID];
-		char name[32];
-		struct part p;
-		if (!m->kept || m->rewritten || !id_of(rec, m, id))
+		if (m->rewritten)
 			continue;
-		name_of(id, name, "keep");
-		if (tr_kept_new_ones(m->kept) && begin_file(rec, name, &p)) {
-			end_file(rec, name, &p, tr_kept_write(m->kept, id, MODULE, p.to));
-			any = true;
-		}
+		for (unsigned k = 0; k < 2; k++)
+			if (m->made[k] && id_of(rec, m, 1 + k, id))
+				any |= write_kept(rec, m->made[k], MADE, id);
+		if (!m->kept || !id_of(rec, m, 0, id))
+			continue;
+		any |= write_kept(rec, m->kept, MODULE, id);
 		write_notes(rec, m, id);
 	}
 	if (any)

@@ -35,9 +35,9 @@ struct tr_kept_frag {
 	uint16_t entry;	  /* offset in hot code; before it the stub for indirect branches */
 	uint16_t live, lag;
 	uint16_t n, n_uses, n_numbers, n_fixes;
-	uint16_t len;  /* of the program's code */
-	uint8_t align; /* of the hot code, modulo 8 */
-	uint8_t unused;
+	uint16_t len;	 /* of the program's code */
+	uint8_t align;	 /* of the hot code, modulo 8 */
+	bool checks;	 /* code, before it is executed */
 	uint32_t bale;	 /* see tr_kept_bale(); in a file: its number there */
 	uint64_t data[]; /* uses, fixes, numbers, instructions, hot code, cold code */
 };
@@ -147,6 +147,9 @@ struct tr_kept_frag *tr_kept_find(const struct translator *tr, uint64_t pc);
 struct tr_kept_frag *tr_kept_next(struct tr_kept *kept, struct tr_kept_frag *k);
 /* Whether all pages that it depends on are there as they were. */
 bool tr_kept_same(const struct translator *tr, const struct tr_kept_frag *k, uint64_t pc);
+/* Whether the trace knows the code there, is told of it now, or need not know; and all threads that
+ * may come to it. While the program runs it cannot be told. */
+bool tr_kept_told(const struct translator *tr, uint64_t pc, size_t len);
 /* A checksum of the code in these lines of pages, the pages being relative to that of pc. */
 uint64_t tr_kept_code(const struct translator *tr, const struct tr_lines *uses, unsigned n,
 		      uint64_t pc);

@@ -349,7 +349,7 @@ static bool same_module(struct translator *tr, const struct tr_kept *kept, const
 	for (uint32_t i = 0; i < b->n_pages; i++) {
 		uint64_t page = base + (b->page[i].page << 12);
 		if (tr_kept_at(tr, page, &other) != kept || other != base ||
-		    tr->ops.translated(tr->ops.ctx, page, 4096))
+		    !tr_kept_told(tr, page, 4096))
 			return false;
 	}
 	return true;

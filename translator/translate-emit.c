@@ -133,7 +133,9 @@ static void compare_code(struct tr_build *b, const struct tr_state *st, uint64_t
 	uint8_t bytes[FRAG_MAX * INSN_MAX];
 	bool changing;
 	len = b->tr->ops.read_code(b->tr->ops.ctx, pc, bytes, len, &changing);
-	cg_imm(c, 1, pc);
+	const uint64_t changed = cg_va(b->cold);
+	tr_exit_stop(b, b->cold, *st, TR_STOP_CHANGED, pc, tr_lag(b), ARITH);
+	cg_addr(c, 1, pc);
 	for (size_t k = 0, n; k < len; k += n) {
 		uint64_t v = 0;
 		for (n = 8; n > len - k || (pc + k) % n; n /= 2)
@@ -142,8 +144,7 @@ static void compare_code(struct tr_build *b, const struct tr_state *st, uint64_t
 		cg_imm(c, 0, v);
 		struct ea m = ea_base(1, (int32_t)k);
 		cg_cmp(c, (unsigned)n, 0, &m);
-		cg_jcc(c, 5, cg_va(b->cold));
-		tr_exit_stop(b, b->cold, *st, TR_STOP_CHANGED, pc, tr_lag(b), ARITH);
+		cg_jcc(c, 5, changed);
 	}
 }
 
@@ -305,7 +306,7 @@ struct tr_frag *tr_translate(struct tr_build *b, struct tr_arena *a, uint64_t pc
 	uint64_t facts = tr->ops.translated(tr->ops.ctx, pc, len);
 
 	struct tr_frag *f = b->f;
-	bool keep = tr->ops.kept && !b->changing && !facts;
+	bool keep = tr->ops.kept && !facts;
 	const uint8_t *hot = b->c->p, *cold = b->cold->p;
 	b->c->log = b->cold->log = keep ? &b->log : NULL;
 	*f = (struct tr_frag){ .insn = f->insn };

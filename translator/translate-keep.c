@@ -8,7 +8,8 @@
  * it and setting these anew. tests/unit/test-keep.c compares the result, byte by byte, with what
  * translating in the other place gives.
  *
- * Kept are fragments of code that does not change unheard, without a check at their entry. Whether
+ * Kept are fragments that do not ask what threads know; those of code that may change unheard
+ * compare it at their entry, as they did. Whether
  * the code is what it was is the caller's to know (struct tr_ops, kept): for all pages that the
  * fragment depends on, those included that were only looked at for live flags. And a checksum of
  * that code is kept, too, and compared.
@@ -196,6 +197,13 @@ uint64_t tr_kept_code(const struct translator *tr, const struct tr_lines *uses, 
 	return sum;
 }
 
+bool tr_kept_told(const struct translator *tr, uint64_t pc, size_t len)
+{
+	bool beside = tr->only_kept || tr->only_known;
+	return (!beside || tr->ops.known(tr->ops.ctx, pc, len)) &&
+	       !tr->ops.translated(tr->ops.ctx, pc, len);
+}
+
 /* ---- keeping ------------------------------------------------------------------------------- */
 
 /* Of the fragment that is being kept. */
@@ -326,8 +334,11 @@ void tr_keep(struct tr_build *b, const struct tr_frag *f, const uint8_t *hot, co
 	struct tr_kept *kept = tr_kept_at(b->tr, f->pc, &base);
 	struct fix fixes[CG_PLACES];
 	uint16_t n_fixes = 0, n_numbers = kept ? count_numbers(&w) : 0xffff;
-	if (n_numbers == 0xffff || !can_be_kept(&w, kept, base) ||
-	    (tr_is_kept(b->tr, f->pc) && !b->other_lags))
+	if (n_numbers == 0xffff || !can_be_kept(&w, kept, base))
+		return;
+	/* if it is already; but code that is made may be other code by now */
+	if (tr_is_kept(b->tr, f->pc) && !b->other_lags &&
+	    tr_kept_same(b->tr, b->tr->asked_kept.frag, f->pc))
 		return;
 	for (unsigned i = 0; i < b->log.n; i++)
 		n_fixes += fix_of(&w, &b->log.place[i], &fixes[n_fixes]);
@@ -346,7 +357,8 @@ void tr_keep(struct tr_build *b, const struct tr_frag *f, const uint8_t *hot, co
 				  .n_numbers = n_numbers,
 				  .n_fixes = n_fixes,
 				  .len = (uint16_t)len,
-				  .align = ((uintptr_t)hot + b->c->delta) & 7 };
+				  .align = ((uintptr_t)hot + b->c->delta) & 7,
+				  .checks = b->changing };
 	size_t size = parts_of(&h).size;
 	if (size > *kept->room)
 		return;
@@ -479,6 +491,7 @@ struct tr_frag *tr_frag_of_kept(struct translator *tr, struct tr_kept_frag *k, u
 			       .slot = TR_NO_SLOT,
 			       .stub_chunk = TR_NO_CHUNK,
 			       .live = k->live,
+			       .checks = k->checks,
 			       .lag = k->lag,
 			       .n = k->n,
 			       .insn = parts_of(k).insn };
@@ -530,8 +543,7 @@ struct tr_frag *tr_make_again(struct tr_build *b, struct tr_arena *a, uint64_t p
 	g.pc = pc;
 	struct parts p = parts_of(k);
 	b->other_lags = !same_lags(tr, k, p.numbers, pc);
-	if (b->other_lags || !tr_kept_same(tr, k, pc) ||
-	    tr->ops.translated(tr->ops.ctx, pc, k->len))
+	if (b->other_lags || !tr_kept_same(tr, k, pc) || !tr_kept_told(tr, pc, k->len))
 		return NULL;
 	size_t skip = (k->align - (size_t)cg_va(&a->hot)) & 7;
 	if ((size_t)(a->hot.end - a->hot.p) < skip + k->hot ||

@@ -51,11 +51,13 @@ struct world {
 	struct translator *tr;
 };
 
+static bool changes; /* the code may change unheard */
+
 static size_t read_text(void *ctx, uint64_t pc, uint8_t *to, size_t len, bool *changing)
 {
 	const struct world *w = ctx;
 	uint64_t off = pc - w->base;
-	*changing = false;
+	*changing = changes;
 	if (off >= w->text->size)
 		return 0;
 	if (len > w->text->size - off)
@@ -68,6 +70,14 @@ static uint64_t nothing(void *ctx, uint64_t pc, size_t len)
 {
 	(void)ctx, (void)pc, (void)len;
 	return 0;
+}
+
+static bool untold; /* the trace knows nothing of the code */
+
+static bool known(void *ctx, uint64_t pc, size_t len)
+{
+	(void)ctx, (void)pc, (void)len;
+	return !untold;
 }
 
 static struct tr_kept *kept(void *ctx, uint64_t pc, uint64_t *base)
@@ -94,7 +104,7 @@ static uint64_t random_of(uint64_t seed)
 
 static void begin_with_nothing(struct world *w)
 {
-	struct tr_ops ops = { w, read_text, nothing, w->kept ? kept : NULL };
+	struct tr_ops ops = { w, read_text, nothing, w->kept ? kept : NULL, known };
 	w->tables = sparse(AREA_TABLES);
 	w->arena = sparse(TR_ARENA_SIZE);
 	struct tr_config config = { w->tables, tr_policies[TR_POLICY_SHADOW], w->bales };
@@ -177,6 +187,7 @@ static void test_same(void)
 {
 	uint64_t room = 1 << 30, again = 0, anew = 0;
 	for (unsigned round = 0; round < ROUNDS; round++) {
+		changes = round % 3 == 1;
 		const struct text *text = &texts[round % n_texts];
 		struct tr_kept *k = tr_kept_new(&room);
 		struct world first = { .text = text, .base = THERE, .kept = k };
@@ -274,6 +285,7 @@ static void test_bales(void)
 {
 	uint64_t room = 1 << 30, bales = 0, copied = 0;
 	for (unsigned round = 0; round < ROUNDS; round++) {
+		changes = round % 3 == 1;
 		const struct text *text = &texts[round % n_texts];
 		struct tr_kept *k = tr_kept_new(&room);
 		struct world first = { .text = text, .base = THERE, .kept = k };
@@ -396,6 +408,7 @@ static void test_beside(void)
 {
 	uint64_t room = 1 << 30, made = 0, none = 0;
 	for (unsigned round = 0; round < ROUNDS; round++) {
+		changes = round % 3 == 1;
 		const struct text *text = &texts[round % n_texts];
 		struct tr_kept *k = tr_kept_new(&room), *empty = tr_kept_new(&room);
 		struct world first = { .text = text, .base = THERE, .kept = k };
@@ -408,7 +421,14 @@ static void test_beside(void)
 		second.bales = round & 1;
 		begin_with_nothing(&second);
 		begin_with_nothing(&third);
-		uint64_t before = touched(third.arena);
+		uint64_t before = touched(third.arena), nobody = touched(second.arena);
+		untold = true; /* the trace cannot be told while the program runs */
+		for (uint32_t i = 0; i < plain.tr->arenas->chunks[0].n; i += 7)
+			CU_ASSERT(tr_fragment_kept(second.tr,
+						   plain.tr->arenas->chunks[0].frags[i]->pc,
+						   &f) == TR_NATIVE);
+		untold = false;
+		CU_ASSERT(second.tr->stats.kept == 0 && touched(second.arena) == nobody);
 		const struct tr_chunk *c = &plain.tr->arenas->chunks[0];
 		for (uint32_t i = 0; i < c->n; i++) {
 			uint64_t pc = c->frags[i]->pc;
@@ -432,6 +452,34 @@ static void test_beside(void)
 	}
 	CU_ASSERT(room == 1 << 30 && made > 0 && none < made / 50);
 	printf("(%llu, not %llu) ", (unsigned long long)made, (unsigned long long)none);
+}
+
+/* What is kept of a place is of the code that was there last. */
+static void test_made_anew(void)
+{
+	static uint8_t bytes[8192];
+	uint64_t room = 1 << 30, pc = THERE + 0x100, wrong = 0;
+	struct text text = { bytes, sizeof(bytes) };
+	struct tr_kept *k = tr_kept_new(&room);
+	struct tr_frag *f;
+	for (unsigned round = 0; round < 8; round++) {
+		static const uint8_t code[] = { 0x48, 0x83, 0xc0, 0, 0xc3 }; /* add rax, N; ret */
+		struct world first = { .text = &text, .base = THERE, .kept = k };
+		struct world second = { .text = &text, .base = THERE, .kept = k };
+		changes = round & 1;
+		memcpy(bytes + 0x100, code, sizeof(code));
+		bytes[0x103] = (uint8_t)(round / 2 + 1);
+		begin_with_nothing(&first);
+		begin_with_nothing(&second);
+		CU_ASSERT(tr_fragment(first.tr, pc, &f) == TR_FOUND);
+		uint64_t had = first.tr->stats.kept;
+		CU_ASSERT(tr_fragment(second.tr, pc, &f) == TR_FOUND);
+		wrong += second.tr->stats.kept != 1 || (round % 2 == 0 && had);
+		end(&first);
+		end(&second);
+	}
+	CU_ASSERT(wrong == 0);
+	tr_kept_free(k);
 }
 
 /* A library that comes and goes takes no more numbers each time, although bales want them in rows.
@@ -878,6 +926,7 @@ int main(void)
 	CU_add_test(s, "bales that are refused", test_refused);
 	CU_add_test(s, "stubs in another arena", test_stub_elsewhere);
 	CU_add_test(s, "beside a program that runs", test_beside);
+	CU_add_test(s, "other code at the same place", test_made_anew);
 	CU_add_test(s, "numbers of what comes and goes", test_numbers);
 	CU_add_test(s, "one after the other", test_next);
 	CU_add_test(s, "not where it would be another", test_not);
