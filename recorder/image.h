@@ -8,6 +8,8 @@ struct rec_recording *rec_new(const struct rec_options *opt, struct rec_tracer *
 			      char *const argv[], char *const envp[], struct dj_error *err);
 
 /* ---- layout.c ---- */
+/* Before anything is started: where nobody can be told where to lie, nobody is. */
+void rec_layout_look(struct rec_recording *rec);
 /* The first process is about to become the program, of which this is the thread. */
 void rec_layout_start(struct rec_thread *t);
 /* In that process: what its exec needs. */

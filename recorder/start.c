@@ -202,6 +202,7 @@ int rec_program(const char *file, char *const argv[], char *const envp[],
 	hold_memory();
 	rec_signals_take(opt->first_ended != NULL);
 	raise_limits();
+	rec_layout_look(rec);
 	int rc = start(rec, file, &report);
 	if (!rc) {
 		rec_loop(rec);

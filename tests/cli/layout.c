@@ -3,18 +3,24 @@
  * does not, by itself, in a thread and in children of both kinds. tests/cli/layout.sh has the
  * reasons.
  *
- * usage: layout [WAYS]     a letter for each exec that is still to come: e by itself, t in a
+ * usage: layout errno|kill COMMAND...   becomes the command, where personality(2) must only ask
+ *        layout [WAYS]     a letter for each exec that is still to come: e by itself, t in a
  * thread, f in a forked child, v in one made by vfork
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -48,8 +54,28 @@ static void *become(void *unused)
 	_exit(90);
 }
 
+static void filter(unsigned answer)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_personality, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0xffffffff, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, answer),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = { sizeof(code) / sizeof(*code), code };
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, 2, &prog))
+		exit(91);
+}
+
 int main(int argc, char **argv)
 {
+	if (argc > 2 && (!strcmp(argv[1], "errno") || !strcmp(argv[1], "kill"))) {
+		filter(*argv[1] == 'k' ? SECCOMP_RET_KILL_PROCESS : SECCOMP_RET_ERRNO | EPERM);
+		execvp(argv[2], argv + 2);
+		exit(92);
+	}
 	const char *ways = argc > 1 ? argv[1] : "";
 	int status = 0;
 	pid_t child = 1;

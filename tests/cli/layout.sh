@@ -53,6 +53,23 @@ for program in pie no-pie static-pie; do
 	done
 done
 
+# Where nobody can be told where to lie, because of a filter before deja or in the program, nobody is, and
+# nothing else is any different.
+for how in errno kill; do
+	for ways in '' etv; do
+		./pie $how ./pie $ways >native
+		for after in '' before; do
+			if [ "$after" ]; then
+				./pie $how "$deja" record -o t.deja ./pie $ways >out 2>err
+			else
+				"$deja" record -o t.deja ./pie $how ./pie $ways >out 2>err
+			fi || fail "$how $after $ways: $? $(head -c 200 err)"
+			grep -v ^at out | cmp -s <(grep -v ^at native) - || fail "$how $after $ways: $(diff native out | grep personality | head -n 4)"
+			"$deja" verify t.deja >/dev/null 2>err || fail "verifying $how $after $ways: $(head -c 200 err)"
+		done
+	done
+done
+
 # What is not recorded is not told where to lie.
 recorded one --no-follow ./pie v
 recorded two --no-follow ./pie v
