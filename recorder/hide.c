@@ -179,7 +179,6 @@ static bool is_ours(const struct rec_thread *t)
 
 static enum rec_state opened(struct rec_thread *t, int64_t result)
 {
-	rec_write(t->proc, t->hide.text, t->hide.saved, sizeof(t->hide.saved));
 	if (result < 0)
 		return given_up(t, 0);
 	t->hide.opened = (int)result;
@@ -217,15 +216,10 @@ void rec_after_open(struct rec_thread *t, const struct user_regs_struct *in, uin
 
 enum rec_state rec_hide(struct rec_thread *t)
 {
-	char text[sizeof(t->hide.saved)];
 	t->hide.wanted = false;
-	/* below the stack pointer, out of the red zone, and taken back */
-	t->hide.text = (t->regs.rsp - 1024) & ~15ULL;
-	snprintf(text, sizeof(text), "/proc/%d/fd/%d", (int)getpid(), t->hide.file);
-	if (rec_read(t->proc, t->hide.text, t->hide.saved, sizeof(text)) != sizeof(text) ||
-	    !rec_write(t->proc, t->hide.text, text, sizeof(text)))
-		return given_up(t, 0);
-	return rec_call(t, opened, SYS_openat, (uint64_t)AT_FDCWD, t->hide.text,
+	snprintf((char *)rec_tcb(t, T_ARGS), T_ARGS_SIZE, "/proc/%d/fd/%d", (int)getpid(),
+		 t->hide.file);
+	return rec_call(t, opened, SYS_openat, (uint64_t)AT_FDCWD, t->s + (uint64_t)T_ARGS,
 			O_RDONLY | O_CLOEXEC, 0, 0, 0);
 }
 

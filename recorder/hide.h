@@ -14,11 +14,9 @@ struct rec_hiding {
 	bool wanted;
 	unsigned reads; /* while it has not been read: so many of others are still looked at */
 	pid_t of;
-	const char *name;  /* below /proc/PID */
-	int fd, flags;	   /* what it has; FD_CLOEXEC as O_CLOEXEC */
-	int file, opened;  /* what it is to have instead: ours, and the program's */
-	uint64_t text;	   /* a path, in the program, */
-	uint8_t saved[40]; /* and what was there */
+	const char *name; /* below /proc/PID */
+	int fd, flags;	  /* what it has; FD_CLOEXEC as O_CLOEXEC */
+	int file, opened; /* what it is to have instead: ours, and the program's */
 };
 
 #endif
