@@ -71,8 +71,8 @@ static enum rec_state raised(struct rec_thread *t, int64_t result)
 	return raise_next(t);
 }
 
-/* The program sets its limit. It is written below the stack pointer and out of the red zone, and
- * taken back. */
+/* The program sets its limit. It is written into deja's memory or, where there is none yet, below
+ * the stack pointer and out of the red zone, and taken back. */
 static enum rec_state let_program(struct rec_thread *t, int i)
 {
 	const struct rlimit *to = &t->limits.to;
@@ -80,7 +80,8 @@ static enum rec_state let_program(struct rec_thread *t, int i)
 	if (t->proc->mem < 0) /* a child */
 		t->proc->mem = tracer->open_memory(tracer, t->proc->pid);
 	t->limits.older = false;
-	t->limits.at = (t->regs.rsp - 1024) & ~15ULL;
+	t->limits.at = t->s && t->ring && !t->group->child ? t->s + (uint64_t)T_ARGS
+							   : (t->regs.rsp - 1024) & ~15ULL;
 	if (rec_read(t->proc, t->limits.at, t->limits.saved, sizeof(*to)) != sizeof(*to) ||
 	    !rec_write(t->proc, t->limits.at, to, sizeof(*to)))
 		return raise_next(t);
