@@ -3,17 +3,20 @@
  *
  * A build starts its compiler a hundred times, and each time the same hundred thousand fragments
  * are wanted. To make them again of what was kept takes a third of the supervisor's time, and the
- * memory for them is as much as the compiler's own. But a program that is not position independent
- * lies where it lay, and so does the arena near it; its code is the same; and what is translated
- * says nothing of the process that it is executed in. So when such a program has ended, its
- * translator stays, and with it the file that its arenas lie in, of which the next image has them
- * mapped where they were. In the forked children of a process, a shell's for instance, all modules
- * lie where they lay in the child before.
+ * memory for them is as much as the compiler's own. But a program lies where it lay (layout.c), and
+ * so does the arena near it; its code is the same; and what is translated says nothing of the
+ * process that it is executed in. So when such a program has ended, its translator stays, and with
+ * it the file that its arenas lie in, of which the next image has them mapped where they were. In
+ * the forked children of a process, a shell's for instance, all modules lie where they lay in the
+ * child before.
  *
- * What was translated of anything else goes: the libraries of an image lie elsewhere each time, and
- * so does the vdso. So does what the program has changed. That the code is what it was is not taken
- * for granted: all of its pages are summed up when the image ends, in its memory, and when the next
- * one begins, in its. Tables, control blocks, rings and shadows are new.
+ * A new image has the program and the dynamic linker. What was translated of libraries is parked
+ * until they come to where they were. What is not a module's, or was changed by the program, goes;
+ * and where programs are laid out at random, all of an image that is not below 4 GiB.
+ *
+ * That the code is what it was is not taken for granted: each page's sum is known from when it was
+ * translated, and compared with what the next image has there. Tables, control blocks, rings and
+ * shadows are new, or written anew.
  *
  * Who is to have it is the same as whoever had it: same user, groups, capabilities, filters. For
  * the arenas are code that the one before might have written to, had it got away from us, and the
