@@ -15,7 +15,7 @@
  *   cache.c      stops in translated code; ahead.c, store.c, ask.c: those that need not be
  *   near.c       those that come so often that a processor is to be shared
  *   call.c       system calls made in a thread for our own purposes
- *   image.c      a new process image
+ *   image.c      a new process image; layout.c: where it lies; heir.c: what was made for others
  *   area.c       deja's memory in it (area.h); limits.c, filter.c, collide.c, locked.c: its room
  *   thread.c     threads that the program starts; area-thread.c: deja's memory for them
  *   child.c      processes that it starts; follow.c: those that are recorded (copy.c: their
@@ -25,7 +25,7 @@
  *   native.c     instructions executed natively; cpuid.c
  *   signals.c    what signals mean and where they are delivered (its essay first)
  *   deliver.c    how they are; sigtrap.c: the one that deja uses itself; handler.c: what they see
- *   maps.c       mappings; maplog.c: those changed without a stop; modules.c, perfmap.c
+ *   maps.c       mappings; maplog.c: changed without a stop; hide.c: lists; modules.c, perfmap.c
  *   code.c       the program's code as the translator reads it
  *   calldata.c   what system calls wrote, for a debugger; written.c: to the stack
  *   check.c      digests: what a replay is compared with; keyframe.c: where it can begin;
