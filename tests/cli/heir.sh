@@ -88,6 +88,8 @@ runs "one program after the other, with libraries" "${high:-3}" "./libs 1 abc" "
 runs "libraries elsewhere" "${high:-3}" "./libs 1 abc" "./libs 2 cba" "./libs 3 b" "./libs 4 abc"
 runs "they come and go" "${high:-3}" "./libs 1 a-b" "./libs 2 b-a-b" "./libs 3 ab--ba" "./libs 4 a-b"
 runs "by threads" "${high:-3}" "./libs 1 tab" "./libs 2 tab" "./libs 3 atbtc" "./libs 4 tab"
+runs "of a thread that spins" "${high:-3}" "./libs 1 sab" "./libs 2 sab" "./libs 3 sasb" "./libs 4 bsa"
+runs "something else where one will be" "${high:-3}" "./libs 1 aw" "./libs 2 ja" "./libs 3 jajaj" "./libs 4 jjbja"
 runs "something else where one was" "${high:-3}" "./libs 1 ab" "./libs 2 abm" "./libs 3 abmc" "./libs 4 ab"
 runs "one that was changed" "${high:-3}" "./libs 1 abp" "./libs 2 ab" "./libs 3 apbp" "./libs 4 ab"
 runs "below, and libraries" 3 "./libslow 1 abc" "./libslow 2 abc" "./libslow 3 cab" "./libslow 4 abc"
@@ -108,7 +110,8 @@ script_of() {
 		n = split("plain plain plain patch fault map thread fork filter stay again killed closed less", what, " ")
 		if (user != 0)
 			n--
-		m = split("a a b b c - - t p m f", step, " ")
+		m = split("a a b b c - - t s j p m f", step, " ")
+		print "./libs 1 aw"
 		for (i = 0; i < 16; i++) {
 			one = "./heir " what[1 + int(n * rand())] " " int(5 * rand())
 			if (rand() < 0.4) {

@@ -4,6 +4,8 @@
  *
  * usage: heirlib SEED [STEPS]    each letter is a step: a, b or c loads liba.so and so on from the
  *        current directory and executes it; - unloads the latest; t loads the next one in a thread;
+ *        s loads the next one, of which a thread that spins is told and executes it;
+ *        w writes down where the latest is, and j maps memory there, with code of its own, twice;
  *        m maps memory where the latest was, with code of its own, and executes that; p changes a
  *        page of the latest; f does what follows in a child
  */
@@ -113,6 +115,61 @@ static void patch(void)
 	sum = loaded[n_loaded - 1].compute(sum) + 1;
 }
 
+static uint64_t (*volatile given)(uint64_t);
+
+/* It makes no system call before it has executed what it is given. */
+static void *spin(void *x)
+{
+	while (!given)
+		;
+	*(uint64_t *)x = given(*(uint64_t *)x);
+	return NULL;
+}
+
+static void load_for_another(char which)
+{
+	pthread_t t;
+	uint64_t x = sum + 1;
+	given = NULL;
+	pthread_create(&t, NULL, spin, &x);
+	load(which);
+	given = loaded[n_loaded - 1].compute;
+	pthread_join(t, NULL);
+	sum += x;
+}
+
+static void write_place(void)
+{
+	FILE *f = fopen("place", "w");
+	if (!f ||
+	    fprintf(f, "%lx %lx\n", (unsigned long)(uintptr_t)place(n_loaded - 1),
+		    (unsigned long)(uintptr_t)loaded[n_loaded - 1].compute) < 0 ||
+	    fclose(f))
+		exit(95);
+}
+
+/* lea rax, [rdi+N]; ret: where a library may be later, or anywhere if that cannot be */
+static void map_at_place(void)
+{
+	unsigned long at, code;
+	FILE *f = fopen("place", "r");
+	if (!f || fscanf(f, "%lx %lx", &at, &code) != 2)
+		exit(96);
+	fclose(f);
+	for (uint8_t n = 3; n < 9; n += 3) {
+		uint8_t bytes[] = { 0x48, 0x8d, 0x47, n, 0xc3 };
+		uint8_t *p = mmap((void *)at, 4096, PROT_READ | PROT_WRITE,
+				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+		if (p != (uint8_t *)at)
+			p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+				 -1, 0);
+		memcpy(p + (code - at), bytes, sizeof(bytes));
+		mprotect(p, 4096, PROT_READ | PROT_EXEC);
+		sum = ((uint64_t(*)(uint64_t))(uintptr_t)(p + (code - at)))(sum);
+		munmap(p, 4096);
+	}
+}
+
 static void steps(const char *s)
 {
 	for (; *s; s++) {
@@ -124,6 +181,12 @@ static void steps(const char *s)
 			map_there();
 		else if (*s == 'p' && n_loaded)
 			patch();
+		else if (*s == 'w' && n_loaded)
+			write_place();
+		else if (*s == 'j')
+			map_at_place();
+		else if (*s == 's' && next >= 'a' && next <= 'c')
+			load_for_another(*++s);
 		else if (*s == 't' && next >= 'a' && next <= 'c' && s++ &&
 			 !pthread_create(&t, NULL, load_it, &next))
 			pthread_join(t, NULL);
