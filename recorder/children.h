@@ -53,6 +53,10 @@ extern const char rec_traced[];
 /* About to make call number `nr` with these registers: whether it must not be traced for that. */
 bool rec_asks_to_be_traced(const struct user_regs_struct *r, uint64_t nr);
 bool rec_becomes_another(struct rec_thread *t, const struct user_regs_struct *r, uint64_t nr);
+/* How a path of the thread's is found from here; false if there is none at `at`. */
+#define REC_PATH 4200
+void rec_path_of(const struct rec_thread *t, const char *path, char full[REC_PATH]);
+bool rec_path_at(struct rec_thread *t, uint64_t at, char full[REC_PATH]);
 
 /* ---- thread.c ---- */
 /* clone, clone3. */

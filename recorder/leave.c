@@ -136,17 +136,26 @@ enum rec_state rec_begin_ptrace(struct rec_thread *t)
 
 /* ---- set-user-ID programs -------------------------------------------------------------------- */
 
+bool rec_path_at(struct rec_thread *t, uint64_t at, char full[REC_PATH])
+{
+	char path[PATH_MAX] = "";
+	size_t n = rec_read(t->proc, at, path, sizeof(path) - 1);
+	path[n] = 0;
+	rec_path_of(t, path, full);
+	return *path;
+}
+
+void rec_path_of(const struct rec_thread *t, const char *path, char full[REC_PATH])
+{
+	snprintf(full, REC_PATH, "/proc/%d/%s/%s", t->tid, *path == '/' ? "root" : "cwd", path);
+}
+
 /* Whether the program at this path, in the process, changes who executes it. */
 static bool changes_identity(struct rec_thread *t, uint64_t at)
 {
-	char path[PATH_MAX] = "", full[PATH_MAX + 64];
+	char full[REC_PATH];
 	struct stat st, own;
-	size_t n = rec_read(t->proc, at, path, sizeof(path) - 1);
-	path[n] = 0;
-	if (!*path || geteuid() == 0)
-		return false;
-	snprintf(full, sizeof(full), "/proc/%d/%s/%s", t->tid, *path == '/' ? "root" : "cwd", path);
-	if (stat(full, &st) || !S_ISREG(st.st_mode))
+	if (geteuid() == 0 || !rec_path_at(t, at, full) || stat(full, &st) || !S_ISREG(st.st_mode))
 		return false;
 	snprintf(full, sizeof(full), "/proc/%d", t->tid);
 	if (stat(full, &own))

@@ -226,9 +226,12 @@ static bool filtered(struct rec_thread *t, const struct rec_stop *stop)
 }
 
 /* The kernel has left the call's number in rax. */
-static enum rec_state deliver_filtered(struct rec_thread *t)
+static enum rec_state deliver_filtered(struct rec_thread *t, int64_t result)
 {
 	siginfo_t info = t->signal.info;
+	(void)result;
+	if (t->layout.fixed) /* an exec */
+		return rec_layout_done(t, deliver_filtered);
 	rec_complete_call(t, t->regs.rax);
 	info.si_call_addr = (void *)(uintptr_t)t->regs.rip;
 	return rec_deliver(t, &info, 0);
@@ -257,7 +260,7 @@ enum rec_state rec_on_sigreturn(struct rec_thread *t, const struct rec_stop *sto
 	if (filtered(t, stop))
 		return REC_SIGRETURN;
 	if (t->sys.filtered)
-		return deliver_filtered(t);
+		return deliver_filtered(t, 0);
 	if (stop->sig == SIGTRAP && t->sys.quiet && r.rip == t->sys.at + 2) {
 		rec_run(t, REC_CONT, 0); /* the frame is not to be read: SIGSEGV comes */
 		return REC_SIGRETURN;
@@ -468,7 +471,7 @@ enum rec_state rec_on_syscall(struct rec_thread *t, const struct rec_stop *stop)
 	if (filtered(t, stop))
 		return REC_SYSCALL;
 	if (t->sys.filtered)
-		return deliver_filtered(t);
+		return deliver_filtered(t, 0);
 	if (stop->sig != SIGTRAP) {
 		rec_fatal(t->rec, "signal %d in the middle of system call %llu", stop->sig,
 			  (unsigned long long)t->sys.regs.rax);

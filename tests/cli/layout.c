@@ -5,13 +5,15 @@
  *
  * usage: layout errno|kill COMMAND...   becomes the command, where personality(2) must only ask
  *        layout [WAYS]     a letter for each exec that is still to come: e by itself, t in a
- * thread, f in a forked child, v in one made by vfork
+ * thread, f in a forked child, v in one made by vfork; s by a
+ *                          script; c of ./closed in a child; k one that a filter traps
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,16 +27,18 @@
 #include <unistd.h>
 
 static char *next[] = { "layout", NULL, NULL };
+static const char *program = "/proc/self/exe";
 
 static void say(const char *when)
 {
 	char text[32] = "";
+	unsigned now = (unsigned)personality(0xffffffff); /* before any call that deja makes */
 	FILE *f = fopen("/proc/self/personality", "r");
 	if (f && fgets(text, sizeof(text), f))
 		text[strcspn(text, "\n")] = 0;
 	if (f)
 		fclose(f);
-	printf("%s: personality %x, %s\n", when, (unsigned)personality(0xffffffff), text);
+	printf("%s: personality %x, %s\n", when, now, text);
 }
 
 static void where(void)
@@ -50,15 +54,15 @@ static void *become(void *unused)
 	(void)unused;
 	execv("/nowhere/at/all", next);
 	if (errno == ENOENT)
-		execv("/proc/self/exe", next);
+		execv(program, next);
 	_exit(90);
 }
 
-static void filter(unsigned answer)
+static void filter(unsigned nr, unsigned answer)
 {
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_personality, 0, 3),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, nr, 0, 3),
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0xffffffff, 1, 0),
 		BPF_STMT(BPF_RET | BPF_K, answer),
@@ -69,10 +73,17 @@ static void filter(unsigned answer)
 		exit(91);
 }
 
+static void trapped(int sig)
+{
+	(void)sig;
+	say("trapped");
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 2 && (!strcmp(argv[1], "errno") || !strcmp(argv[1], "kill"))) {
-		filter(*argv[1] == 'k' ? SECCOMP_RET_KILL_PROCESS : SECCOMP_RET_ERRNO | EPERM);
+		filter(SYS_personality,
+		       *argv[1] == 'k' ? SECCOMP_RET_KILL_PROCESS : SECCOMP_RET_ERRNO | EPERM);
 		execvp(argv[2], argv + 2);
 		exit(92);
 	}
@@ -89,6 +100,19 @@ int main(int argc, char **argv)
 		return 0;
 	next[1] = strdup(ways + 1);
 	switch (*ways) {
+	case 'k':
+		signal(SIGSYS, trapped);
+		filter(SYS_execve, SECCOMP_RET_TRAP);
+		execv(program, next);
+		say("an exec was trapped");
+		return 0;
+	case 's':
+		program = "./script";
+		child = 0;
+		break;
+	case 'c':
+		program = "./closed";
+		/* fall through */
 	case 'f':
 		child = fork();
 		break;

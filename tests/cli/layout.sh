@@ -26,7 +26,9 @@ recorded() {
 }
 
 for program in pie no-pie static-pie; do
-	for ways in '' e t f v etvf vvee ftet; do
+	printf '#!/bin/sh\nexec ./%s "$@"\n' $program >script
+	chmod 755 script
+	for ways in '' e t f v s k etvf vvee ftet sek; do
 		what="$program $ways"
 		for way in '' 'setarch -R '; do
 			$way ./$program $ways >native
@@ -52,6 +54,24 @@ for program in pie no-pie static-pie; do
 		grep -v ^at one | cmp -s <(./$program $ways | grep -v ^at) - || fail "$what at random: $(cat one)"
 	done
 done
+
+# What cannot be recorded is not told where to lie, nor is what it starts: nothing could take that back.
+if [ "$(id -u)" = 0 ] && as=(setpriv --reuid 65534 --regid 65534 --clear-groups env HOME=$work/nobody) && "${as[@]}" test -x "$deja"; then
+	chmod 755 .
+	mkdir nobody
+	chown 65534 nobody
+	cp pie closed
+	chmod 711 closed
+	for n in one two; do
+		"${as[@]}" XDG_CACHE_HOME=$work/nobody "$deja" record -o nobody/t.deja ./pie ce >$n 2>err ||
+			fail "a program that cannot be read: $? $(head -c 200 err)"
+	done
+	[ "$(grep -c ^at one)" = 3 ] && [ "$(grep ^at one | grep -cxFf two)" = 1 ] ||
+		fail "a program that cannot be recorded lies where it lay: $(cat one two)"
+	# (one that cannot be read cannot read its own file, either)
+	! grep personality one | grep -Ev 'personality 0, (00000000)?$' >err ||
+		fail "a program that cannot be recorded has another personality: $(cat one)"
+fi
 
 # Where nobody can be told where to lie, because of a filter before deja or in the program, nobody is, and
 # nothing else is any different.
