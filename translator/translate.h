@@ -130,9 +130,10 @@ void tr_keep_only(struct translator *tr, tr_each_page *keep, void *ctx);
 void tr_drop_empty_arenas(struct translator *tr);
 /* Whether it is so of all pages that anything depends on. */
 bool tr_pages(struct translator *tr, tr_each_page *each, void *ctx);
-/* By this image, with tables that are zero. It has, or is going to have, the arenas where they
- * were. What is counted begins anew. `unit` says of a page whether it is there (0), is not yet
- * (another number for each module, whose fragments are parked), or is not going to be. */
+/* By this image, with tables that are zero, the fast one excepted. It has, or is going to have, the
+ * arenas where they were. What is counted begins anew. `unit` says of a page whether it is there
+ * (0), is not yet (another number for each module, whose fragments are parked), or is not going to
+ * be. */
 #define TR_UNIT_NONE UINT32_MAX
 void tr_take_over(struct translator *tr, const struct tr_ops *ops, uint8_t *tables,
 		  uint32_t (*unit)(void *ctx, uint64_t page), void *ctx);
