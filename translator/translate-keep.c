@@ -9,10 +9,9 @@
  * translating in the other place gives.
  *
  * Kept are fragments that do not ask what threads know; those of code that may change unheard
- * compare it at their entry, as they did. Whether
- * the code is what it was is the caller's to know (struct tr_ops, kept): for all pages that the
- * fragment depends on, those included that were only looked at for live flags. And a checksum of
- * that code is kept, too, and compared.
+ * compare it at their entry, as they did. Whether the code is what it was is the caller's to know
+ * (struct tr_ops, kept): for all pages that the fragment depends on, those included that were only
+ * looked at for live flags. And a checksum of that code is kept, too, and compared.
  */
 #include "translator/runtime.h"
 #include "translator/keep.h"
