@@ -148,6 +148,7 @@ static enum rec_state area_reserved(struct rec_thread *t, int64_t result)
 		return area_failed(t, result);
 	t->area.at = (uint64_t)result;
 	rec_data_not(t->proc, t->area.at, t->area.at + REC_AREA_THREAD);
+	rec_logs_open(t);
 	return rec_call(t, area_undumped, SYS_madvise, t->area.at, REC_AREA_THREAD, MADV_DONTDUMP,
 			0, 0, 0);
 }
@@ -213,6 +214,8 @@ enum rec_state rec_area_thread_begin(struct rec_thread *t, rec_then *then)
 	t->area.then = then;
 	if (spare && (spare->empty || allowed(t, true)))
 		return take_spare(t);
+	if (!rec_logs_close(t)) /* where the area will lie there is no data any more */
+		return REC_WAIT;
 	if (t->group != proc && !allowed(t, false))
 		return area_failed(t, -EPERM);
 	t->own_part = part_take(proc);

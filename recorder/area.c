@@ -82,6 +82,7 @@ static int make_tables(struct rec_process *proc)
 	rec_order_tables(proc, new);
 	rec_tables_free(proc);
 	proc->tables = new;
+	rec_logs_tables(proc);
 	rec_cpuid_table(proc);
 	return 0;
 }

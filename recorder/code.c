@@ -157,7 +157,7 @@ static bool is_dynamic(const struct rec_process *proc, const struct dj_mapping *
 static struct rec_code_page *code_page(struct rec_process *proc, uint64_t addr)
 {
 	uint64_t page = addr & ~(PAGE - 1);
-	if (page >= proc->permit.start && page < proc->permit.end)
+	if (page >= proc->logged.permit.start && page < proc->logged.permit.end)
 		return NULL; /* about to be something else, or is already */
 	if (proc->page && proc->page->addr == page)
 		return proc->page->asleep ? NULL : proc->page;

@@ -121,6 +121,8 @@ static void has_moved(struct rec_thread *t)
 		proc->area_at += by;
 	}
 	rec_spares_moved(proc, was, by);
+	rec_data_not(proc, t->way.to,
+		     t->way.to + (t->way.first ? rec_area_span() : REC_AREA_THREAD));
 	for (struct rec_thread *o = t->rec->threads; o; o = o->next) {
 		if (o->proc != proc || o->s != was || o->area.gone)
 			continue;
@@ -229,6 +231,8 @@ static bool in_the_way(struct rec_thread *t)
 enum rec_state rec_begin_memory(struct rec_thread *t)
 {
 	const struct user_regs_struct *r = &t->regs;
+	if (rec_log_again(t))
+		return REC_IN_HAND;
 	if (!rec_turn(t))
 		return REC_WAIT;
 	t->way.start = t->way.end = 0;

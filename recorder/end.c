@@ -126,11 +126,8 @@ void rec_thread_apart(struct rec_thread *t)
 	rec_ask_stopped(t);
 	if (!proc->n_threads)
 		rec_perf_map(proc);
-	if (proc->n_threads == 1)
-		rec_syscalls_alone(proc);
 	rec_idle_ended(t);
-	if (proc->busy == t)
-		proc->busy = NULL;
+	rec_turn_over(t);
 	if (proc->gather.by == t)
 		memset(&proc->gather, 0, sizeof(proc->gather));
 	if (proc->hand == t)
@@ -162,6 +159,7 @@ void rec_ended(struct rec_thread *t, int status)
 	struct rec_process *proc = t->proc;
 	bool first = t->tid == proc->pid && t->group == proc;
 	rec_order_release(t);
+	rec_log_leave(t);
 	t->order.waits = false;
 	rec_trap_over(t);
 	t->state = REC_GONE;

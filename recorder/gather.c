@@ -95,6 +95,7 @@ static bool undo_call(struct rec_thread *t, struct user_regs_struct *r, struct t
 	w->spilled = 1u << DJ_RCX | 1u << DJ_R11;
 	*rec_tcb(t, T_IN_SYSCALL) = 0;
 	rec_take(t, r, w);
+	rec_log_leave(t);
 	return true;
 }
 

@@ -97,6 +97,8 @@ void rec_take(struct rec_thread *t, const struct user_regs_struct *r, const stru
 	t->proc->hand = t;
 	if (w->before_syscall) /* it was let through, and will come to the check again */
 		*rec_tcb(t, T_CALL) = 0;
+	if (!w->after_syscall) /* else the call has been made, and is not over */
+		rec_log_leave(t);
 	rec_log_drain(t);
 	rec_ring_facts(t);
 	rec_idle_back(t);
@@ -227,8 +229,7 @@ enum rec_state rec_go_on(struct rec_thread *t)
 	t->proc->hand = t;
 	if (t->proc->gather.by == t)
 		t->proc->gather.by = NULL;
-	if (t->proc->busy == t)
-		t->proc->busy = NULL;
+	rec_turn_over(t);
 	if (t->proc->n_threads > 1) /* others may have made some while it waited */
 		rec_ring_facts(t);
 	rec_trap_over(t);

@@ -207,8 +207,9 @@ static bool collect(struct rec_recording *rec)
 	bool asked = rec_ask_look(rec);
 	bool beside = rec->rests && !rec_over(rec) && rec_ahead_beside(rec);
 	pid_t tid = tracer->wait(
-		tracer, -1, !asked && !beside && !rec->order.more && !rec_clock_ticks(), &status);
-	if (!tid && rec->order.more)
+		tracer, -1,
+		!asked && !beside && !rec->order.more && !rec->held && !rec_clock_ticks(), &status);
+	if (!tid && (rec->order.more || rec->held))
 		usleep(PAUSE);
 	if (tid < 0 && errno != EINTR) {
 		rec_fatal(rec, "lost the program: %s", strerror(errno));
@@ -383,8 +384,8 @@ static void go_on(struct rec_thread *t, enum rec_state next)
 	}
 	t->state = next;
 	rec->turns |= next == REC_WAIT || next == REC_TRAP_WAIT;
-	if (next == REC_WAIT && t->proc->busy && t->proc->busy->stopped &&
-	    t->proc->busy->group == t->group)
+	const struct rec_thread *other = next == REC_WAIT ? rec_turn_of(t->proc) : NULL;
+	if (other && other->stopped && other->group == t->group)
 		waiters_stop(t->group);
 	if (rec_over(rec))
 		kill_program(rec);
@@ -441,10 +442,20 @@ static void handle(struct rec_thread *t, int status)
 
 bool rec_turn(struct rec_thread *t)
 {
-	if (t->proc->busy && t->proc->busy != t)
+	struct rec_process *proc = t->proc;
+	if (proc->busy && proc->busy != t)
 		return false;
-	t->proc->busy = t;
+	if (!rec_logs_close(t))
+		return false;
+	proc->busy = t;
 	return true;
+}
+
+void rec_turn_over(struct rec_thread *t)
+{
+	if (t->proc->busy == t)
+		t->proc->busy = NULL;
+	rec_logs_open(t);
 }
 
 /* Whoever waits for a turn that can be had tries again. */
@@ -457,7 +468,7 @@ static void next_turn(struct rec_recording *rec)
 			go_on(by, next);
 	}
 	bool turns = rec->turns;
-	rec->turns = false;
+	rec->turns = rec->held = false;
 	for (struct rec_thread *t = rec->threads; t && turns; t = t->next)
 		if (t->state == REC_TRAP_WAIT)
 			go_on(t, rec_trap_wait(t));

@@ -6,6 +6,7 @@
 #include "recorder/syscalls.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -46,45 +47,47 @@ static bool data_around(const struct rec_process *proc, uint64_t start, uint64_t
 	return r->start <= start && start <= end && end <= r->end;
 }
 
-static struct range *ranges(struct rec_thread *t)
+static struct range *ranges(const struct rec_process *proc)
 {
-	return (struct range *)(void *)rec_tcb(t, T_DATA(0));
+	return (struct range *)(void *)rec_maps_word(proc, T_DATA(0));
 }
 
 static const struct range none = { UINT64_MAX, 0 };
 
+/* Threads look at them meanwhile, those that change no mapping without having T_MAPS. */
+static void set(struct range *to, struct range r)
+{
+	__atomic_store_n(&to->start, none.start, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&to->end, r.end, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&to->start, r.start, __ATOMIC_SEQ_CST);
+}
+
 /* Where the next range goes: to a place that is free, or instead of the oldest. */
-static unsigned range_for(struct rec_thread *t)
+static unsigned range_for(struct rec_process *proc)
 {
 	for (unsigned i = 0; i < AREA_DATA; i++)
-		if (ranges(t)[i].start >= ranges(t)[i].end)
+		if (ranges(proc)[i].start >= ranges(proc)[i].end)
 			return i;
-	return t->proc->next_data++ % AREA_DATA;
+	return proc->logged.next_range++ % AREA_DATA;
 }
 
 /* These are addresses of data. */
-static void data_known(struct rec_thread *t, uint64_t start, uint64_t end)
+static void data_known(struct rec_process *proc, uint64_t start, uint64_t end)
 {
 	struct range r;
 	for (unsigned i = 0; i < AREA_DATA; i++)
-		if (ranges(t)[i].start <= start && end <= ranges(t)[i].end)
+		if (ranges(proc)[i].start <= start && end <= ranges(proc)[i].end)
 			return;
-	if (!data_around(t->proc, start, end, &r))
-		return;
-	unsigned to = range_for(t);
-	for (struct rec_thread *o = t->rec->threads; o; o = o->next)
-		if (o->proc == t->proc && o->own)
-			ranges(o)[to] = r;
+	if (data_around(proc, start, end, &r))
+		set(&ranges(proc)[range_for(proc)], r);
 }
 
-static void brk_known(struct rec_thread *t)
+static void brk_known(struct rec_process *proc)
 {
 	struct range r;
-	if (!t->proc->brk || !data_around(t->proc, t->proc->brk, t->proc->brk, &r))
+	if (!proc->brk || !data_around(proc, proc->brk, proc->brk, &r))
 		r = none;
-	for (struct rec_thread *o = t->rec->threads; o; o = o->next)
-		if (o->proc == t->proc && o->own)
-			memcpy(rec_tcb(o, T_BRK), &r, sizeof(r));
+	set((struct range *)(void *)rec_maps_word(proc, T_BRK), r);
 }
 
 void rec_data_learn(struct rec_thread *t, const struct user_regs_struct *in)
@@ -92,44 +95,53 @@ void rec_data_learn(struct rec_thread *t, const struct user_regs_struct *in)
 	switch (in->rax) {
 	case SYS_mmap:
 		if (in->rdi && (in->r10 & MAP_ANONYMOUS))
-			data_known(t, in->rdi, in->rdi + in->rsi);
+			data_known(t->proc, in->rdi, in->rdi + in->rsi);
 		break;
 	case SYS_mremap:
-		data_known(t, in->rdi, in->rdi + (in->rsi > in->rdx ? in->rsi : in->rdx));
+		data_known(t->proc, in->rdi, in->rdi + (in->rsi > in->rdx ? in->rsi : in->rdx));
 		break;
 	case SYS_munmap:
 	case SYS_mprotect:
-		data_known(t, in->rdi, in->rdi + in->rsi);
+		data_known(t->proc, in->rdi, in->rdi + in->rsi);
 		break;
 	case SYS_brk:
-		brk_known(t);
+		brk_known(t->proc);
 		break;
 	case SYS_madvise:
-		data_known(t, in->rdi, in->rdi + in->rsi);
+		data_known(t->proc, in->rdi, in->rdi + in->rsi);
 		break;
 	case SYS_lseek:
-		data_known(t, in->rsi, in->rsi + 1);
+		data_known(t->proc, in->rsi, in->rsi + 1);
 		break;
 	case SYS_pwrite64:
 	case SYS_pwritev:
 	case SYS_pwritev2:
-		data_known(t, in->r10, in->r10 + 1);
+		data_known(t->proc, in->r10, in->r10 + 1);
 		break;
 	}
 }
 
+/* What the program has made of them is only taken away. */
 void rec_data_not(struct rec_process *proc, uint64_t start, uint64_t end)
 {
-	for (struct rec_thread *o = proc->rec->threads; o; o = o->next) {
-		if (o->proc != proc || !o->own)
-			continue;
-		/* what the program has made of them is only taken away */
-		for (unsigned i = 0; i < AREA_DATA; i++)
-			if (touch(&ranges(o)[i], start, end))
-				ranges(o)[i] = none;
-		if (touch((struct range *)(void *)rec_tcb(o, T_BRK), start, end))
-			memcpy(rec_tcb(o, T_BRK), &none, sizeof(none));
-	}
+	struct range *brk;
+	if (!proc->tables)
+		return;
+	for (unsigned i = 0; i < AREA_DATA; i++)
+		if (touch(&ranges(proc)[i], start, end))
+			set(&ranges(proc)[i], none);
+	brk = (struct range *)(void *)rec_maps_word(proc, T_BRK);
+	if (touch(brk, start, end))
+		set(brk, none);
+}
+
+void rec_logs_tables(struct rec_process *proc)
+{
+	for (unsigned i = 0; i < AREA_DATA; i++)
+		set(&ranges(proc)[i], none);
+	set((struct range *)(void *)rec_maps_word(proc, T_BRK), none);
+	*rec_maps_word(proc, T_MAPS) = *rec_maps_word(proc, T_MAPS_N) = proc->logged.n =
+		proc->logged.overtaken = 0;
 }
 
 /* ---- the log -------------------------------------------------------------------------------- */
@@ -141,9 +153,7 @@ void rec_log_start(struct rec_thread *t)
 	*rec_tcb(t, T_LOG_END) = log + AREA_LOG / LOG_SIZE * LOG_SIZE;
 	*rec_tcb(t, T_CALL) = 0;
 	*rec_tcb(t, T_PERMIT(0)) = NO_PERMIT;
-	for (unsigned i = 0; i < AREA_DATA; i++)
-		ranges(t)[i] = none;
-	memcpy(rec_tcb(t, T_BRK), &none, sizeof(none));
+	t->log_done = 0;
 }
 
 /* ---- a change of protection that is let through -------------------------------------------- */
@@ -155,42 +165,44 @@ bool rec_permit(struct rec_thread *t)
 	const uint64_t start = r->rdi, end = start + ((r->rsi + PAGE - 1) & -PAGE);
 	const uint8_t *class = (const uint8_t *)rec_tcb(t, T_SYSCLASS);
 
-	if (r->rax != SYS_mprotect || class[SYS_mprotect] != SYS_CHECKED || start % PAGE ||
-	    end <= start || end > TOP || (r->rdx & ~(uint64_t)(PROT_READ | PROT_WRITE | PROT_EXEC)))
+	if (r->rax != SYS_mprotect || proc->n_threads > 1 || class[SYS_mprotect] != SYS_CHECKED ||
+	    start % PAGE || end <= start || end > TOP ||
+	    (r->rdx & ~(uint64_t)(PROT_READ | PROT_WRITE | PROT_EXEC)))
 		return false;
 	/* not what it is executing, and not a second time where the first came to nothing */
-	if ((r->rip < end && start < r->rip + INSN_MAX) || proc->permit.steps == t->steps + 1)
+	if ((r->rip < end && start < r->rip + INSN_MAX) ||
+	    proc->logged.permit.steps == t->steps + 1)
 		return false;
 	if (r->rdx & PROT_EXEC)
 		rec_data_not(proc, start, end);
 	else
 		rec_code_protected(proc, start, end, (uint32_t)r->rdx);
-	proc->permit.start = start;
-	proc->permit.end = end;
-	proc->permit.length = r->rsi;
-	proc->permit.prot = (uint32_t)r->rdx;
-	proc->permit.steps = t->steps + 1; /* not 0, of no call */
+	proc->logged.permit.start = start;
+	proc->logged.permit.end = end;
+	proc->logged.permit.length = r->rsi;
+	proc->logged.permit.prot = (uint32_t)r->rdx;
+	proc->logged.permit.steps = t->steps + 1; /* not 0, of no call */
 	*rec_tcb(t, T_PERMIT(0)) = start;
 	*rec_tcb(t, T_PERMIT(1)) = r->rsi;
 	*rec_tcb(t, T_PERMIT(2)) = r->rdx;
 	*rec_tcb(t, T_PERMIT(3)) =
-		r->rdx & PROT_EXEC ? 0 : (uint64_t)(int64_t)T_DATA((int)range_for(t));
+		r->rdx & PROT_EXEC ? 0 : (uint64_t)(int64_t)T_DATA((int)range_for(proc));
 	return true;
 }
 
 static bool permitted(const struct rec_process *proc, const struct user_regs_struct *in)
 {
-	return proc->permit.end && in->rdi == proc->permit.start &&
-	       in->rsi == proc->permit.length && in->rdx == proc->permit.prot;
+	return proc->logged.permit.end && in->rdi == proc->logged.permit.start &&
+	       in->rsi == proc->logged.permit.length && in->rdx == proc->logged.permit.prot;
 }
 
 /* It has come about; or what was done in advance is undone, as a page that is asleep would not be
  * translated any more. */
 static void permit_over(struct rec_process *proc, bool done)
 {
-	const uint64_t start = proc->permit.start, end = proc->permit.end;
+	const uint64_t start = proc->logged.permit.start, end = proc->logged.permit.end;
 
-	proc->permit.end = 0;
+	proc->logged.permit.end = 0;
 	if (end && !done)
 		rec_code_forget(proc, start, end);
 }
@@ -290,52 +302,138 @@ static bool apply_entry(struct rec_thread *t, const uint8_t *entry)
 	return apply(t, word(entry, LOG_NUMBER), &in, word(entry, LOG_RESULT));
 }
 
-static bool drain(struct rec_thread *t, const uint8_t *log, uint64_t size)
+static uint8_t *log_of(const struct rec_thread *t)
 {
-	for (uint64_t at = 0; at < size; at += LOG_SIZE) {
-		uint8_t entry[LOG_SIZE];
-		memcpy(entry, log + at, sizeof(entry)); /* the program may be at it */
-		if (!rec_ring_at_call(t, word(entry, LOG_PLACE)))
-			return false;
-		t->seq = word(entry, LOG_SEQ);
-		if (!apply_entry(t, entry))
-			return false;
-	}
-	return true;
+	return (uint8_t *)rec_tcb(t, T_LOG);
 }
 
-static void overwritten(struct rec_thread *t)
+/* How many bytes of entries there are; UINT64_MAX: that cannot be. */
+static uint64_t log_size(const struct rec_thread *t)
 {
+	const uint64_t head = __atomic_load_n(rec_tcb(t, T_LOG_HEAD), __ATOMIC_ACQUIRE);
+	const uint64_t size = head - (t->s + (uint64_t)(int64_t)T_LOG);
+	return size <= AREA_LOG && size % LOG_SIZE == 0 && size >= t->log_done ? size : UINT64_MAX;
+}
+
+/* The next of its entries has happened. It may run, and makes others meanwhile. */
+static bool drain_one(struct rec_thread *t)
+{
+	const uint64_t steps = t->steps, seq = t->seq;
+	uint8_t entry[LOG_SIZE];
+	memcpy(entry, log_of(t) + t->log_done, sizeof(entry)); /* the program may be at it */
+	t->log_done += LOG_SIZE;
+	bool good = rec_ring_at_call(t, word(entry, LOG_PLACE));
+	if (good) {
+		t->seq = word(entry, LOG_SEQ);
+		good = apply_entry(t, entry);
+	}
+	rec_ring_at_head(t);
+	t->steps = steps;
+	t->seq = seq;
+	return good;
+}
+
+static bool has_log(const struct rec_thread *t, const struct rec_process *proc)
+{
+	return t->proc == proc && t->own && t->ring && t->s;
+}
+
+/* As far as the thread's own come next, and there are `n`. */
+static bool drain_own(struct rec_thread *t, uint64_t n)
+{
+	struct rec_process *proc = t->proc;
+	const uint64_t size = log_size(t);
+	while (size != UINT64_MAX && t->log_done < size && proc->logged.n < n &&
+	       word(log_of(t) + t->log_done, LOG_TURN) == proc->logged.n + 1) {
+		proc->logged.n++;
+		if (!drain_one(t))
+			return false;
+	}
+	return size != UINT64_MAX;
+}
+
+/* Whose turn each of the entries behind those that have been dealt with is, up to number `n`. False
+ * if one is nobody's, or that of two. */
+static bool whose(struct rec_process *proc, uint64_t n, struct rec_thread **turn)
+{
+	uint64_t found = 0;
+	for (struct rec_thread *t = proc->rec->threads; t; t = t->next) {
+		const uint64_t size = has_log(t, proc) ? log_size(t) : 0;
+		if (size == UINT64_MAX)
+			return false;
+		for (uint64_t at = t->log_done; at < size; at += LOG_SIZE) {
+			uint64_t i = word(log_of(t) + at, LOG_TURN) - proc->logged.n - 1;
+			if (i >= n - proc->logged.n) /* later than we have looked at the number */
+				break;
+			if (turn[i])
+				return false;
+			turn[i] = t;
+			found++;
+		}
+	}
+	return found == n - proc->logged.n;
+}
+
+/* What all threads of the process have logged, in the order in which it was done: an entry is
+ * written before its number is (rt_map_log). */
+bool rec_logs_drain(struct rec_thread *t)
+{
+	struct rec_process *proc = t->proc;
+	const uint64_t n = __atomic_load_n(rec_maps_word(proc, T_MAPS_N), __ATOMIC_ACQUIRE);
+	const uint64_t most = (uint64_t)proc->n_threads * (AREA_LOG / LOG_SIZE);
+	bool good = n >= proc->logged.n &&
+		    (n == proc->logged.n || !has_log(t, proc) || drain_own(t, n));
+	if (!good || n == proc->logged.n)
+		return good;
+	if (n - proc->logged.n > most + AREA_LOG / LOG_SIZE) /* one that ends is no more counted */
+		return false;
+	struct rec_thread **turn = calloc(n - proc->logged.n, sizeof(*turn));
+	DJ_ASSERT(turn, "out of memory for mapping calls");
+	good = whose(proc, n, turn);
+	for (uint64_t i = 0; good && proc->logged.n < n; i++) {
+		proc->logged.n++;
+		good = drain_one(turn[i]);
+	}
+	free(turn);
+	return good;
+}
+
+void rec_log_fact(struct rec_process *proc)
+{
+	if (proc->tables && proc->n_threads > 1)
+		proc->logged.overtaken = *rec_maps_word(proc, T_MAPS_N);
+}
+
+bool rec_log_overtaken(const struct rec_process *proc)
+{
+	return proc->logged.n <= proc->logged.overtaken;
+}
+
+void rec_log_overwritten(struct rec_thread *t)
+{
+	const uint64_t s = t->s ? t->s : t->proc->area_at + AREA_CONTROL;
 	rec_cut(t->rec,
 		"the program overwrote deja's memory at %#" PRIx64 "; the recording ends there",
-		t->s + (uint64_t)(int64_t)T_LOG);
+		s + (uint64_t)(int64_t)T_LOG);
 }
 
 void rec_log_drain(struct rec_thread *t)
 {
-	uint64_t log = t->s + (uint64_t)(int64_t)T_LOG, size = *rec_tcb(t, T_LOG_HEAD) - log;
-	uint64_t steps = t->steps, seq = t->seq;
-	if (!t->ring || !t->s) /* in a new image there is none yet */
+	if (!t->ring || !t->s || !t->proc->tables) /* in a new image there is none yet */
 		return;
 	*rec_tcb(t, T_PERMIT(0)) = NO_PERMIT;
-	if (!size) {
-		permit_lapses(t);
-		return;
+	if (!rec_logs_drain(t) || (log_size(t) != t->log_done && t->state != REC_GONE)) {
+		t->proc->logged.n = *rec_maps_word(t->proc, T_MAPS_N);
+		rec_log_overwritten(t);
 	}
-	bool good = size <= AREA_LOG && size % LOG_SIZE == 0 &&
-		    drain(t, (const uint8_t *)rec_tcb(t, T_LOG), size);
-	rec_ring_at_head(t);
-	t->steps = steps;
-	t->seq = seq;
-	*rec_tcb(t, T_LOG_HEAD) = log;
+	*rec_tcb(t, T_LOG_HEAD) = t->s + (uint64_t)(int64_t)T_LOG;
+	t->log_done = 0;
 	permit_lapses(t);
-	if (!good)
-		overwritten(t);
 }
 
 void rec_log_call(struct rec_thread *t, const struct user_regs_struct *r)
 {
 	uint64_t number = *rec_tcb(t, T_CALL);
 	if (number && !apply(t, number, r, r->rax))
-		overwritten(t);
+		rec_log_overwritten(t);
 }

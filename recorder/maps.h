@@ -55,11 +55,25 @@ size_t rec_read_anonymous(struct rec_thread *t, uint64_t addr, uint8_t *buf, siz
 void rec_untouched_end(struct rec_process *proc);
 
 /* ---- maplog.c (doc/mappings.md) ---- */
-/* An empty log, and no ranges. */
+/* An empty log. */
 void rec_log_start(struct rec_thread *t);
 /* Before anything is done for the thread that has to do with mappings or records: it may be
- * anywhere, but does not run. */
+ * anywhere, but does not run. Whatever its process has logged is dealt with, of all threads. */
 void rec_log_drain(struct rec_thread *t);
+/* The process has new tables: no ranges. */
+void rec_logs_tables(struct rec_process *proc);
+/* What all threads of the process have logged, in the order in which it was done; false: that
+ * cannot be. */
+bool rec_logs_drain(struct rec_thread *t);
+/* ... and the recording ends. */
+void rec_log_overwritten(struct rec_thread *t);
+
+/* A fact of the process comes to pass now: those of calls that have been logged, and not been dealt
+ * with, come behind it in the trace. */
+void rec_log_fact(struct rec_process *proc);
+/* Whether that has happened to the call that is being dealt with: then its thread cannot be said to
+ * know of all facts up to that at its place. */
+bool rec_log_overtaken(const struct rec_process *proc);
 /* In hand behind a call that was made in the cache and completed by us instead of there; `r` is how
  * the kernel left it. */
 void rec_log_call(struct rec_thread *t, const struct user_regs_struct *r);
@@ -67,5 +81,21 @@ void rec_log_call(struct rec_thread *t, const struct user_regs_struct *r);
 void rec_data_learn(struct rec_thread *t, const struct user_regs_struct *in);
 /* Code or memory of ours will be there. */
 void rec_data_not(struct rec_process *proc, uint64_t start, uint64_t end);
+
+/* ---- mapturn.c ---- */
+/* A word, or more, of those at T_MAPS; there are tables. */
+uint64_t *rec_maps_word(const struct rec_process *proc, int64_t off);
+/* From now on no thread of this one's process makes mapping calls in the cache, and all that were
+ * made are known. False: somebody is making one; return REC_WAIT. */
+bool rec_logs_close(struct rec_thread *t);
+/* As far as this thread is concerned they may, if it has closed them: when it goes on, at the
+ * latest. */
+void rec_logs_open(struct rec_thread *t);
+/* Who has the turn, or makes such a call; NULL: nobody. */
+const struct rec_thread *rec_turn_of(const struct rec_process *proc);
+/* The thread makes no such call just now: it is in hand, or has ended. */
+void rec_log_leave(struct rec_thread *t);
+/* In hand at a mapping call: it has come here only because another thread made one. */
+bool rec_log_again(struct rec_thread *t);
 
 #endif

@@ -1,4 +1,4 @@
-/* A change of protection that is let through (maplog.c, doc/mappings.md). */
+/* Mapping calls that the cache makes (maplog.c, doc/mappings.md). */
 #ifndef DEJA_RECORDER_PERMIT_H
 #define DEJA_RECORDER_PERMIT_H
 
@@ -13,6 +13,18 @@ struct rec_permitted {
 	uint64_t length;     /* as the program has it */
 	uint32_t prot;
 	uint64_t steps; /* where, plus 1 */
+};
+
+/* What is known of those of all threads of a process. */
+struct rec_logged {
+	struct rec_permitted permit;
+	uint64_t n;	     /* entries of their logs that have been dealt with */
+	uint64_t overtaken;  /* up to this one a later fact has come before theirs */
+	unsigned next_range; /* which T_DATA is the oldest */
+	unsigned closed;     /* for so many threads nobody makes one in the cache */
+	uint64_t owner;	     /* who has T_MAPS, so often found there, since then */
+	unsigned tries;
+	int64_t since;
 };
 
 /* An mprotect that has to do with code has come to the supervisor: true if the cache makes it,

@@ -25,7 +25,7 @@
  *   native.c     instructions executed natively; cpuid.c
  *   signals.c    what signals mean and where they are delivered (its essay first)
  *   deliver.c    how they are; sigtrap.c: the one that deja uses itself; handler.c: what they see
- *   maps.c       mappings; maplog.c: changed without a stop; hide.c: lists; modules.c, perfmap.c
+ *   maps.c       mappings; maplog.c, mapturn.c: without a stop; hide.c: lists; modules.c, perfmap.c
  *   code.c       the program's code as the translator reads it
  *   calldata.c   what system calls wrote, for a debugger; written.c: to the stack
  *   check.c      digests: what a replay is compared with; keyframe.c: where it can begin;
@@ -117,8 +117,8 @@ struct rec_recording {
 	uint64_t steps, stops, natives; /* of threads that are done */
 	struct rec_stray *strays;	/* stops that are to be looked at (loop.c) */
 	struct rec_thread *met[1024];	/* by its number: who was looked for last (loop.c) */
-	bool turns;			/* somebody waits in WAIT or TRAP_WAIT (loop.c) */
-	bool rests;			/* of some process there is something (ahead.c) */
+	bool turns, held; /* somebody waits in WAIT or TRAP_WAIT (loop.c); for T_MAPS */
+	bool rests;	  /* of some process there is something (ahead.c) */
 	uint64_t counts[REC_COUNTS];
 	uint64_t kept_room, made_room; /* for kept translations, bytes */
 	uint8_t *cpuid;		       /* what CPUID says, in entries like those of T_CPUID */
@@ -236,9 +236,8 @@ struct rec_process {
 	struct rec_thread *hand;   /* the thread in hand: the translator works and records for it */
 
 	struct dj_mappings maps;
-	unsigned next_data; /* which T_DATA is the oldest */
 	uint64_t brk;
-	struct rec_permitted permit;
+	struct rec_logged logged;
 	struct rec_code_page **pages, *page; /* hash by page; the one asked for last, or NULL */
 	struct rec_told *told; /* pages of modules that the trace has other bytes of (code.c) */
 	unsigned n_pages, n_asleep;
@@ -350,9 +349,10 @@ struct rec_thread {
 	struct rec_nearness near;
 	uint64_t stops, natives, stops_at_tick;
 	struct rec_clocked clock;
-	uint64_t facts; /* of the process, that hold for it */
-	bool closed;	/* its stream */
-	bool ended;	/* with this wait(2) status: */
+	uint64_t facts;	   /* of the process, that hold for it */
+	uint64_t log_done; /* bytes of its log that have been dealt with (maplog.c) */
+	bool closed;	   /* its stream */
+	bool ended;	   /* with this wait(2) status: */
 	int status;
 
 	struct {
@@ -405,10 +405,10 @@ struct rec_thread {
 		uint64_t exception[2]; /* error code and number of the program's last one */
 	} signal;
 	struct {
-		bool exec;
-		bool forked; /* the image is the parent's */
-		bool out;    /* execve is over: t->regs are those of the new image */
-		int fd;	     /* of the shared file, in the program */
+		bool exec, closes; /* for it nobody makes mapping calls in the cache */
+		bool forked;	   /* the image is the parent's */
+		bool out;	   /* execve is over: t->regs are those of the new image */
+		int fd;		   /* of the shared file, in the program */
 		uint64_t at, text;
 		uint8_t saved[40];
 		struct dj_regs first;
@@ -483,8 +483,11 @@ struct rec_process *rec_process_new(struct rec_recording *rec, pid_t pid);
 void rec_run(struct rec_thread *t, enum rec_resume how, int sig);
 void rec_strays_free(struct rec_recording *rec);
 /* Whether it is this thread's turn to do what only one thread of a process may do at a time; until
- * it goes on, no other gets it. If not: return REC_WAIT, and rec_go_on() will be called again. */
+ * it goes on, no other gets it, nor makes a mapping call in the cache. If not: return REC_WAIT, and
+ * rec_go_on() will be called again. */
 bool rec_turn(struct rec_thread *t);
+/* It needs it no more, if it has it. */
+void rec_turn_over(struct rec_thread *t);
 
 /* ---- the handlers of the states ---- */
 typedef enum rec_state rec_handler(struct rec_thread *t, const struct rec_stop *stop);
@@ -566,9 +569,6 @@ bool rec_native_left(struct rec_thread *t);
 /* ---- syscalls.c ---- */
 /* The map of system calls that generated code leaves to us. */
 void rec_syscalls_init(struct rec_thread *t);
-/* The process has a second thread; or has one thread again. */
-void rec_syscalls_shared(struct rec_thread *t);
-void rec_syscalls_alone(struct rec_process *proc);
 bool rec_call_allowed(struct rec_thread *t);
 /* Make the call natively; or it has this result. */
 enum rec_state rec_make_call(struct rec_thread *t);

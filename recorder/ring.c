@@ -437,10 +437,13 @@ static void record_fact(struct rec_thread *t, const struct dj_record *r)
 {
 	struct dj_record fact = *r;
 	struct dj_error err = { 0 };
-	fact.seq = t->ring->own_at == AT_HEAD ? rec_order_now(t) : t->seq;
+	bool now = t->ring->own_at == AT_HEAD, overtaken = now ? false : rec_log_overtaken(t->proc);
+	fact.seq = now ? rec_order_now(t) : t->seq;
+	if (now)
+		rec_log_fact(t->proc);
 	if (dj_stream_fact(t->stream, &fact, &t->proc->n_facts, &err))
 		rec_cut(t->rec, "%s", err.text);
-	else
+	else if (!overtaken)
 		rec_ring_facts(t);
 	if ((r->kind == DJ_REC_MAP || r->kind == DJ_REC_PROTECT) && (r->prot & PROT_EXEC))
 		rec_code_fact(t->proc, r->addr, r->addr + r->length);

@@ -313,8 +313,10 @@ static enum rec_state behind_call(struct rec_thread *t, const struct rec_stop *s
 			rec_log_call(t, r);
 			rec_call_data(t, *rec_tcb(t, T_DATA_NR), r, r->rax);
 		}
+		rec_log_leave(t);
 		return rec_deliver(t, &info, 0);
 	}
+	rec_log_leave(t);
 	t->regs.rip = after;
 	t->regs.rcx = after;
 	return rec_deliver(t, &info, after);

@@ -279,6 +279,12 @@ enum rec_state rec_on_sigreturn(struct rec_thread *t, const struct rec_stop *sto
 	return REC_IN_HAND;
 }
 
+/* While no other thread changes mappings. */
+static enum rec_state begin_alone(struct rec_thread *t)
+{
+	return rec_turn(t) ? rec_make_call(t) : REC_WAIT;
+}
+
 /* ---- the table ----------------------------------------------------------------------------- */
 
 /* clang-format off */
@@ -300,9 +306,9 @@ static const struct row {
 	ROW(pkey_mprotect,    "memory",    rec_begin_memory, rec_after_mprotect, true),
 	ROW(brk,              "memory",    rec_begin_memory, rec_after_brk, true, .checked = true),
 	ROW(shmat,            "memory",    rec_begin_memory, rec_after_shmat, false),
-	ROW(shmdt,            "memory",    rec_make_call, rec_after_shmdt, false),
+	ROW(shmdt,            "memory",    begin_alone, rec_after_shmdt, false),
 	ROW(mlockall,         "memory",    rec_begin_mlockall, NULL, false),
-	ROW(remap_file_pages, "memory",    rec_make_call, NULL, false),
+	ROW(remap_file_pages, "memory",    begin_alone, NULL, false),
 	ROW(madvise,          "code",      rec_make_call, rec_after_madvise, false, .checked = true),
 	ROW(lseek,            "code",      rec_make_call, rec_after_seek, false, .checked = true),
 	ROW(pwrite64,         "code",      rec_make_call, rec_after_pwrite, false, .checked = true),
@@ -323,7 +329,7 @@ static const struct row {
 	ROW(prlimit64,        "memory",    rec_begin_prlimit, NULL, false),
 	ROW(clone,            "process",   rec_begin_clone, NULL, false),
 	ROW(clone3,           "process",   rec_begin_clone, NULL, false),
-	ROW(fork,             "process",   rec_make_call, NULL, false),
+	ROW(fork,             "process",   begin_alone, NULL, false),
 	ROW(vfork,            "process",   rec_make_call, NULL, false),
 	ROW(sched_getaffinity, "process",  rec_make_call, NULL, false),
 	ROW(sched_setaffinity, "process",  rec_make_call, NULL, false),
@@ -365,34 +371,9 @@ void rec_syscalls_init(struct rec_thread *t)
 		class[table[i].nr] = table[i].classified ? SYS_HERE
 				     : table[i].checked	 ? SYS_CHECKED
 							 : SYS_SUPERVISED;
-	if (t->proc->n_threads > 1)
-		rec_syscalls_shared(t);
 	rec_trap_classes(t);
 	rec_writer_classes(t);
 	rec_call_data_init(t);
-}
-
-static void mapping_calls_are(struct rec_thread *t, uint8_t what)
-{
-	uint8_t *class = (uint8_t *)rec_tcb(t, T_SYSCLASS);
-	for (size_t i = 0; i < ROWS; i++)
-		if (table[i].checked && table[i].begin == rec_begin_memory)
-			class[table[i].nr] = what;
-}
-
-/* The kernel makes mapping calls of several threads in an order of its own: so they are made one
- * after the other, by us. */
-void rec_syscalls_shared(struct rec_thread *t)
-{
-	mapping_calls_are(t, SYS_SUPERVISED);
-}
-
-/* The thread may be in the cache; the call that it makes just now is made by whom it was to be. */
-void rec_syscalls_alone(struct rec_process *proc)
-{
-	for (struct rec_thread *t = proc->rec->threads; t; t = t->next)
-		if (t->proc == proc && t->state != REC_GONE && t->own && t->ring)
-			mapping_calls_are(t, SYS_CHECKED);
 }
 
 enum rec_state rec_syscall(struct rec_thread *t)

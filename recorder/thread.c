@@ -53,22 +53,23 @@ static unsigned most_threads(void)
 }
 
 /* As far as its arguments say, which another thread may change before they are copied. */
-static bool makes_thread(struct rec_thread *t)
+static uint64_t flags_of(struct rec_thread *t)
 {
 	uint64_t flags = t->regs.rdi;
 	if (t->regs.rax == SYS_clone3 &&
 	    rec_read(t->proc, t->regs.rdi, &flags, sizeof(flags)) != sizeof(flags))
-		return false;
-	return flags & CLONE_THREAD;
+		return CLONE_VM;
+	return flags;
 }
 
 /* One more than there is room for is not made, as where RLIMIT_NPROC has been reached (clone(2)).
- */
+ * A copy of the memory is of one moment, as far as mappings go. */
 enum rec_state rec_begin_clone(struct rec_thread *t)
 {
-	if (!rec_thread_room(t->proc) && makes_thread(t))
+	uint64_t flags = flags_of(t);
+	if (!rec_thread_room(t->proc) && (flags & CLONE_THREAD))
 		return rec_answer(t, -EAGAIN);
-	return rec_make_call(t);
+	return (flags & CLONE_VM) || rec_turn(t) ? rec_make_call(t) : REC_WAIT;
 }
 
 bool rec_thread_room(const struct rec_process *proc)
@@ -87,8 +88,7 @@ bool rec_thread_made(struct rec_thread *t, struct rec_thread *c)
 	c->seq = rec_order_now(t);
 	c->own_part = -1;
 	rec_filters_copy(c, t);
-	if (++proc->n_threads == 2)
-		rec_syscalls_shared(t);
+	proc->n_threads++;
 	rec_thread_name(c, name);
 	c->stream = dj_writer_thread(t->rec->writer, proc->facts, c->tid, name, t->rec->err);
 	if (!c->stream) {

@@ -65,15 +65,14 @@
 #define T_GATHER_SAVE(i) (T_BASE + 0x268 + 8 * (i))  /* 0..5: the routine's own */
 #define T_VEC(i)	 (T_BASE + 0x2a0 + 32 * (i)) /* 0..2: vector registers */
 #define T_SYSCLASS	 (T_BASE + 0x400) /* 512 bytes: SYS_ what to do, by system call number */
-/* Mapping calls that are made in the cache */
-#define AREA_DATA   4				/* ranges */
-#define T_DATA(i)   (T_BASE + 0x600 + 16 * (i)) /* start, end: addresses with nothing but data */
-#define T_BRK	    (T_BASE + 0x640) /* lowest and highest place the break may be moved to */
-#define T_LOG_HEAD  (T_BASE + 0x650) /* where the next entry goes */
-#define T_LOG_END   (T_BASE + 0x658) /* an entry that begins here has no room */
-#define T_CALL	    (T_BASE + 0x660) /* the call being made, if it is to be logged, or 0 */
-#define T_CALL_RET  (T_BASE + 0x668) /* rt_map_check, rt_map_log: where to go on */
-#define T_CALL_SAVE (T_BASE + 0x670) /* theirs */
+/* Mapping calls that are made in the cache; what all threads share of them is at T_MAPS */
+#define T_MAPS_TRIES (T_BASE + 0x600) /* rt_map_check: so often it still looks at T_MAPS */
+#define T_MAPS_WAIT  (T_BASE + 0x608) /* it has gone to the supervisor because of T_MAPS */
+#define T_LOG_HEAD   (T_BASE + 0x650) /* where the next entry goes */
+#define T_LOG_END    (T_BASE + 0x658) /* an entry that begins here has no room */
+#define T_CALL	     (T_BASE + 0x660) /* the call being made, if it is to be logged, or 0 */
+#define T_CALL_RET   (T_BASE + 0x668) /* rt_map_check, rt_map_log: where to go on */
+#define T_CALL_SAVE  (T_BASE + 0x670) /* theirs */
 /* rdi, rsi, rdx of an mprotect that may be made once; which T_DATA it makes of that, or 0 */
 #define T_PERMIT(i) (T_BASE + 0x7c0 + 8 * (i))
 #define NO_PERMIT   1 /* as rdi, with which the kernel refuses it: no such call */
@@ -142,9 +141,18 @@
 #define FAST_TURNS 7
 #define T_TURN	   (T_BASE + 0x7a8)
 #define T_FAST	   (T_TARGETS - AREA_FAST_BYTES)
+/* Mapping calls that are made in the cache (doc/mappings.md): who makes one just now, as in
+ * T_ORDER_ID, or MAPS_CLOSED, or 0; and how many have been logged. */
+#define AREA_MAPS   256
+#define T_MAPS	    (T_FAST - AREA_MAPS)
+#define MAPS_CLOSED 1 /* they are for the supervisor to make; nobody has that id */
+#define T_MAPS_N    (T_MAPS + 8)
+#define AREA_DATA   4			     /* ranges */
+#define T_DATA(i)   (T_MAPS + 64 + 16 * (i)) /* start, end: addresses with nothing but data */
+#define T_BRK	    (T_MAPS + 128) /* lowest and highest place the break may be moved to */
 /* What CPUID says, as far as it is known: entries of CPUID_SIZE bytes (rt_cpuid). */
-#define AREA_CPUID 4096
-#define T_CPUID	   (T_FAST - AREA_CPUID)
+#define AREA_CPUID (4096 - AREA_MAPS)
+#define T_CPUID	   (T_MAPS - AREA_CPUID)
 /* The order of events between threads: two pages, which all threads of a recording share. The locks
  * of places come first, one in each line, found by the bits of a place's address that choose a line
  * in its page. The counter has lines of its own, and so has what everybody reads at every event. */
@@ -229,7 +237,7 @@
 #define FORM_IOCTL  8 /* other is the request */
 
 /* An entry of the log, in words: the address in the ring behind the call's SYSCALL record, T_SEQ
- * after it, its number, rdi, rsi, rdx, r10, r9, the result. */
+ * after it, its number, rdi, rsi, rdx, r10, r9, the result; which entry it is of all threads'. */
 #define LOG_PLACE  0
 #define LOG_SEQ	   8
 #define LOG_NUMBER 16
@@ -239,7 +247,8 @@
 #define LOG_R10	   48
 #define LOG_R9	   56
 #define LOG_RESULT 64
-#define LOG_SIZE   72
+#define LOG_TURN   72
+#define LOG_SIZE   80
 
 /* Stops: an int3 with one of these in the 4 bytes after it. Below STOP_TABLE the runtime's. */
 #define STOP_RING_FULL	  1

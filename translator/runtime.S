@@ -587,7 +587,8 @@ rt_apart:
 
 /*
  * May the system call with number eax be made in the cache, by its arguments (doc/mappings.md)?
- * rcx and r11 are free; T_CALL_RET is entered with ecx 1 if so, else 0.
+ * rcx and r11 are free; T_CALL_RET is entered with ecx 1 if so, else 0. Of those that are logged the thread has T_MAPS until
+ * rt_map_log has written the entry.
  */
 #define NR_MMAP	    9
 #define NR_MPROTECT 10
@@ -612,6 +613,7 @@ rt_apart:
 #define KNOWN_FLAGS 0x13f873
 #define ANONYMOUS   0x20
 #define MAYMOVE	    1
+#define MAPS_TRIES  200
 	.macro	IN_DATA start, there /* to `there` if [start, rcx) is in a range of data */
 	.irp	i, 0, 1, 2, 3
 	cmp	%gs:T_DATA(\i), \start
@@ -642,6 +644,13 @@ rt_map_check:
 	mov	%gs:T_LOG_HEAD, %rcx
 	cmp	%gs:T_LOG_END, %rcx
 	jae	8f
+	mov	%rax, %r11
+	movl	$MAPS_TRIES, %gs:T_MAPS_TRIES
+28:	mov	%gs:T_ORDER_ID, %rcx
+	xor	%eax, %eax
+	lock cmpxchg %rcx, %gs:T_MAPS
+	jne	30f
+	mov	%r11, %rax
 	cmp	$NR_MMAP, %eax
 	je	1f
 	cmp	$NR_MUNMAP, %eax
@@ -651,19 +660,19 @@ rt_map_check:
 	cmp	$NR_BRK, %eax
 	je	5f
 	cmp	$NR_MREMAP, %eax
-	jne	8f
+	jne	18f
 	test	$~MAYMOVE, %r10
-	jnz	8f
+	jnz	18f
 	mov	%rdx, %rcx /* it may grow where it is */
 	cmp	%rsi, %rcx
 	jae	6f
 	jmp	3f
 1:	test	$~READ_WRITE, %rdx
-	jnz	8f
+	jnz	18f
 	test	$~KNOWN_FLAGS, %r10
-	jnz	8f
+	jnz	18f
 	test	$ANONYMOUS, %r10b
-	jz	8f
+	jz	18f
 	test	%rdi, %rdi /* also a hint gets what it would get without deja */
 	jz	7f
 	jmp	3f
@@ -678,23 +687,32 @@ rt_map_check:
 9:	cmp	$READ_EXECUTE, %rdx
 	je	20f
 	test	$~READ_WRITE, %rdx
-	jnz	8f
+	jnz	18f
 3:	mov	%rsi, %rcx /* all of [rdi, rdi+rcx) is data */
 6:	add	%rdi, %rcx
-	jc	8f
+	jc	18f
 	IN_DATA	%rdi, 7f
-	jmp	8f
+	jmp	18f
 5:	test	%rdi, %rdi
 	jz	7f
 	cmp	%gs:T_BRK, %rdi
-	jb	8f
+	jb	18f
 	cmp	%gs:(T_BRK + 8), %rdi
-	ja	8f
+	ja	18f
 7:	mov	%rax, %gs:T_CALL
 	mov	$1, %ecx
 	jmp	*%gs:T_CALL_RET
+18:	movq	$0, %gs:T_MAPS
 8:	xor	%ecx, %ecx
 	jmp	*%gs:T_CALL_RET
+30:	cmp	$MAPS_CLOSED, %rax /* another one is made, which takes a moment; or by the supervisor */
+	je	31f
+	pause
+	decl	%gs:T_MAPS_TRIES
+	jnz	28b
+31:	mov	%r11, %rax
+	movq	$1, %gs:T_MAPS_WAIT
+	jmp	8b
 10:	mov	%rsi, %rcx /* those that change no mapping are not logged */
 	mov	%rdi, %r11
 	jmp	14f
@@ -710,12 +728,12 @@ rt_open_check_out:
 16:	mov	$1, %ecx
 	jmp	*%gs:T_CALL_RET
 20:	test	$PAGE - 1, %edi /* data that becomes code: it is in no range of data any more */
-	jnz	8b
+	jnz	18b
 	mov	%rsi, %rcx
 	add	%rdi, %rcx
-	jc	8b
+	jc	18b
 	IN_DATA	%rdi, 22f
-	jmp	8b
+	jmp	18b
 22:	add	$PAGE - 1, %rcx
 	and	$-PAGE, %rcx
 	.irp	i, 0, 1, 2, 3
@@ -767,8 +785,12 @@ rt_map_log:
 	mov	%r10, LOG_R10(%rcx)
 	mov	%r9, LOG_R9(%rcx)
 	mov	%rax, LOG_RESULT(%rcx)
+	mov	%gs:T_MAPS_N, %r11
+	inc	%r11
+	mov	%r11, LOG_TURN(%rcx)
 	add	$LOG_SIZE, %rcx
 	mov	%rcx, %gs:T_LOG_HEAD
+	mov	%r11, %gs:T_MAPS_N
 	movq	$0, %gs:T_CALL
 	cmpq	$PERMIT_USED, %gs:T_PERMIT(0)
 	jne	1f
@@ -779,9 +801,11 @@ rt_map_log:
 	jrcxz	1f
 	lea	PAGE - 1(%rdi, %rsi), %r11
 	and	$-PAGE, %r11
+	movq	$0, %gs:8(%rcx) /* others may look at it */
 	mov	%rdi, %gs:(%rcx)
 	mov	%r11, %gs:8(%rcx)
-1:	mov	%gs:T_CALL_SAVE, %r11
+1:	movq	$0, %gs:T_MAPS
+	mov	%gs:T_CALL_SAVE, %r11
 	jmp	*%gs:T_CALL_RET
 
 /*

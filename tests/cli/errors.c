@@ -466,10 +466,18 @@ static int do_overwrite(const char *what, unsigned seed)
 	if (!strcmp(what, "ring")) {
 		memset(ring, 0x5a, 8 << 20);
 	} else if (!strcmp(what, "log")) { /* entries that nobody wrote */
-		memset(log, 0x5a, 3 * 72);
-		AT(T_LOG_HEAD) += 3 * 72;
+		memset(log, 0x5a, 3 * LOG_SIZE);
+		AT(T_LOG_HEAD) += 3 * LOG_SIZE;
 	} else if (!strcmp(what, "log-head")) {
 		AT(T_LOG_HEAD) = (unsigned long)other;
+	} else if (!strcmp(what, "log-number")) { /* which nobody made */
+		AT(T_MAPS_N) += 3;
+	} else if (!strcmp(what, "maps-owner")) { /* somebody makes a mapping call, who is not */
+		AT(T_MAPS) = 12345;
+		map_some(1);
+	} else if (!strcmp(what, "maps-closed")) { /* or deja does */
+		AT(T_MAPS) = MAPS_CLOSED;
+		map_some(1);
 	} else if (!strcmp(what, "data")) { /* code is data, says the program */
 		AT(T_DATA(0)) = 0;
 		AT(T_DATA(0) + 8) = 1ul << 47;

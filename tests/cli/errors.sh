@@ -404,7 +404,7 @@ part_ordered() {
 # A program that writes to deja's memory ends the recording, and nothing else.
 part_overwrite() {
 	local mode i
-	for mode in head ring log log-head data steps back seq gsbase order-number order-far order-alone order-locks; do
+	for mode in head ring log log-head log-number maps-owner data steps back seq gsbase order-number order-far order-alone order-locks; do
 		get "$deja" record -o t.deja ./victim overwrite-$mode
 		want "overwritten $mode" 1
 		one_line "overwritten $mode"
@@ -413,6 +413,9 @@ part_overwrite() {
 		get "$deja" info t.deja
 		says "info after overwritten $mode" "stopped before it ended: .* overwrote deja's memory" out
 	done
+	get "$deja" record -o t.deja ./victim overwrite-maps-closed
+	want "mapping calls that nobody closed" 0
+	replays "mapping calls that nobody closed" t.deja
 	# what it shares with deja it cannot make shorter
 	get "$deja" record -o t.deja ./victim shorten
 	want "deja's files" 8

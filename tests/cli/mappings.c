@@ -5,12 +5,14 @@
  *                                 signals and child processes in between, and once in a while
  *                                 says what the kernel has mapped: after protecting the page
  *                                 MARK, by which the records of that moment are found
- *   mappings KIND N               N calls of a kind, N times two of "pair"
- *   mappings exec N               replaces itself N times
+ *   mappings threads SEED ROUNDS  the same by four threads at once, in each other's way, but for
+ * the moments at which one of them says what there is mappings KIND N               N calls of a
+ * kind, N times two of "pair" mappings exec N               replaces itself N times
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -32,6 +34,7 @@
 static unsigned seed;
 static unsigned char state[PAGES]; /* 0: not mapped; 1: data; 2: code */
 static volatile unsigned handled;
+static unsigned rounds; /* of several threads */
 
 static unsigned draw(unsigned n)
 {
@@ -106,7 +109,7 @@ static void on_signal(int sig)
 	(void)sig;
 	unsigned char *p = mmap((void *)ASIDE, 3 * PAGE, PROT_READ | PROT_WRITE,
 				MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-	if (p == (void *)ASIDE)
+	if (p == (void *)ASIDE && !rounds) /* else another thread may just unmap it */
 		p[PAGE] = 1;
 	if (handled++ % 2)
 		munmap(p + PAGE, PAGE);
@@ -297,7 +300,7 @@ static int at_random(char **argv)
 {
 	struct sigaction sa = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
 	struct itimerval every = { { 0, 700 }, { 0, 700 } };
-	unsigned rounds = (unsigned)atoi(argv[3]);
+	unsigned n = (unsigned)atoi(argv[3]);
 	seed = (unsigned)atoi(argv[2]);
 	static char buffer[1 << 16];
 	setvbuf(stdout, buffer, _IOFBF, sizeof(buffer));
@@ -307,7 +310,7 @@ static int at_random(char **argv)
 	sigaction(SIGALRM, &sa, NULL);
 	if (setitimer(ITIMER_REAL, &every, NULL))
 		fail("setitimer");
-	for (unsigned i = 0; i < rounds; i++) {
+	for (unsigned i = 0; i < n; i++) {
 		if (i % 50 == 0)
 			mark();
 		step();
@@ -322,6 +325,155 @@ static int at_random(char **argv)
 	return 0;
 }
 
+/* ---- several at once --------------------------------------------------------------------------
+ */
+
+#define THREADS 4u
+#define FREE	(PAGES - 2 * THREADS) /* pages for all; behind them two for each */
+#define APART	40u		      /* rounds between two marks */
+
+static pthread_barrier_t barrier;
+
+static unsigned next(unsigned *of, unsigned n)
+{
+	*of = *of * 1103515245u + 12345u;
+	return (*of >> 8) % n;
+}
+
+/* Its own page, as data and as code by turns. */
+static void own_code(unsigned who, unsigned number)
+{
+	unsigned char text[] = { 0xb8, 0, 0, 0, 0, 0xc3 };
+	unsigned char *p = (unsigned char *)FIRST + (FREE + 2 * who) * PAGE;
+	if (mprotect(p, PAGE, PROT_READ | PROT_WRITE))
+		fail("own code");
+	memcpy(text + 1, &number, 4);
+	memcpy(p, text, sizeof(text));
+	if (mprotect(p, PAGE, PROT_READ | PROT_EXEC))
+		fail("own code");
+	unsigned got = ((unsigned (*)(void))(void *)p)();
+	if (got != number) {
+		printf("code returned %u instead of %u\n", got, number);
+		exit(1);
+	}
+}
+
+/* Whatever is there just now; it may fail. */
+static void one_of_several(unsigned who, unsigned *of)
+{
+	static const int flags[] = { MAP_PRIVATE | MAP_FIXED, MAP_SHARED | MAP_FIXED,
+				     MAP_PRIVATE | MAP_FIXED_NOREPLACE, MAP_PRIVATE };
+	unsigned at = next(of, FREE - 8), n = 1 + next(of, 8), m = 1 + next(of, 8), what;
+	char *p = (char *)FIRST + at * PAGE, *q = MAP_FAILED;
+	switch (what = next(of, 20)) {
+	case 0 ... 5:
+		q = mmap(p, n * PAGE, (int)next(of, 4), flags[next(of, 4)] | MAP_ANONYMOUS, -1, 0);
+		break;
+	case 6 ... 8:
+		munmap(p, n * PAGE);
+		break;
+	case 9 ... 12:
+		mprotect(p, n * PAGE, (int)next(of, 4));
+		break;
+	case 13:
+		q = mremap(p, n * PAGE, m * PAGE, next(of, 2) ? MREMAP_MAYMOVE : 0);
+		break;
+	case 14:
+		mremap(p, n * PAGE, m * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED,
+		       (char *)FIRST + next(of, FREE - 8) * PAGE);
+		break;
+	case 15:
+	case 16:
+		own_code(who, next(of, 1000000));
+		break;
+	case 17:
+		q = mmap(NULL, n * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			 0);
+		if (q != MAP_FAILED)
+			memset(q, (int)n, n * PAGE);
+		break;
+	case 18:
+		p = sbrk(0);
+		syscall(SYS_brk, p + (next(of, 3) - 1) * 3 * PAGE);
+		break;
+	default:
+		if (who == 0 && next(of, 30) == 0)
+			child();
+	}
+	/* elsewhere, outside of what is printed */
+	if (q != MAP_FAILED && (unsigned long)q - FIRST >= PAGES * PAGE)
+		munmap(q, (what == 13 ? m : n) * PAGE);
+}
+
+static void *several(void *arg)
+{
+	unsigned who = (unsigned)(unsigned long)arg, of = seed * THREADS + who;
+	sigset_t timer;
+	sigemptyset(&timer);
+	sigaddset(&timer, SIGALRM);
+	for (unsigned i = 0; i < rounds; i++) {
+		if (i % APART == 0) {
+			pthread_sigmask(SIG_BLOCK, &timer, NULL);
+			pthread_barrier_wait(&barrier);
+			if (who == i / APART % THREADS)
+				mark();
+			pthread_barrier_wait(&barrier);
+			pthread_sigmask(SIG_UNBLOCK, &timer, NULL);
+		}
+		one_of_several(who, &of);
+	}
+	return NULL;
+}
+
+static int by_threads(char **argv)
+{
+	struct sigaction sa = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+	struct itimerval every = { { 0, 700 }, { 0, 700 } };
+	static char buffer[1 << 16];
+	pthread_t thread[THREADS];
+	setvbuf(stdout, buffer, _IOFBF, sizeof(buffer));
+	seed = (unsigned)atoi(argv[2]);
+	rounds = (unsigned)atoi(argv[3]);
+	if (mmap((void *)MARK, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+		    MAP_FAILED ||
+	    mmap((char *)FIRST + FREE * PAGE, 2 * THREADS * PAGE, PROT_READ,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+		fail("mark");
+	sigaction(SIGALRM, &sa, NULL);
+	if (seed % 2 && setitimer(ITIMER_REAL, &every, NULL))
+		fail("setitimer");
+	pthread_barrier_init(&barrier, NULL, THREADS);
+	for (unsigned long i = 1; i < THREADS; i++)
+		if (pthread_create(&thread[i], NULL, several, (void *)i))
+			fail("thread");
+	several(NULL);
+	for (unsigned long i = 1; i < THREADS; i++)
+		pthread_join(thread[i], NULL);
+	fprintf(stderr, "%u signals\n", handled);
+	return 0;
+}
+
+static void *pairs(void *arg)
+{
+	for (unsigned i = 0; i < rounds; i++)
+		munmap(mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			    0),
+		       2 * PAGE);
+	return arg;
+}
+
+/* N calls in all, by so many threads. */
+static void calls_by(unsigned n, unsigned by)
+{
+	pthread_t thread[64];
+	rounds = n / by;
+	for (unsigned i = 0; i < by; i++)
+		if (pthread_create(&thread[i], NULL, pairs, NULL))
+			fail("thread");
+	for (unsigned i = 0; i < by; i++)
+		pthread_join(thread[i], NULL);
+}
+
 static void calls(const char *kind, unsigned n)
 {
 	const int flags = MAP_PRIVATE | MAP_ANONYMOUS;
@@ -329,6 +481,10 @@ static void calls(const char *kind, unsigned n)
 	if (!strcmp(kind, "after")) { /* a thread */
 		thread();
 		kind = "pair";
+	}
+	if (!strcmp(kind, "threads")) {
+		calls_by(n, 4);
+		return;
 	}
 	for (unsigned i = 0; i < n; i++) {
 		if (!strcmp(kind, "pair"))
@@ -350,6 +506,8 @@ int main(int argc, char **argv)
 {
 	if (argc > 3 && !strcmp(argv[1], "random"))
 		return at_random(argv);
+	if (argc > 3 && !strcmp(argv[1], "threads"))
+		return by_threads(argv);
 	if (argc != 3)
 		return 2;
 	if (!strcmp(argv[1], "exec")) {

@@ -1,7 +1,8 @@
 #!/bin/bash
 # The records about mappings say what the kernel does, at every moment, whoever makes the calls
-# (doc/mappings.md): random programs print their own mappings, and the trace has the same. And
-# calls that need no stop make none; nor do images that are like the one before.
+# (doc/mappings.md): random programs print their own mappings, and the trace has the same; so do four
+# threads that map, unmap and protect the same pages at once. And calls that need no stop make none;
+# nor do images that are like the one before.
 #
 # usage: tests/cli/mappings.sh [RUNS [SEED]]     (DEJA names the program under test)
 . "$(dirname "$0")/../lib/shell.sh"
@@ -12,20 +13,27 @@ work_in mappings
 ${CC:-gcc} -O1 -o "$work/mappings" "$here/mappings.c" || exit 99
 can_record
 
+# as_the_kernel SEED ARGUMENT...: records that, and compares what it says
+as_the_kernel() {
+	local i=$1
+	shift
+	timeout -s KILL 100 "$deja" record -o "$work/t.deja" -- "$work/mappings" "$@" >"$work/kernel" 2>"$work/err" ||
+		fail "$1, seed $i: status $?: $(cat "$work/err" "$work/kernel" | tail -3)"
+	"$at" "$work/t.deja" >"$work/trace" 2>&1 || fail "$1, seed $i: reading the trace: $(tail -1 "$work/trace")"
+	cmp -s "$work/kernel" "$work/trace" || {
+		fail "$1, seed $i: the trace has other mappings than the kernel"
+		diff "$work/kernel" "$work/trace" | head -20
+	}
+	"$deja" verify "$work/t.deja" >"$work/out" 2>&1 || fail "$1, seed $i: $(cat "$work/out")"
+	[ "$(grep -c mark "$work/kernel")" -ge 61 ] || fail "$1, seed $i: no marks"
+}
+
 # The last of them replaces itself and begins again.
 for ((i = seed; i < seed + runs; i++)); do
 	again=()
 	((i + 1 == seed + runs)) && again=("$work/mappings")
-	timeout -s KILL 100 "$deja" record -o "$work/t.deja" -- "$work/mappings" random "$i" 3000 \
-		"${again[@]}" >"$work/kernel" 2>"$work/err" ||
-		fail "seed $i: status $?: $(cat "$work/err" "$work/kernel" | tail -3)"
-	"$at" "$work/t.deja" >"$work/trace" 2>&1 || fail "seed $i: reading the trace: $(tail -1 "$work/trace")"
-	cmp -s "$work/kernel" "$work/trace" || {
-		fail "seed $i: the trace has other mappings than the kernel"
-		diff "$work/kernel" "$work/trace" | head -20
-	}
-	"$deja" verify "$work/t.deja" >"$work/out" 2>&1 || fail "seed $i: $(cat "$work/out")"
-	[ "$(grep -c mark "$work/kernel")" -ge 61 ] || fail "seed $i: no marks"
+	as_the_kernel "$i" random "$i" 3000 "${again[@]}"
+	as_the_kernel "$i" threads "$i" 3000
 done
 
 # stops KIND N AT-MOST
@@ -42,4 +50,5 @@ stops exec 20 4000
 for kind in pair after brk mprotect mremap many; do
 	stops $kind 20000 1500
 done
+stops threads 20000 5000
 conclude
