@@ -231,8 +231,9 @@ static bool in_the_way(struct rec_thread *t)
 enum rec_state rec_begin_memory(struct rec_thread *t)
 {
 	const struct user_regs_struct *r = &t->regs;
-	if (rec_log_again(t))
-		return REC_IN_HAND;
+	enum rec_state next;
+	if (rec_log_again(t, &next))
+		return next;
 	if (!rec_turn(t))
 		return REC_WAIT;
 	t->way.start = t->way.end = 0;

@@ -284,9 +284,7 @@ void rec_thread_free(struct rec_thread *t)
 	while (*at != t)
 		at = &(*at)->next;
 	*at = t->next;
-	for (size_t i = 0; i < sizeof(t->rec->met) / sizeof(*t->rec->met); i++)
-		if (t->rec->met[i] == t)
-			t->rec->met[i] = NULL;
+	rec_thread_number(t, 0);
 	for (struct rec_thread *o = t->rec->threads; o; o = o->next) {
 		if (o->helper.by == t)
 			o->helper.by = NULL;

@@ -227,6 +227,7 @@ enum rec_state rec_go_on(struct rec_thread *t)
 	if (!t->own)
 		return rec_thread_begin(t);
 	t->proc->hand = t;
+	t->sys.waits = false;
 	if (t->proc->gather.by == t)
 		t->proc->gather.by = NULL;
 	rec_turn_over(t);

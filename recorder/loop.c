@@ -127,32 +127,45 @@ struct rec_process *rec_process_new(struct rec_recording *rec, pid_t pid)
 	return proc;
 }
 
+static struct rec_thread **with_tid(struct rec_recording *rec, pid_t tid)
+{
+	return &rec->by_tid[(size_t)tid % (sizeof(rec->by_tid) / sizeof(*rec->by_tid))];
+}
+
+void rec_thread_number(struct rec_thread *t, pid_t tid)
+{
+	struct rec_thread **at = with_tid(t->rec, t->tid);
+	while (*at && *at != t)
+		at = &(*at)->same;
+	if (*at)
+		*at = t->same;
+	t->tid = tid;
+	at = with_tid(t->rec, tid);
+	t->same = *at;
+	if (tid)
+		*at = t;
+}
+
+static struct rec_thread *find(struct rec_recording *rec, pid_t tid)
+{
+	struct rec_thread *t = *with_tid(rec, tid);
+	while (t && (t->tid != tid || t->state == REC_GONE))
+		t = t->same;
+	return t;
+}
+
 struct rec_thread *rec_thread_new(struct rec_process *proc, pid_t tid, enum rec_state state)
 {
 	struct rec_thread *t = calloc(1, sizeof(*t));
 	DJ_ASSERT(t, "out of memory for a thread");
 	t->rec = proc->rec;
 	t->proc = t->group = proc;
-	t->tid = tid;
 	t->state = state;
+	rec_thread_number(t, tid);
 	t->own_part = -1;
 	t->signalled = UINT64_MAX;
 	t->next = t->rec->threads;
 	t->rec->threads = t;
-	return t;
-}
-
-static struct rec_thread *find(struct rec_recording *rec, pid_t tid)
-{
-	struct rec_thread **met = &rec->met[(size_t)tid % (sizeof(rec->met) / sizeof(*rec->met))];
-	struct rec_thread *t = *met;
-	if (t && t->tid == tid && t->state != REC_GONE)
-		return t;
-	t = rec->threads;
-	while (t && (t->tid != tid || t->state == REC_GONE))
-		t = t->next;
-	if (t)
-		*met = t;
 	return t;
 }
 
@@ -458,6 +471,17 @@ void rec_turn_over(struct rec_thread *t)
 	rec_logs_open(t);
 }
 
+/* It tries again. In front of a system call it need not go there once more: hundreds of threads
+ * that all do so for each one that gets the turn take minutes. */
+static enum rec_state tries(struct rec_thread *t)
+{
+	if (!t->sys.waits || t->n_pending || t->hand_over || t->group->leaving ||
+	    t->proc->gather.by || rec_trap_held(t) || rec_over(t->rec))
+		return REC_IN_HAND;
+	rec_ring_facts(t);
+	return rec_syscall(t);
+}
+
 /* Whoever waits for a turn that can be had tries again. */
 static void next_turn(struct rec_recording *rec)
 {
@@ -472,8 +496,8 @@ static void next_turn(struct rec_recording *rec)
 	for (struct rec_thread *t = rec->threads; t && turns; t = t->next)
 		if (t->state == REC_TRAP_WAIT)
 			go_on(t, rec_trap_wait(t));
-		else if (t->state == REC_WAIT && !t->proc->busy)
-			go_on(t, REC_IN_HAND);
+		else if (t->state == REC_WAIT && !t->proc->busy && !rec->held)
+			go_on(t, tries(t));
 		else
 			rec->turns |= t->state == REC_WAIT;
 	bool waits = rec->order.waits, slept = false;

@@ -95,7 +95,8 @@ void rec_logs_open(struct rec_thread *t);
 const struct rec_thread *rec_turn_of(const struct rec_process *proc);
 /* The thread makes no such call just now: it is in hand, or has ended. */
 void rec_log_leave(struct rec_thread *t);
-/* In hand at a mapping call: it has come here only because another thread made one. */
-bool rec_log_again(struct rec_thread *t);
+/* In hand at a mapping call: whether it has come here only because another thread made one. Then it
+ * goes on with `next`. */
+bool rec_log_again(struct rec_thread *t, enum rec_state *next);
 
 #endif

@@ -112,14 +112,23 @@ bool rec_logs_close(struct rec_thread *t)
 	return true;
 }
 
-bool rec_log_again(struct rec_thread *t)
+bool rec_log_again(struct rec_thread *t, enum rec_state *next)
 {
 	struct rec_process *proc = t->proc;
 	uint64_t id;
-	bool wanted = *rec_tcb(t, T_MAPS_WAIT);
-	*rec_tcb(t, T_MAPS_WAIT) = 0;
-	if (!wanted || proc->logged.closed || !closes(proc, &id))
+	if (!*rec_tcb(t, T_MAPS_WAIT))
 		return false;
-	open_them(proc);
+	*next = REC_WAIT;
+	if (proc->logged.closed)
+		return true;
+	if (closes(proc, &id)) {
+		*rec_tcb(t, T_MAPS_WAIT) = 0;
+		open_them(proc);
+		*next = REC_IN_HAND;
+	} else if (lost(t, id)) {
+		rec_log_overwritten(t);
+	} else {
+		t->rec->held = true;
+	}
 	return true;
 }

@@ -114,9 +114,9 @@ struct rec_recording {
 	struct rec_process *first;
 	struct rec_heir *heirs; /* translators without a process */
 	struct rec_thread *threads;
-	uint64_t steps, stops, natives; /* of threads that are done */
-	struct rec_stray *strays;	/* stops that are to be looked at (loop.c) */
-	struct rec_thread *met[1024];	/* by its number: who was looked for last (loop.c) */
+	uint64_t steps, stops, natives;	 /* of threads that are done */
+	struct rec_stray *strays;	 /* stops that are to be looked at (loop.c) */
+	struct rec_thread *by_tid[2048]; /* a hash (loop.c) */
 	bool turns, held; /* somebody waits in WAIT or TRAP_WAIT (loop.c); for T_MAPS */
 	bool rests;	  /* of some process there is something (ahead.c) */
 	uint64_t counts[REC_COUNTS];
@@ -273,7 +273,7 @@ struct rec_stop {
 
 /* A thread (tracee, in the words of ptrace(2)). */
 struct rec_thread {
-	struct rec_thread *next;
+	struct rec_thread *next, *same; /* same: in rec->by_tid */
 	struct rec_recording *rec;
 	struct rec_process *proc;  /* whose memory it is in, */
 	struct rec_process *group; /* and what it is a thread of: another one between vfork and exec
@@ -379,7 +379,7 @@ struct rec_thread {
 		struct user_regs_struct regs;
 		uint64_t clone_flags; /* of what it makes, if it makes a process or thread */
 		bool quiet; /* without a trap: it stops at its entry, which is to come, and exit */
-		bool entry;
+		bool entry, waits;  /* ...; it waits for its turn */
 		bool trap_flag;	    /* in the frame of rt_sigreturn */
 		bool traps_blocked; /* by the mask that rt_sigreturn sets */
 		bool filtered;	    /* it was not let through; signal.info says so */

@@ -383,7 +383,10 @@ enum rec_state rec_syscall(struct rec_thread *t)
 		t->trap.then_call = !row || row->begin != back_to_cache;
 		return rec_trap_restore(t);
 	}
-	return row ? row->begin(t) : rec_make_call(t); /* the map may have been overwritten */
+	/* the map may have been overwritten */
+	enum rec_state next = row ? row->begin(t) : rec_make_call(t);
+	t->sys.waits = next == REC_WAIT;
+	return next;
 }
 
 bool rec_call_not_begun(struct rec_thread *t)

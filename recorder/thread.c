@@ -72,9 +72,15 @@ enum rec_state rec_begin_clone(struct rec_thread *t)
 	return (flags & CLONE_VM) || rec_turn(t) ? rec_make_call(t) : REC_WAIT;
 }
 
+/* Those that are just being made count, too. */
 bool rec_thread_room(const struct rec_process *proc)
 {
-	return proc->n_threads <= most_threads();
+	const unsigned most = most_threads();
+	unsigned n = proc->n_threads;
+	for (const struct rec_thread *t = proc->rec->threads; t && 2 * n > most; t = t->next)
+		n += t->proc == proc && t->state == REC_SYSCALL &&
+		     (t->sys.clone_flags & CLONE_THREAD);
+	return n <= most;
 }
 
 bool rec_thread_made(struct rec_thread *t, struct rec_thread *c)
@@ -113,6 +119,7 @@ enum rec_state rec_thread_event(struct rec_thread *t, pid_t tid)
 		c->group->n_threads++;
 	if (!rec_thread_made(t, c))
 		return REC_KILLED;
+	t->sys.clone_flags &= ~(uint64_t)CLONE_THREAD; /* it is one of those there are */
 	rec_run(t, t->how, 0);
 	return REC_SYSCALL;
 }
@@ -228,10 +235,10 @@ struct rec_thread *rec_thread_exec(struct rec_thread *t)
 		next = o->next;
 		if (o->group != group || o == by || o->state == REC_GONE)
 			continue;
-		o->tid = 0; /* whatever is still reported of it means nothing */
+		rec_thread_number(o, 0); /* whatever is still reported of it means nothing */
 		rec_ended(o, 0);
 		rec_thread_free(o);
 	}
-	by->tid = group->pid;
+	rec_thread_number(by, group->pid);
 	return group == by->proc ? by : rec_vfork_exec(by);
 }

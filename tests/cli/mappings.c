@@ -5,9 +5,12 @@
  *                                 signals and child processes in between, and once in a while
  *                                 says what the kernel has mapped: after protecting the page
  *                                 MARK, by which the records of that moment are found
- *   mappings threads SEED ROUNDS  the same by four threads at once, in each other's way, but for
- * the moments at which one of them says what there is mappings KIND N               N calls of a
- * kind, N times two of "pair" mappings exec N               replaces itself N times
+ *   mappings threads SEED ROUNDS  the same by four threads at once, in each other's way, but
+ *                                 while one of them says what there is
+ *   mappings KIND N               N calls of a kind, N times two of "pair"
+ *   mappings threads N            N times two by four threads
+ *   mappings starters N           N threads begin another one each, at once
+ *   mappings exec N               replaces itself N times
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -474,6 +477,36 @@ static void calls_by(unsigned n, unsigned by)
 		pthread_join(thread[i], NULL);
 }
 
+static void *nothing(void *arg)
+{
+	return arg;
+}
+
+static void *starter(void *arg)
+{
+	pthread_t thread;
+	pthread_barrier_wait(&barrier);
+	if (pthread_create(&thread, NULL, nothing, NULL) || pthread_join(thread, NULL))
+		fail("thread");
+	return arg;
+}
+
+/* So many threads that each begin another one, all at once. */
+static void start(unsigned n)
+{
+	pthread_attr_t small;
+	pthread_t *thread = calloc(n, sizeof(*thread));
+	pthread_barrier_init(&barrier, NULL, n);
+	if (!thread || pthread_attr_init(&small) || pthread_attr_setstacksize(&small, 1 << 16))
+		fail("start");
+	for (unsigned i = 0; i < n; i++)
+		if (pthread_create(&thread[i], &small, starter, NULL))
+			fail("thread");
+	for (unsigned i = 0; i < n; i++)
+		pthread_join(thread[i], NULL);
+	free(thread);
+}
+
 static void calls(const char *kind, unsigned n)
 {
 	const int flags = MAP_PRIVATE | MAP_ANONYMOUS;
@@ -484,6 +517,10 @@ static void calls(const char *kind, unsigned n)
 	}
 	if (!strcmp(kind, "threads")) {
 		calls_by(n, 4);
+		return;
+	}
+	if (!strcmp(kind, "starters")) {
+		start(n);
 		return;
 	}
 	for (unsigned i = 0; i < n; i++) {
