@@ -314,7 +314,7 @@ struct rec_thread {
 	siginfo_t *pending;	       /* signals put aside */
 	unsigned n_pending, cap_pending;
 	struct {
-		bool blocked;
+		bool blocked, instead; /* ...; rt_sigaction has SIG_DFL for SIG_IGN */
 		bool again; /* `info` has been taken from the kernel, which is to have it back */
 		bool then_call; /* the handler is put back before a call */
 		siginfo_t info;

@@ -40,7 +40,9 @@
  *
  * If it is ignored nothing needs to be put back: a SIGTRAP that comes is thrown away by us. It must
  * not be, either, because ignoring a signal discards it where it is pending. An exec does not
- * change that it is ignored.
+ * change that it is ignored. Where there are several threads the kernel is not even told that the
+ * program ignores it: what it discards then may be a trap of ours that another thread has just run
+ * into, which would go on behind it as if there had been none.
  *
  * rt_sigprocmask is made without the thread where that can be (sigmask.c). Where it cannot, it is
  * made without a trap, and so are rt_sigaction and rt_sigreturn if there is anything to lose
@@ -95,6 +97,21 @@ static void set_blocked(struct rec_thread *t, bool on)
 bool rec_trap_lost(const struct rec_thread *t)
 {
 	return t->group->trap.lost && t->group->trap.action.handler != IGNORE;
+}
+
+void rec_trap_ignore(struct rec_thread *t, struct user_regs_struct *r)
+{
+	struct rec_action action;
+	t->trap.instead = r->rax == SYS_rt_sigaction && (int)r->rdi == SIGTRAP && r->rsi &&
+			  r->r10 == sizeof(uint64_t) && t->proc->n_threads > 1 &&
+			  rec_read(t->proc, r->rsi, &action, sizeof(action)) == sizeof(action) &&
+			  action.handler == IGNORE;
+	if (!t->trap.instead)
+		return;
+	t->trap.action = action;
+	action.handler = DEFAULT;
+	memcpy(rec_tcb(t, T_ARGS), &action, sizeof(action));
+	r->rsi = t->s + (uint64_t)T_ARGS;
 }
 
 void rec_trap_classes(struct rec_thread *t)
@@ -327,7 +344,7 @@ void rec_after_sigaction(struct rec_thread *t, const struct user_regs_struct *in
 	if (in->rsi) {
 		bool reset = group->trap.resets != t->trap.resets; /* by another thread */
 		group->trap.action = t->trap.action;
-		group->trap.lost = reset && t->trap.action.handler != DEFAULT;
+		group->trap.lost = (reset || t->trap.instead) && t->trap.action.handler != DEFAULT;
 		if (!t->sys.quiet)
 			settle(t);
 		rec_trap_classes(t);

@@ -81,6 +81,7 @@ static enum rec_state make(struct rec_thread *t, enum rec_state state)
 {
 	struct user_regs_struct r = t->regs;
 	rec_child_traced(t, &r);
+	rec_trap_ignore(t, &r);
 	/* the arena with ours may be given up while another thread sleeps in the call, or while
 	 * this one waits for a child in its memory */
 	bool others = t->proc->n_threads > 1 || t->sys.clone_flags & CLONE_VFORK;

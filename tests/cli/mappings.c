@@ -9,7 +9,6 @@
  *                                 while one of them says what there is
  *   mappings KIND N               N calls of a kind, N times two of "pair"
  *   mappings threads N            N times two by four threads
- *   mappings starters N           N threads begin another one each, at once
  *   mappings exec N               replaces itself N times
  */
 #define _GNU_SOURCE
@@ -477,36 +476,6 @@ static void calls_by(unsigned n, unsigned by)
 		pthread_join(thread[i], NULL);
 }
 
-static void *nothing(void *arg)
-{
-	return arg;
-}
-
-static void *starter(void *arg)
-{
-	pthread_t thread;
-	pthread_barrier_wait(&barrier);
-	if (pthread_create(&thread, NULL, nothing, NULL) || pthread_join(thread, NULL))
-		fail("thread");
-	return arg;
-}
-
-/* So many threads that each begin another one, all at once. */
-static void start(unsigned n)
-{
-	pthread_attr_t small;
-	pthread_t *thread = calloc(n, sizeof(*thread));
-	pthread_barrier_init(&barrier, NULL, n);
-	if (!thread || pthread_attr_init(&small) || pthread_attr_setstacksize(&small, 1 << 16))
-		fail("start");
-	for (unsigned i = 0; i < n; i++)
-		if (pthread_create(&thread[i], &small, starter, NULL))
-			fail("thread");
-	for (unsigned i = 0; i < n; i++)
-		pthread_join(thread[i], NULL);
-	free(thread);
-}
-
 static void calls(const char *kind, unsigned n)
 {
 	const int flags = MAP_PRIVATE | MAP_ANONYMOUS;
@@ -517,10 +486,6 @@ static void calls(const char *kind, unsigned n)
 	}
 	if (!strcmp(kind, "threads")) {
 		calls_by(n, 4);
-		return;
-	}
-	if (!strcmp(kind, "starters")) {
-		start(n);
 		return;
 	}
 	for (unsigned i = 0; i < n; i++) {

@@ -51,6 +51,4 @@ for kind in pair after brk mprotect mremap many; do
 	stops $kind 20000 1500
 done
 stops threads 20000 5000
-# Who waits for a turn does not stop again and again for it (150,000 times, when it did).
-stops starters 300 15000
 conclude

@@ -1,0 +1,29 @@
+#!/bin/bash
+# Many threads that all do the same at once: the program comes to what it comes to natively, the
+# trace replays, and who waits for others does not stop again and again for it: twice as many threads
+# make some twice as many stops.
+#
+# usage: tests/cli/crowd.sh [N]     (DEJA names the program under test)
+. "$(dirname "$0")/../lib/shell.sh"
+n=${1:-60}
+work_in crowd
+${CC:-gcc} -O1 -o crowd "$here/crowd.c" || exit 99
+can_record
+
+# record KIND N: sets $stops
+record() {
+	timeout -s KILL 100 "$deja" record -v -o t.deja ./crowd "$1" "$2" >out 2>err ||
+		fail "$1 by $2: status $?: $(tail -2 err)"
+	./crowd "$1" "$2" | cmp -s - out || fail "$1 by $2: it said $(cat out)"
+	stops=$(sed -n 's/.* \([0-9]*\) stops.*/\1/p' err)
+	"$deja" verify t.deja >verified 2>&1 || fail "$1 by $2: $(cat verified)"
+}
+
+for kind in thread file code ignore mask signal fork spawn; do
+	record $kind "$n"
+	few=${stops:-0}
+	record $kind $((3 * n))
+	((few > n && stops < 5 * few)) ||
+		fail "$kind: $few stops by $n threads, ${stops:-none} by $((3 * n))"
+done
+conclude
