@@ -1,6 +1,8 @@
 /*
  * System calls that the program makes for purposes of ours, with the instruction in the vdso (none
- * of the program's bytes are touched) or, where there is none, two borrowed bytes of the program.
+ * of the program's bytes are touched). Where there is none, as a program can take it away, two bytes
+ * of the program are borrowed; but not with several threads, as two may be at the same place. Then
+ * it is one of ours in an arena, which is not given up meanwhile (gather.c).
  *
  * Several in a row are a chain: what follows a call is a function that gets its result, does
  * what there is to do, and may make the next one.
@@ -23,6 +25,9 @@ enum rec_state rec_call(struct rec_thread *t, rec_then *then, uint64_t nr, uint6
 	r.r9 = f;
 	r.orig_rax = (unsigned long long)-1;
 	uint64_t at = proc->vdso_syscall;
+	if (!at && proc->n_threads > 1 && proc->tr && proc->gather.by != t)
+		at = tr_syscall_insn(proc->tr);
+	t->call.borrowed = !at;
 	if (t->filters && !rec_filters_allow(t, at ? at : t->regs.rip, &r))
 		return then(t, -EPERM);
 	if (!at) {
@@ -55,7 +60,7 @@ enum rec_state rec_on_call(struct rec_thread *t, const struct rec_stop *stop)
 		rec_run(t, t->how, 0);
 		return REC_CALL;
 	}
-	if (t->call.at != t->proc->vdso_syscall)
+	if (t->call.borrowed)
 		rec_write(t->proc, t->call.at, t->call.saved, 2);
 	if (stop->sig !=
 	    SIGTRAP) /* a seccomp filter's SIGSYS: not for the program, which did nothing */

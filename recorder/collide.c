@@ -207,13 +207,38 @@ static uint64_t segment_size(int id)
 	return shmctl(id, IPC_STAT, &ds) ? PAGE : ds.shm_segsz;
 }
 
-/* The vdso may be about to go, and with it the instruction that calls are made with. */
+/* What is there may be about to go. If it is the vdso, so may be the instruction that calls are
+ * made with. */
+static void may_go(struct rec_process *proc, uint64_t start, uint64_t length)
+{
+	uint64_t end = start + PAGE_UP(length);
+	if (start < proc->vdso_end && proc->vdso < end)
+		proc->vdso_syscall = 0;
+}
+
 static void look_at_vdso(struct rec_thread *t)
 {
-	struct rec_process *proc = t->proc;
-	for (unsigned i = 0; i < t->way.n; i++)
-		if (t->way.more[i].start < proc->vdso_end && proc->vdso < t->way.more[i].end)
-			proc->vdso_syscall = 0;
+	const struct user_regs_struct *r = &t->regs;
+	switch (r->rax) {
+	case SYS_mmap:
+		if (r->r10 & MAP_FIXED)
+			may_go(t->proc, r->rdi, r->rsi);
+		break;
+	case SYS_munmap:
+	case SYS_mprotect:
+	case SYS_pkey_mprotect:
+		may_go(t->proc, r->rdi, r->rsi);
+		break;
+	case SYS_mremap: /* where it grows it replaces nothing */
+		may_go(t->proc, r->rdi, r->rsi);
+		if (r->r10 & MREMAP_FIXED)
+			may_go(t->proc, r->r8, r->rdx);
+		break;
+	case SYS_shmat:
+		if (r->rdx & SHM_REMAP)
+			may_go(t->proc, r->rsi, segment_size((int)r->rdi));
+		break;
+	}
 }
 
 /* Whether anything of deja's is. */

@@ -27,7 +27,8 @@
 static bool in_cache(const struct rec_thread *t)
 {
 	return t->state == REC_CACHE || t->state == REC_BOUNDARY || t->state == REC_TRAP ||
-	       t->state == REC_NATIVE_RUN;
+	       t->state == REC_NATIVE_RUN ||
+	       (t->state == REC_CALL && t->proc->tr && tr_in_cache(t->proc->tr, t->call.at));
 }
 
 static bool gathered(const struct rec_process *proc)

@@ -369,8 +369,8 @@ struct rec_thread {
 	struct {
 		rec_then *then;
 		uint64_t at, nr;
-		bool entry;	  /* quiet: the entry is still to come */
-		uint8_t saved[2]; /* bytes of the program that the instruction stands in for */
+		bool entry, borrowed; /* quiet: the entry is still to come; `saved` are needed */
+		uint8_t saved[2];     /* bytes of the program that the instruction stands in for */
 	} call;
 	struct {
 		uint64_t ahead;		   /* arenas are there for what is mapped before this */

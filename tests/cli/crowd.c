@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -124,13 +125,40 @@ static void execute(void)
 	wait_for(pid);
 }
 
+/* Where it grows to may be what other things are at, the vdso for instance: it moves. */
+static void grow(void)
+{
+	for (int i = 0; i < 3; i++) {
+		const size_t size = 64ul << 20;
+		char *p = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			       0);
+		if (p != MAP_FAILED)
+			p = mremap(p, PAGE, size, MREMAP_MAYMOVE);
+		if (p == MAP_FAILED)
+			fail("grow");
+		p[size - 1] = 1;
+		make_thread();
+		if (munmap(p, size))
+			fail("grow");
+	}
+	execute();
+}
+
+/* With "vdso" there is none, and deja has no instruction in there. */
+static void use_none(void)
+{
+	make_thread();
+	execute();
+}
+
 static const struct {
 	const char *name;
 	void (*act)(void);
 } kinds[] = {
 	{ "thread", make_thread },  { "file", map_file },    { "code", make_code },
 	{ "ignore", ignore_traps }, { "mask", change_mask }, { "signal", send_signals },
-	{ "fork", make_child },	    { "spawn", execute },
+	{ "fork", make_child },	    { "spawn", execute },    { "grow", grow },
+	{ "vdso", use_none },
 };
 
 static void *one(void *arg)
@@ -151,6 +179,8 @@ int main(int argc, char **argv)
 			act = kinds[i].act;
 	if (!act || !n || !thread)
 		return 2;
+	if (act == use_none && munmap((void *)getauxval(AT_SYSINFO_EHDR), 2 * PAGE))
+		fail("vdso");
 	signal(SIGUSR1, on_signal);
 	file = open("/proc/self/exe", O_RDONLY);
 	pthread_barrier_init(&barrier, NULL, n);
