@@ -244,10 +244,10 @@ struct rec_process {
 	uint64_t vdso, vdso_end, vdso_syscall; /* where it is; a syscall instruction in it */
 
 	struct {
-		struct rec_action action; /* what the program wants */
-		bool lost;		  /* the kernel has SIG_DFL instead */
-		uint64_t resets; /* so many traps of ours have, or would have, seen to that */
-		struct rec_thread *due; /* it is for this thread, as soon as that is safe */
+		struct rec_action action;  /* what the program wants */
+		bool lost;		   /* the kernel has SIG_DFL instead */
+		uint64_t resets, restores; /* so often traps of ours saw to that; it was put back */
+		struct rec_thread *due;	   /* it is for this thread, as soon as that is safe */
 		bool faults, expected; /* a handler of faults has seen flags; or may, says a note */
 	} trap;			       /* SIGTRAP (sigtrap.c), and faults */
 	bool writes_memory;	       /* through a descriptor of it */

@@ -342,9 +342,13 @@ void rec_after_sigaction(struct rec_thread *t, const struct user_regs_struct *in
 	if (in->rdx && !result) /* the rest of it is still the kernel's */
 		rec_write(proc, in->rdx, &old, sizeof(old));
 	if (in->rsi) {
-		bool reset = group->trap.resets != t->trap.resets; /* by another thread */
+		/* another thread has changed what the kernel has, before the call or after it */
+		bool reset = group->trap.resets + group->trap.restores != t->trap.resets;
+		bool several = proc->n_threads > 1;
 		group->trap.action = t->trap.action;
-		group->trap.lost = (reset || t->trap.instead) && t->trap.action.handler != DEFAULT;
+		group->trap.lost = t->trap.instead ||
+				   (reset && (several || t->trap.action.handler != DEFAULT));
+		group->trap.resets += several; /* what is being put back is another one */
 		if (!t->sys.quiet)
 			settle(t);
 		rec_trap_classes(t);
@@ -405,7 +409,8 @@ static enum rec_state restored(struct rec_thread *t, int64_t result)
 	    t->trap.resets) /* by another thread: before the call or since */
 		return rec_trap_restore(t);
 	t->quiet = false;
-	t->group->trap.lost = false;
+	t->group->trap.lost = t->group->trap.action.handler == IGNORE;
+	t->group->trap.restores++;
 	set_blocked(t, t->trap.blocked);
 	if (t->n_pending)
 		rec_hold(t, false);
@@ -426,7 +431,10 @@ enum rec_state rec_trap_restore(struct rec_thread *t)
 	}
 	rec_hold(t, true);
 	t->trap.resets = t->group->trap.resets;
-	*(struct rec_action *)rec_tcb(t, T_ARGS) = t->group->trap.action;
+	struct rec_action action = t->group->trap.action;
+	if (action.handler == IGNORE) /* since a moment ago */
+		action.handler = DEFAULT;
+	memcpy(rec_tcb(t, T_ARGS), &action, sizeof(action));
 	t->quiet = true;
 	return rec_call(t, restored, SYS_rt_sigaction, SIGTRAP, t->s + (uint64_t)T_ARGS, 0,
 			sizeof(uint64_t), 0, 0);

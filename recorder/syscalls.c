@@ -131,8 +131,10 @@ enum rec_state rec_make_last_call(struct rec_thread *t)
 
 static enum rec_state begin_sigaction(struct rec_thread *t)
 {
+	if ((int)t->regs.rdi == SIGTRAP && t->proc->n_threads > 1 && !rec_turn(t))
+		return REC_WAIT;
 	rec_read(t->proc, t->regs.rsi, &t->trap.action, sizeof(t->trap.action));
-	t->trap.resets = t->group->trap.resets;
+	t->trap.resets = t->group->trap.resets + t->group->trap.restores;
 	return rec_make_call(t);
 }
 

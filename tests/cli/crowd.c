@@ -30,6 +30,11 @@ static void fail(const char *what)
 	exit(1);
 }
 
+static void on_signal(int sig)
+{
+	__atomic_fetch_add(&sum, sig == SIGUSR1, __ATOMIC_SEQ_CST);
+}
+
 static void *nothing(void *arg)
 {
 	return arg;
@@ -79,6 +84,23 @@ static void ignore_traps(void)
 		fail("raise");
 }
 
+/* One puts a handler there while others ignore it, or have it blocked and trap. */
+static void handle_traps(void)
+{
+	struct sigaction sa = { .sa_flags = SA_RESTART };
+	sigset_t all, old;
+	unsigned of = (unsigned)gettid();
+	sigfillset(&all);
+	for (int i = 0; i < TIMES; i++) {
+		sa.sa_handler = of >> i & 1 ? SIG_IGN : on_signal;
+		if (sigaction(SIGTRAP, &sa, NULL) || pthread_sigmask(SIG_BLOCK, &all, &old))
+			fail("handle");
+		make_thread();
+		if (pthread_sigmask(SIG_SETMASK, &old, NULL))
+			fail("handle");
+	}
+}
+
 static void change_mask(void)
 {
 	sigset_t all, old;
@@ -87,11 +109,6 @@ static void change_mask(void)
 		if (pthread_sigmask(SIG_BLOCK, &all, &old) ||
 		    pthread_sigmask(SIG_SETMASK, &old, NULL))
 			fail("mask");
-}
-
-static void on_signal(int sig)
-{
-	__atomic_fetch_add(&sum, sig == SIGUSR1, __ATOMIC_SEQ_CST);
 }
 
 static void send_signals(void)
@@ -156,9 +173,9 @@ static const struct {
 	void (*act)(void);
 } kinds[] = {
 	{ "thread", make_thread },  { "file", map_file },    { "code", make_code },
-	{ "ignore", ignore_traps }, { "mask", change_mask }, { "signal", send_signals },
-	{ "fork", make_child },	    { "spawn", execute },    { "grow", grow },
-	{ "vdso", use_none },
+	{ "ignore", ignore_traps }, { "mask", change_mask }, { "handle", handle_traps },
+	{ "signal", send_signals }, { "fork", make_child },  { "spawn", execute },
+	{ "grow", grow },	    { "vdso", use_none },
 };
 
 static void *one(void *arg)
@@ -182,6 +199,8 @@ int main(int argc, char **argv)
 	if (act == use_none && munmap((void *)getauxval(AT_SYSINFO_EHDR), 2 * PAGE))
 		fail("vdso");
 	signal(SIGUSR1, on_signal);
+	if (act == handle_traps)
+		signal(SIGTRAP, on_signal);
 	file = open("/proc/self/exe", O_RDONLY);
 	pthread_barrier_init(&barrier, NULL, n);
 	if (pthread_attr_init(&small) || pthread_attr_setstacksize(&small, 1 << 16))

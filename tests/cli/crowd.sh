@@ -19,7 +19,7 @@ record() {
 	"$deja" verify t.deja >verified 2>&1 || fail "$1 by $2: $(cat verified)"
 }
 
-for kind in thread file code ignore mask signal fork spawn grow vdso; do
+for kind in thread file code ignore handle mask signal fork spawn grow vdso; do
 	record $kind "$n"
 	few=${stops:-0}
 	record $kind $((3 * n))
