@@ -1,8 +1,8 @@
 /*
  * System calls that the program makes for purposes of ours, with the instruction in the vdso (none
- * of the program's bytes are touched). Where there is none, as a program can take it away, two bytes
- * of the program are borrowed; but not with several threads, as two may be at the same place. Then
- * it is one of ours in an arena, which is not given up meanwhile (gather.c).
+ * of the program's bytes are touched). Where there is none, as a program can take it away, two
+ * bytes of the program are borrowed; but not with several threads, as two may be at the same place.
+ * Then it is one of ours in an arena, which is not given up meanwhile (gather.c).
  *
  * Several in a row are a chain: what follows a call is a function that gets its result, does
  * what there is to do, and may make the next one.

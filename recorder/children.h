@@ -61,6 +61,7 @@ bool rec_path_at(struct rec_thread *t, uint64_t at, char full[REC_PATH]);
 /* ---- thread.c ---- */
 /* clone, clone3. */
 enum rec_state rec_begin_clone(struct rec_thread *t);
+enum rec_state rec_begin_vfork(struct rec_thread *t);
 /* The kernel's number of it, from now on; 0: it has none any more (loop.c). */
 void rec_thread_number(struct rec_thread *t, pid_t tid);
 /* Whether there is room for one more thread in the memory. */

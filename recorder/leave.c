@@ -27,6 +27,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,6 +176,16 @@ static enum rec_state exec(struct rec_thread *t, int64_t result)
 	return rec_make_last_call(t);
 }
 
+/* Whether another thread is about to have a child in the memory, which nobody knows yet. */
+static bool makes_vfork(const struct rec_thread *t)
+{
+	for (const struct rec_thread *o = t->rec->threads; o; o = o->next)
+		if (o != t && o->proc == t->proc && o->state == REC_SYSCALL &&
+		    (o->sys.clone_flags & CLONE_VFORK))
+			return true;
+	return false;
+}
+
 enum rec_state rec_begin_exec(struct rec_thread *t)
 {
 	struct rec_thread *o;
@@ -187,6 +198,8 @@ enum rec_state rec_begin_exec(struct rec_thread *t)
 			rec_program_name(t));
 		return REC_KILLED;
 	}
+	if (t->group == t->proc && t->proc->n_threads > 1 && (makes_vfork(t) || !rec_turn(t)))
+		return REC_WAIT;
 	if (can_leave(t) && rec_becomes_another(t, &t->regs, t->regs.rax))
 		return rec_leave(t, "it becomes a set-user-ID program");
 	return rec_layout_fix(t, exec);

@@ -37,6 +37,8 @@
  *    blocks all signals in there. When the frame is built and its thread goes on, so do they. That
  *    holds, too, if nobody had to be waited for: until the thread that gets the signal runs others
  *    may come to block SIGTRAP.
+ *  - Threads that say what it does, by rt_sigaction, take turns, and none does so while a SIGTRAP
+ * is on its way to a handler.
  *
  * If it is ignored nothing needs to be put back: a SIGTRAP that comes is thrown away by us. It must
  * not be, either, because ignoring a signal discards it where it is pending. An exec does not
@@ -405,11 +407,11 @@ bool rec_trap_to_restore(const struct rec_thread *t)
 static enum rec_state restored(struct rec_thread *t, int64_t result)
 {
 	(void)result;
-	if (t->group->trap.resets !=
-	    t->trap.resets) /* by another thread: before the call or since */
-		return rec_trap_restore(t);
+	bool ignored = t->group->trap.action.handler == IGNORE; /* since a moment ago */
+	if (t->group->trap.resets != t->trap.resets && !ignored)
+		return rec_trap_restore(t); /* by another thread: before the call or since */
 	t->quiet = false;
-	t->group->trap.lost = t->group->trap.action.handler == IGNORE;
+	t->group->trap.lost = ignored;
 	t->group->trap.restores++;
 	set_blocked(t, t->trap.blocked);
 	if (t->n_pending)
@@ -431,10 +433,7 @@ enum rec_state rec_trap_restore(struct rec_thread *t)
 	}
 	rec_hold(t, true);
 	t->trap.resets = t->group->trap.resets;
-	struct rec_action action = t->group->trap.action;
-	if (action.handler == IGNORE) /* since a moment ago */
-		action.handler = DEFAULT;
-	memcpy(rec_tcb(t, T_ARGS), &action, sizeof(action));
+	*(struct rec_action *)rec_tcb(t, T_ARGS) = t->group->trap.action;
 	t->quiet = true;
 	return rec_call(t, restored, SYS_rt_sigaction, SIGTRAP, t->s + (uint64_t)T_ARGS, 0,
 			sizeof(uint64_t), 0, 0);
@@ -443,6 +442,15 @@ enum rec_state rec_trap_restore(struct rec_thread *t)
 /* ---- a SIGTRAP for a thread, while others block it ------------------------------------------- */
 
 /* Whether a trap of ours may come in the thread, and reset the handler. */
+/* Whether it just says what SIGTRAP is to do, itself or for us: when that has come into force
+ * nobody knows. */
+static bool acts(const struct rec_thread *o)
+{
+	return (o->state == REC_CALL && o->call.then == restored) ||
+	       (o->state == REC_SYSCALL && o->sys.regs.rax == SYS_rt_sigaction &&
+		(int)o->sys.regs.rdi == SIGTRAP && o->sys.regs.rsi);
+}
+
 static bool may_trap(const struct rec_thread *o)
 {
 	switch (o->state) {
@@ -464,7 +472,7 @@ static bool calm(const struct rec_thread *t)
 	if (rec_trap_urgent(t))
 		return false;
 	for (const struct rec_thread *o = t->rec->threads; o; o = o->next)
-		if (o->group == t->group && o != t && may_trap(o))
+		if (o->group == t->group && o != t && (may_trap(o) || acts(o)))
 			return false;
 	return true;
 }

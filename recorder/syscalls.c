@@ -131,7 +131,8 @@ enum rec_state rec_make_last_call(struct rec_thread *t)
 
 static enum rec_state begin_sigaction(struct rec_thread *t)
 {
-	if ((int)t->regs.rdi == SIGTRAP && t->proc->n_threads > 1 && !rec_turn(t))
+	if ((int)t->regs.rdi == SIGTRAP && t->proc->n_threads > 1 &&
+	    ((t->group->trap.due && t->group->trap.due != t) || !rec_turn(t)))
 		return REC_WAIT;
 	rec_read(t->proc, t->regs.rsi, &t->trap.action, sizeof(t->trap.action));
 	t->trap.resets = t->group->trap.resets + t->group->trap.restores;
@@ -333,7 +334,7 @@ static const struct row {
 	ROW(clone,            "process",   rec_begin_clone, NULL, false),
 	ROW(clone3,           "process",   rec_begin_clone, NULL, false),
 	ROW(fork,             "process",   begin_alone, NULL, false),
-	ROW(vfork,            "process",   rec_make_call, NULL, false),
+	ROW(vfork,            "process",   rec_begin_vfork, NULL, false),
 	ROW(sched_getaffinity, "process",  rec_make_call, NULL, false),
 	ROW(sched_setaffinity, "process",  rec_make_call, NULL, false),
 	ROW(ptrace,           "process",   rec_begin_ptrace, NULL, false),

@@ -69,7 +69,15 @@ enum rec_state rec_begin_clone(struct rec_thread *t)
 	uint64_t flags = flags_of(t);
 	if (!rec_thread_room(t->proc) && (flags & CLONE_THREAD))
 		return rec_answer(t, -EAGAIN);
+	if (flags & CLONE_VFORK)
+		return rec_begin_vfork(t);
 	return (flags & CLONE_VM) || rec_turn(t) ? rec_make_call(t) : REC_WAIT;
+}
+
+/* Not while another thread takes the memory away from the child, by exec. */
+enum rec_state rec_begin_vfork(struct rec_thread *t)
+{
+	return t->proc->busy ? REC_WAIT : rec_make_call(t);
 }
 
 /* Those that are just being made count, too. */
