@@ -158,6 +158,7 @@ enum rec_state rec_child_event(struct rec_thread *t, int event)
 		rec_overwritten(t, T_ARGS);
 		return REC_KILLED;
 	}
+	t->sys.clone_flags &= ~(uint64_t)(CLONE_VM | CLONE_THREAD); /* it is there now */
 	if (flags & CLONE_THREAD)
 		return rec_thread_event(t, (pid_t)pid);
 	if (rec_vfork_recorded(t, flags))

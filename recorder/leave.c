@@ -181,7 +181,7 @@ static bool makes_vfork(const struct rec_thread *t)
 {
 	for (const struct rec_thread *o = t->rec->threads; o; o = o->next)
 		if (o != t && o->proc == t->proc && o->state == REC_SYSCALL &&
-		    (o->sys.clone_flags & CLONE_VFORK))
+		    (o->sys.clone_flags & CLONE_VFORK) && (o->sys.clone_flags & CLONE_VM))
 			return true;
 	return false;
 }

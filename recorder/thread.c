@@ -127,7 +127,6 @@ enum rec_state rec_thread_event(struct rec_thread *t, pid_t tid)
 		c->group->n_threads++;
 	if (!rec_thread_made(t, c))
 		return REC_KILLED;
-	t->sys.clone_flags &= ~(uint64_t)CLONE_THREAD; /* it is one of those there are */
 	rec_run(t, t->how, 0);
 	return REC_SYSCALL;
 }

@@ -1,11 +1,11 @@
 #!/bin/bash
 # Many threads that all do the same at once: the program comes to what it comes to natively, the
-# trace replays, and who waits for others does not stop again and again for it: twice as many threads
-# make some twice as many stops.
+# trace replays, and who waits for others does not stop again and again for it: four times as many
+# threads make some four times as many stops, not sixteen times.
 #
 # usage: tests/cli/crowd.sh [N]     (DEJA names the program under test)
 . "$(dirname "$0")/../lib/shell.sh"
-n=${1:-60}
+n=${1:-45}
 work_in crowd
 ${CC:-gcc} -O1 -o crowd "$here/crowd.c" || exit 99
 can_record
@@ -22,8 +22,8 @@ record() {
 for kind in thread file code ignore handle mask signal fork spawn grow vdso; do
 	record $kind "$n"
 	few=${stops:-0}
-	record $kind $((3 * n))
-	((few > n && stops < 5 * few)) ||
-		fail "$kind: $few stops by $n threads, ${stops:-none} by $((3 * n))"
+	record $kind $((4 * n))
+	((few > n && stops < 8 * few)) ||
+		fail "$kind: $few stops by $n threads, ${stops:-none} by $((4 * n))"
 done
 conclude
