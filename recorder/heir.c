@@ -440,7 +440,8 @@ static enum rec_state begin_anew(struct rec_thread *t, int64_t result)
 		if (at)
 			return rec_call(t, begin_anew, SYS_munmap, at, TR_ARENA_SIZE, 0, 0, 0, 0);
 	}
-	/* whoever comes by an indirect branch finds nothing there, instead of what was to be there */
+	/* whoever comes by an indirect branch finds nothing there, instead of what was to be there
+	 */
 	if (fallocate(proc->memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 		      (off_t)(proc->tables_off + (T_TARGETS - T_TABLES)), AREA_TARGET_BYTES))
 		memset(proc->tables + (T_TARGETS - T_TABLES), 0, AREA_TARGET_BYTES);
