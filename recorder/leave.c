@@ -115,6 +115,7 @@ static bool wait_for(struct rec_thread *t, struct rec_thread *o, const char *why
 		if (o->state == REC_CACHE)
 			t->rec->tracer->interrupt(t->rec->tracer, o->tid);
 	}
+	t->rec->held = true; /* nothing need stop meanwhile */
 	return ++t->tries < TRIES;
 }
 

@@ -488,6 +488,7 @@ static void next_turn(struct rec_recording *rec)
 	enum rec_state next;
 	for (struct rec_process *p = rec->processes; p; p = p->next) {
 		struct rec_thread *by = p->gather.by;
+		p->logged.held = false;
 		if (by && !rec_over(rec) && rec_gathered(p, &next))
 			go_on(by, next);
 	}
@@ -496,7 +497,7 @@ static void next_turn(struct rec_recording *rec)
 	for (struct rec_thread *t = rec->threads; t && turns; t = t->next)
 		if (t->state == REC_TRAP_WAIT)
 			go_on(t, rec_trap_wait(t));
-		else if (t->state == REC_WAIT && !t->proc->busy && !rec->held)
+		else if (t->state == REC_WAIT && !t->proc->busy && !t->proc->logged.held)
 			go_on(t, tries(t));
 		else
 			rec->turns |= t->state == REC_WAIT;

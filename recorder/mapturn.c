@@ -101,7 +101,7 @@ bool rec_logs_close(struct rec_thread *t)
 		return true;
 	bool good = closes(proc, &id);
 	if (!good && !lost(t, id)) {
-		t->rec->held = true;
+		t->rec->held = proc->logged.held = true;
 		return false;
 	}
 	t->area.closes = true;
@@ -128,7 +128,7 @@ bool rec_log_again(struct rec_thread *t, enum rec_state *next)
 	} else if (lost(t, id)) {
 		rec_log_overwritten(t);
 	} else {
-		t->rec->held = true;
+		t->rec->held = proc->logged.held = true;
 	}
 	return true;
 }

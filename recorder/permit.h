@@ -22,6 +22,7 @@ struct rec_logged {
 	uint64_t overtaken;  /* up to this one a later fact has come before theirs */
 	unsigned next_range; /* which T_DATA is the oldest */
 	unsigned closed;     /* for so many threads nobody makes one in the cache */
+	bool held;	     /* somebody has waited for T_MAPS in this round (loop.c) */
 	uint64_t owner;	     /* who has T_MAPS, so often found there, since then */
 	unsigned tries;
 	int64_t since;

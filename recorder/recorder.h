@@ -117,7 +117,7 @@ struct rec_recording {
 	uint64_t steps, stops, natives;	 /* of threads that are done */
 	struct rec_stray *strays;	 /* stops that are to be looked at (loop.c) */
 	struct rec_thread *by_tid[2048]; /* a hash (loop.c) */
-	bool turns, held; /* somebody waits in WAIT or TRAP_WAIT (loop.c); for T_MAPS */
+	bool turns, held; /* somebody waits in WAIT or TRAP_WAIT; and for what is no stop */
 	bool rests;	  /* of some process there is something (ahead.c) */
 	uint64_t counts[REC_COUNTS];
 	uint64_t kept_room, made_room; /* for kept translations, bytes */
