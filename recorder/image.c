@@ -153,9 +153,7 @@ enum rec_state rec_on_exec_out(struct rec_thread *t, const struct rec_stop *stop
 		return REC_KILLED;
 	t->regs.orig_rax = (unsigned long long)-1;
 	t->area.out = true;
-	bool whole;
-	if (t->ring)
-		rec_ring_reached(t, &whole); /* nobody uses the old image's memory any more */
+	rec_ring_leave(t); /* nobody uses the old image's memory any more */
 	rec_count_translator(proc);
 	rec_heir_leave(proc);
 	tr_free(proc->tr);

@@ -196,12 +196,30 @@ static void keep_stray(struct rec_recording *rec, pid_t tid, int status)
 	*at = s;
 }
 
+static bool execs(int status)
+{
+	return status >> 8 == (SIGTRAP | PTRACE_EVENT_EXEC << 8);
+}
+
+/* Whether an exec of another thread is in the kernel, which ends all threads but that, and gives it
+ * the number of the first. So as long as it is not known how that exec ends, nothing is done about
+ * the first: what would be asked of it might be asked of the other, in front of its new image. */
+static bool being_replaced(const struct rec_thread *t)
+{
+	const struct rec_thread *by = t->proc->busy;
+	return by && by != t && by->group == t->group && t->tid == t->group->pid &&
+	       by->state == REC_SYSCALL &&
+	       (by->sys.regs.rax == SYS_execve || by->sys.regs.rax == SYS_execveat);
+}
+
 /* The oldest stop that was kept and whose thread has become known. */
 static struct rec_thread *claimed(struct rec_recording *rec, int *status)
 {
 	for (struct rec_stray **at = &rec->strays; *at; at = &(*at)->next) {
 		struct rec_thread *t = find(rec, (*at)->tid);
-		if (!t || rec_idle_held(t))
+		int what = (*at)->status;
+		if (!t || rec_idle_held(t) ||
+		    (WIFSTOPPED(what) && !execs(what) && being_replaced(t)))
 			continue;
 		struct rec_stray *s = *at;
 		*status = s->status;
@@ -424,12 +442,44 @@ static bool exits_unseen(const struct rec_thread *t, int status)
 	}
 }
 
+/* A child that is on its way, or dead; a thread that is not the first. What is killed because the
+ * recording is over keeps its records until it is finished with all others (end.c). */
+static void gone(struct rec_thread *t)
+{
+	struct rec_process *proc = t->proc, *group = t->group;
+	bool child = group->child, leader = t->tid == group->pid;
+	if (!child && (t->ring || (leader && group == t->rec->first)))
+		return;
+	rec_thread_free(t);
+	if (child || leader)
+		rec_follow_ended(group);
+	if (group != proc)
+		rec_follow_ended(proc);
+}
+
+/* The first thread's end is reported behind those of all others. One that is left had an exec in
+ * the kernel, and was killed when it had become the first. */
+static void others_ended(const struct rec_thread *first, int status)
+{
+	struct rec_thread *next;
+	for (struct rec_thread *o = first->rec->threads; o; o = next) {
+		next = o->next;
+		if (o == first || o->group != first->group || o->state == REC_GONE ||
+		    o->state == REC_HELPER)
+			continue;
+		rec_ended(o, status);
+		gone(o);
+	}
+}
+
 static void handle(struct rec_thread *t, int status)
 {
 	struct rec_stop stop;
 	rec_ask_stopped(t);
 	rec_idle_stopped(t);
 	if (!WIFSTOPPED(status)) {
+		if (t->tid == t->group->pid)
+			others_ended(t, status);
 		if (t->state == REC_HELPER)
 			rec_helper_ended(t);
 		if (exits_unseen(t, status))
@@ -495,17 +545,17 @@ static void next_turn(struct rec_recording *rec)
 	bool turns = rec->turns;
 	rec->turns = rec->held = false;
 	for (struct rec_thread *t = rec->threads; t && turns; t = t->next)
-		if (t->state == REC_TRAP_WAIT)
+		if (t->state == REC_TRAP_WAIT && !being_replaced(t))
 			go_on(t, rec_trap_wait(t));
 		else if (t->state == REC_WAIT && !t->proc->busy && !t->proc->logged.held)
 			go_on(t, tries(t));
 		else
-			rec->turns |= t->state == REC_WAIT;
+			rec->turns |= t->state == REC_WAIT || t->state == REC_TRAP_WAIT;
 	bool waits = rec->order.waits, slept = false;
 	unsigned n = 0;
 	rec->order.waits = rec->order.more = false;
 	for (struct rec_thread *t = rec->threads; t && waits; t = t->next) {
-		if (t->order.waits && !rec_order_waits(t) && !rec_over(rec)) {
+		if (t->order.waits && !being_replaced(t) && !rec_order_waits(t) && !rec_over(rec)) {
 			rec->order.more |= n >= AT_ONCE;
 			slept = slept || rec_order_pause(t);
 			if (n++ < AT_ONCE)
@@ -513,21 +563,6 @@ static void next_turn(struct rec_recording *rec)
 		}
 		rec->order.waits |= t->order.waits;
 	}
-}
-
-/* A child that is on its way, or dead; a thread that is not the first. What is killed because the
- * recording is over keeps its records until it is finished with all others (end.c). */
-static void gone(struct rec_thread *t)
-{
-	struct rec_process *proc = t->proc, *group = t->group;
-	bool child = group->child, leader = t->tid == group->pid;
-	if (!child && (t->ring || (leader && group == t->rec->first)))
-		return;
-	rec_thread_free(t);
-	if (child || leader)
-		rec_follow_ended(group);
-	if (group != proc)
-		rec_follow_ended(proc);
 }
 
 /* ---- the loop ---------------------------------------------------------------------------- */
@@ -542,7 +577,7 @@ void rec_loop(struct rec_recording *rec)
 			kill_program(rec);
 			break;
 		}
-		if (t && status >> 8 == (SIGTRAP | PTRACE_EVENT_EXEC << 8))
+		if (t && execs(status))
 			t = rec_thread_exec(t);
 		if (t)
 			handle(t, status);

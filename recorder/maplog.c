@@ -419,7 +419,7 @@ void rec_log_overwritten(struct rec_thread *t)
 
 void rec_log_drain(struct rec_thread *t)
 {
-	if (!t->ring || !t->s || !t->proc->tables) /* in a new image there is none yet */
+	if (!rec_ring_placed(t) || !t->proc->tables) /* in a new image there is none yet */
 		return;
 	*rec_tcb(t, T_PERMIT(0)) = NO_PERMIT;
 	if (!rec_logs_drain(t) || (log_size(t) != t->log_done && t->state != REC_GONE)) {

@@ -71,6 +71,7 @@ struct rec_ring {
 	bool garbage; /* that is, because the contents of the ring make no sense */
 	uint64_t
 		own_at; /* own records belong there in the current half; AT_HEAD: behind the last */
+	bool placed;	/* the image has it in its memory */
 	bool broken;	/* T_HEAD makes no sense: what was recorded since is lost */
 	uint64_t last;	/* position of the last record written */
 	uint64_t reached; /* the latest position the records written imply */
@@ -308,9 +309,25 @@ bool rec_ring_start(struct rec_thread *t)
 		g->half[i].va = t->s + (uint64_t)(int64_t)T_RING + i * (uint64_t)AREA_HALF;
 	}
 	use_half(g, g->current);
+	g->placed = true;
 	rec_log_start(t);
 	rec_times_start(t);
 	return true;
+}
+
+/* The image is gone. Until the next one has its area a thread may end, too. */
+void rec_ring_leave(struct rec_thread *t)
+{
+	bool whole;
+	if (!t->ring)
+		return;
+	rec_ring_reached(t, &whole);
+	t->ring->placed = false;
+}
+
+bool rec_ring_placed(const struct rec_thread *t)
+{
+	return t->ring && t->ring->placed;
 }
 
 /* How much of the current half has been written to. */
@@ -318,6 +335,8 @@ static uint64_t used(struct rec_thread *t)
 {
 	struct rec_ring *g = t->ring;
 	struct half *h = &g->half[g->current];
+	if (!g->placed)
+		return 0;
 	uint64_t head = *rec_tcb(t, T_HEAD), n = head - h->va;
 	if (n >= h->known && n <= AREA_HALF)
 		return h->known = n;

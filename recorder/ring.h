@@ -7,6 +7,10 @@
 
 /* ---- ring.c ---- */
 bool rec_ring_start(struct rec_thread *t);
+/* The image that has it in its memory is gone; all records have been written when it returns. */
+void rec_ring_leave(struct rec_thread *t);
+/* Whether it has been started in the present image. */
+bool rec_ring_placed(const struct rec_thread *t);
 /* The area has been moved. */
 void rec_ring_moved(struct rec_thread *t);
 /* The thread is stopped: hand what it wrote to the writing thread. */

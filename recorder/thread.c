@@ -242,6 +242,8 @@ struct rec_thread *rec_thread_exec(struct rec_thread *t)
 		next = o->next;
 		if (o->group != group || o == by || o->state == REC_GONE)
 			continue;
+		rec_order_release(o); /* what it has under the number that it had */
+		rec_log_leave(o);
 		rec_thread_number(o, 0); /* whatever is still reported of it means nothing */
 		rec_ended(o, 0);
 		rec_thread_free(o);

@@ -2,12 +2,15 @@
  * The program that tests/cli/mob.sh records.
  *
  *   mob SEED THREADS ACTS [END]   threads that do things at random, whatever the others are doing:
- *                                 make threads, children and programs, map, load, handle signals...
+ *                                 make threads, children and programs, map, load, handle signals,
+ *                                 fault, change code... (and what mob-more.c has)
  *
  * It says how often it has done what, unless END says that the first thread ends it in the midst:
  * exit, exec (the next seed, with half as much to do), kill, abort; or only itself (leave).
  */
 #define _GNU_SOURCE
+#include "mob.h"
+
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -24,23 +27,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PAGE 4096ul
-#define MOST 64
-
-extern char **environ;
+pid_t mob_tids[MOST];
+unsigned mob_n;
 
 static pthread_barrier_t barrier;
 static unsigned seed, acts;
 static volatile long sum;
 static int file;
 
-static unsigned draw(unsigned *of, unsigned n)
+unsigned draw(unsigned *of, unsigned n)
 {
 	*of = *of * 1103515245u + 12345u;
 	return (*of >> 8) % n;
 }
 
-static void fail(const char *what)
+void fail(const char *what)
 {
 	perror(what);
 	abort();
@@ -54,12 +55,12 @@ static void on_signal(int sig)
 
 /* ---- what they do --------------------------------------------------------------------------- */
 
-static void *nothing(void *arg)
+void *nothing(void *arg)
 {
 	return arg;
 }
 
-static void *forever(void *arg)
+void *forever(void *arg)
 {
 	for (;;)
 		pause();
@@ -130,7 +131,7 @@ static void a_signal(unsigned *of)
 		setitimer(ITIMER_REAL, &soon, NULL);
 }
 
-static void wait_for(pid_t pid, int status)
+void wait_for(pid_t pid, int status)
 {
 	int got;
 	if (pid < 0 || waitpid(pid, &got, 0) != pid || got != status)
@@ -228,18 +229,19 @@ static void a_limit(unsigned *of)
 		fail("limit");
 }
 
-static void (*const all[])(unsigned *) = { a_thread,	a_file,	 some_code, a_handler, a_mask,
-					   a_signal,	a_child, a_program, a_library, a_list,
-					   some_memory, fixed,	 a_wait,    a_limit };
+static mob_act *const all[] = { a_thread,    a_file,  some_code, a_handler, a_mask,
+				a_signal,    a_child, a_program, a_library, a_list,
+				some_memory, fixed,   a_wait,	 a_limit };
 #define KINDS (sizeof(all) / sizeof(*all))
 
-static long done[KINDS];
+static long done[KINDS + 64];
+static bool first_dies; /* and with it what /proc/self and the process's id mean to the kernel */
 
 static void act(unsigned *of, unsigned n)
 {
 	while (n-- > 0) {
-		unsigned kind = draw(of, KINDS);
-		all[kind](of);
+		unsigned kind = draw(of, KINDS + (first_dies ? 0 : mob_n_more));
+		(kind < KINDS ? all[kind] : mob_more[kind - KINDS])(of);
 		__atomic_fetch_add(&done[kind], 1, __ATOMIC_SEQ_CST);
 	}
 }
@@ -247,8 +249,10 @@ static void act(unsigned *of, unsigned n)
 static void *one(void *arg)
 {
 	unsigned of = seed * MOST + (unsigned)(unsigned long)arg;
+	mob_tids[(unsigned long)arg] = gettid();
 	pthread_barrier_wait(&barrier);
 	act(&of, acts);
+	__atomic_store_n(&mob_tids[(unsigned long)arg], 0, __ATOMIC_SEQ_CST);
 	return NULL;
 }
 
@@ -267,6 +271,8 @@ static void end(const char *how, char **argv)
 	signal(SIGUSR1, SIG_IGN);
 	signal(SIGUSR2, SIG_IGN);
 	signal(SIGALRM, SIG_IGN);
+	signal(SIGPROF, SIG_IGN);
+	signal(SIGVTALRM, SIG_IGN);
 	snprintf(next, sizeof(next), "%u", seed + 1);
 	snprintf(half, sizeof(half), "%u", acts / 2);
 	execl("/proc/self/exe", argv[0], next, argv[2], half, (char *)NULL);
@@ -287,6 +293,9 @@ int main(int argc, char **argv)
 	sigaction(SIGUSR2, &sa, NULL);
 	sigaction(SIGALRM, &sa, NULL);
 	sigaction(SIGTRAP, &sa, NULL);
+	mob_begin();
+	mob_n = n;
+	first_dies = argc > 4 && !strcmp(argv[4], "leave");
 	pthread_barrier_init(&barrier, NULL, n);
 	for (unsigned long i = 1; i < n; i++)
 		if (pthread_create(&thread[i], NULL, one, (void *)i))
@@ -300,7 +309,7 @@ int main(int argc, char **argv)
 	one(NULL);
 	for (unsigned i = 1; i < n; i++)
 		pthread_join(thread[i], NULL);
-	for (size_t i = 0; i < KINDS; i++)
+	for (size_t i = 0; i < KINDS + mob_n_more; i++)
 		printf("%ld ", done[i]);
 	puts("");
 	return 0;

@@ -7,7 +7,7 @@
 . "$(dirname "$0")/../lib/shell.sh"
 seeds=${1:-24} first=${2:-1}
 work_in mob
-${CC:-gcc} -O1 -o mob "$here/mob.c" || exit 99
+${CC:-gcc} -O1 -o mob "$here/mob.c" "$here/mob-more.c" -lm || exit 99
 can_record
 
 ends=("" leave exec exit kill abort)

@@ -1,0 +1,31 @@
+/* What the threads of mob.c do, in two files. */
+#ifndef DEJA_TESTS_CLI_MOB_H
+#define DEJA_TESTS_CLI_MOB_H
+
+#include <sys/types.h>
+
+#define PAGE 4096ul
+#define MOST 64 /* threads */
+
+typedef void mob_act(unsigned *of);
+
+/* Acts of mob-more.c; what they need before and in a process. */
+extern mob_act *const mob_more[];
+extern const unsigned mob_n_more;
+void mob_begin(void);
+
+/* A number below n, the next that belongs to `of`. */
+unsigned draw(unsigned *of, unsigned n);
+/* Something is not as it must be: says so, and ends the program. */
+void fail(const char *what);
+/* The child ends with that status. */
+void wait_for(pid_t pid, int status);
+/* Threads to be: one that returns what it is given, and one that never returns. */
+void *nothing(void *arg);
+void *forever(void *arg);
+
+/* The threads that are there, by their numbers; 0 where there is none. */
+extern pid_t mob_tids[MOST];
+extern unsigned mob_n;
+
+#endif
