@@ -234,9 +234,10 @@ static uint64_t *lock_of(const struct rec_process *proc, unsigned i)
 	return place(proc, T_ORDER_LOCKS + 64 * (int64_t)i);
 }
 
+/* Also if the thread has been alone since (rec_event()): it may get company again. */
 void rec_order_release(struct rec_thread *t)
 {
-	if (!t->rec->order.shared || !t->proc->tables || t->proc->child)
+	if (!t->proc->tables || t->proc->child)
 		return;
 	for (unsigned i = 0; i < LOCKS; i++) {
 		uint64_t id = (uint64_t)t->tid;
