@@ -63,6 +63,8 @@ bool rec_handler_reads_context(struct rec_process *proc, uint64_t handler);
 void rec_trap_begin(struct rec_thread *t);
 void rec_trap_exec(struct rec_thread *t);
 void rec_trap_classes(struct rec_thread *t);
+/* Whether a system call waits with another signal mask than the thread's. */
+bool rec_trap_exchanges(uint64_t nr);
 /* A call is about to be made, with these registers. */
 void rec_trap_ignore(struct rec_thread *t, struct user_regs_struct *r);
 /* At every signal-delivery stop: if it is a trap of ours, undo what it did to the program. */

@@ -116,6 +116,14 @@ void rec_trap_ignore(struct rec_thread *t, struct user_regs_struct *r)
 	r->rsi = t->s + (uint64_t)T_ARGS;
 }
 
+bool rec_trap_exchanges(uint64_t nr)
+{
+	for (size_t i = 0; i < sizeof(waits) / sizeof(*waits); i++)
+		if (waits[i] == nr)
+			return true;
+	return false;
+}
+
 void rec_trap_classes(struct rec_thread *t)
 {
 	uint8_t *class = (uint8_t *)rec_tcb(t, T_SYSCLASS);

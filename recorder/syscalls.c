@@ -93,7 +93,8 @@ static enum rec_state make(struct rec_thread *t, enum rec_state state)
 	r.rip = t->sys.at;
 	r.orig_rax = (unsigned long long)-1;
 	t->sys.quiet = t->sys.entry =
-		r.rax == SYS_rt_sigprocmask || (rec_trap_matters(t) && changes_signals(r.rax));
+		r.rax == SYS_rt_sigprocmask ||
+		(rec_trap_matters(t) && (changes_signals(r.rax) || rec_trap_exchanges(r.rax)));
 	if (!t->sys.quiet)
 		return rec_step(t, &r, state);
 	if (rec_set_regs(t, &r))
@@ -148,10 +149,18 @@ static enum rec_state begin_sigprocmask(struct rec_thread *t)
 	return call_done(t, 0);
 }
 
-/* A call that is made here only for the sake of what SIGTRAP does, which is lost. */
+/* A call that waits with another mask, and comes here only for the sake of what SIGTRAP does, which
+ * is lost, or was when the thread was last told. It is made in the cache: here the trap behind it
+ * would take that mask away before the signal that it has let in is delivered, and it would be made
+ * again and again. */
 static enum rec_state back_to_cache(struct rec_thread *t)
 {
-	return rec_trap_lost(t) ? rec_trap_restore(t) : rec_make_call(t);
+	const uint8_t *class = (const uint8_t *)rec_tcb(t, T_SYSCLASS) + t->regs.rax;
+	bool told = *class == SYS_SUPERVISED;
+	if (rec_trap_lost(t))
+		return rec_trap_restore(t);
+	rec_trap_classes(t);
+	return told ? REC_IN_HAND : rec_make_call(t);
 }
 
 /* ---- registers ----------------------------------------------------------------------------- */
