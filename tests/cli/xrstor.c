@@ -1,9 +1,13 @@
 /*
  * xrstor as anybody may execute it: all masks, areas that xsave, xsavec or nobody has written,
  * other control words, operands relative to all kinds of registers, flags that are read behind it,
- * areas that are not there, not aligned, or cannot be; as one thread or two.
+ * areas that are not there, not aligned, or cannot be; as one thread or two. Saved is only what
+ * deja lets a program have: a processor has more, perhaps, and would leave other areas natively.
  *
- * usage: xrstor SEED [THREADS]
+ * usage: xrstor SEED [THREADS [MASK]]
+ *
+ * MASK has the bits of XCR0 that natively are as in a recording: x87, SSE and AVX, and what the
+ * processor does not have. What it has beyond lies in the areas, too, and faults where they end.
  */
 #define _GNU_SOURCE
 #include <immintrin.h>
@@ -26,6 +30,8 @@ static void handler(int signo, siginfo_t *info, void *context)
 	faults = faults * 31 + (uint64_t)signo * 256 + (uint64_t)info->si_code;
 	siglongjmp(out, 1);
 }
+
+static uint32_t same = 0xff;
 
 static uint64_t next(uint64_t *x)
 {
@@ -77,6 +83,7 @@ static void *work(void *arg)
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		static const uint32_t masks[] = { 0xee, 6, 2, 4, 7, 1, 0xee, 0, 0xff, 0xe0 };
 		uint32_t mask = masks[next(&x) % 10], high = next(&x) % 20 ? 0 : (uint32_t)next(&x);
+		mask &= same;
 		uint8_t *p = area + next(&x) % 40 * 64;
 		uint64_t n = 1 + next(&x) % 2;
 
@@ -111,8 +118,8 @@ static void *work(void *arg)
 				__asm__ volatile("vzeroall\n\tvmovdqu %1, %%ymm1\n\tvmovdqu %1, "
 						 "%%ymm14\n\txsavec %0"
 						 : "+m"(*p)
-						 : "m"(r.y[next(&x) % 5]), "a"(0xe6 | next(&x) % 2),
-						   "d"(0)
+						 : "m"(r.y[next(&x) % 5]),
+						   "a"((0xe6 & same) | next(&x) % 2), "d"(0)
 						 : "memory", "xmm1", "xmm14");
 			else
 				__asm__ volatile("vzeroall\n\txsave %0"
@@ -151,6 +158,8 @@ int main(int argc, char **argv)
 	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
 	unsigned n = argc > 2 ? (unsigned)atoi(argv[2]) : 1;
 	pthread_t t[8];
+	if (argc > 3)
+		same = (uint32_t)strtoul(argv[3], NULL, 0);
 	struct sigaction sa = { .sa_sigaction = handler, .sa_flags = SA_SIGINFO };
 
 	sigaction(SIGSEGV, &sa, NULL);
