@@ -201,15 +201,24 @@ static bool execs(int status)
 	return status >> 8 == (SIGTRAP | PTRACE_EVENT_EXEC << 8);
 }
 
-/* Whether an exec of another thread is in the kernel, which ends all threads but that, and gives it
- * the number of the first. So as long as it is not known how that exec ends, nothing is done about
- * the first: what would be asked of it might be asked of the other, in front of its new image. */
-static bool being_replaced(const struct rec_thread *t)
+/* The other thread of the process whose exec is in the kernel, if there is one. */
+static struct rec_thread *in_exec(const struct rec_thread *t)
 {
-	const struct rec_thread *by = t->proc->busy;
-	return by && by != t && by->group == t->group && t->tid == t->group->pid &&
-	       by->state == REC_SYSCALL &&
-	       (by->sys.regs.rax == SYS_execve || by->sys.regs.rax == SYS_execveat);
+	struct rec_thread *by = t->proc->busy;
+	if (!by || by == t || by->group != t->group || t->tid != t->group->pid ||
+	    (by->state != REC_SYSCALL && by->state != REC_KILLED) ||
+	    (by->sys.regs.rax != SYS_execve && by->sys.regs.rax != SYS_execveat))
+		return NULL;
+	return by;
+}
+
+/* Such an exec ends all threads but that, and gives it the number of the first. So as long as it is
+ * not known how it ends, nothing is done about the first: what would be asked of it might be asked
+ * of the other, in front of its new image. */
+static bool being_replaced(const struct rec_thread *first)
+{
+	const struct rec_thread *by = in_exec(first);
+	return by && by->state == REC_SYSCALL;
 }
 
 /* The oldest stop that was kept and whose thread has become known. */
@@ -457,19 +466,14 @@ static void gone(struct rec_thread *t)
 		rec_follow_ended(proc);
 }
 
-/* The first thread's end is reported behind those of all others. One that is left had an exec in
- * the kernel, and was killed when it had become the first. */
-static void others_ended(const struct rec_thread *first, int status)
+/* What has ended under the first thread's number may be the one that had an exec in the kernel. */
+static void exec_ended(const struct rec_thread *first, int status)
 {
-	struct rec_thread *next;
-	for (struct rec_thread *o = first->rec->threads; o; o = next) {
-		next = o->next;
-		if (o == first || o->group != first->group || o->state == REC_GONE ||
-		    o->state == REC_HELPER)
-			continue;
-		rec_ended(o, status);
-		gone(o);
-	}
+	struct rec_thread *by = in_exec(first);
+	if (!by)
+		return;
+	rec_ended(by, status);
+	gone(by);
 }
 
 static void handle(struct rec_thread *t, int status)
@@ -478,8 +482,7 @@ static void handle(struct rec_thread *t, int status)
 	rec_ask_stopped(t);
 	rec_idle_stopped(t);
 	if (!WIFSTOPPED(status)) {
-		if (t->tid == t->group->pid)
-			others_ended(t, status);
+		exec_ended(t, status);
 		if (t->state == REC_HELPER)
 			rec_helper_ended(t);
 		if (exits_unseen(t, status))

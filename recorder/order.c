@@ -240,9 +240,10 @@ void rec_order_release(struct rec_thread *t)
 	if (!t->proc->tables || t->proc->child)
 		return;
 	for (unsigned i = 0; i < LOCKS; i++) {
-		uint64_t id = (uint64_t)t->tid;
-		__atomic_compare_exchange_n(lock_of(t->proc, i), &id, 0, false, __ATOMIC_SEQ_CST,
-					    __ATOMIC_SEQ_CST);
+		uint64_t id = (uint64_t)t->tid, *lock = lock_of(t->proc, i);
+		if (__atomic_load_n(lock, __ATOMIC_RELAXED) == id)
+			__atomic_compare_exchange_n(lock, &id, 0, false, __ATOMIC_SEQ_CST,
+						    __ATOMIC_SEQ_CST);
 	}
 }
 

@@ -381,13 +381,22 @@ static void keep_for_store(struct tr_build *b, const struct insn *in, struct ea 
 	b->busy |= in->gpr_written; /* the processor has them still */
 }
 
+/* Rotates of a register by an immediate other than 1 leave OF alone on Intel's processors, those of
+ * memory write it (doc/cpu.md). */
+static bool rotates(const struct insn *in)
+{
+	return (in->id == INSN_ROL || in->id == INSN_ROR || in->id == INSN_RCL ||
+		in->id == INSN_RCR) &&
+	       in->opnd[in->nopnd - 1].kind != OPND_GPR && in->imm != 1;
+}
+
 /* The value is changed in a register, and goes to memory and shadow as by a store. False: it cannot
  * be, and nothing is done yet. */
 static bool modify_in_register(struct tr_build *b, const struct insn *in, const struct ea *mem,
 			       const struct ea *shadow)
 {
 	unsigned size = in->mem_size;
-	if (!register_form(in, size) || in->gpr_written)
+	if (!register_form(in, size) || in->gpr_written || rotates(in))
 		return false;
 	tr_flags_clobber(b, false);
 	int s = tr_reg_scratch(b, ea_regs(mem), false);
