@@ -54,12 +54,6 @@ static int again_and_again(void)
 	return 0;
 }
 
-static unsigned draw(unsigned *of, unsigned n)
-{
-	*of = *of * 1103515245u + 12345u;
-	return (*of >> 8) % n;
-}
-
 int main(int argc, char **argv)
 {
 	int status;
@@ -71,7 +65,7 @@ int main(int argc, char **argv)
 		return 2;
 	unsigned of = (unsigned)atoi(argv[2]), most = (unsigned)atoi(argv[3]) * 1000000;
 	for (int i = atoi(argv[1]); i > 0; i--) {
-		struct timespec when = { .tv_nsec = draw(&of, most) };
+		struct timespec when = { .tv_nsec = rand_r(&of) % most };
 		pid_t pid = fork();
 		if (!pid) {
 			setpgid(0, 0);

@@ -50,22 +50,16 @@ static char *map(size_t size, int prot)
 	return p;
 }
 
-/* mov eax, number; ret */
-static void write_code(void *p, int number)
+void write_code(void *p, int number)
 {
+	/* mov eax, number; ret */
 	const unsigned char text[CODE_SIZE] = { 0xb8, (unsigned char)number, 0, 0, 0, 0xc3 };
 	memcpy(p, text, sizeof(text));
 }
 
-static int call(const void *p)
+int call(const void *p)
 {
 	return ((int (*)(void))(uintptr_t)p)();
-}
-
-static void on_signal(int sig)
-{
-	(void)sig;
-	sum++;
 }
 
 /* ---- faults and jumps ----------------------------------------------------------------------- */
@@ -794,6 +788,7 @@ mob_act *const mob_more[] = { a_fault,
 			      rounding,
 			      attached_memory,
 			      locked_memory };
+_Static_assert(sizeof(mob_more) / sizeof(*mob_more) <= MORE, "there are too many acts");
 const unsigned mob_n_more = sizeof(mob_more) / sizeof(*mob_more);
 
 void mob_begin(void)

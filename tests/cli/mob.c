@@ -47,7 +47,7 @@ void fail(const char *what)
 	abort();
 }
 
-static void on_signal(int sig)
+void on_signal(int sig)
 {
 	(void)sig;
 	__atomic_fetch_add(&sum, 1, __ATOMIC_SEQ_CST);
@@ -88,13 +88,12 @@ static void a_file(unsigned *of)
 
 static void some_code(unsigned *of)
 {
-	unsigned char text[] = { 0xb8, 0, 0, 0, 0, 0xc3 }; /* mov eax, number; ret */
-	unsigned char *p =
-		mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *p = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	for (int i = 0; i < 4; i++) {
-		text[1] = (unsigned char)i;
-		if (mprotect(p, PAGE, PROT_READ | PROT_WRITE) || !memcpy(p, text, sizeof(text)) ||
-		    mprotect(p, PAGE, PROT_READ | PROT_EXEC) || ((int (*)(void))(void *)p)() != i)
+		if (mprotect(p, PAGE, PROT_READ | PROT_WRITE))
+			fail("code");
+		write_code(p, i);
+		if (mprotect(p, PAGE, PROT_READ | PROT_EXEC) || call(p) != i)
 			fail("code");
 	}
 	if (draw(of, 2))
@@ -237,7 +236,7 @@ static mob_act *const all[] = { a_thread,    a_file,  some_code, a_handler, a_ma
 				some_memory, fixed,   a_wait,	 a_limit };
 #define KINDS (sizeof(all) / sizeof(*all))
 
-static long done[KINDS + 64];
+static long done[KINDS + MORE];
 static bool first_dies; /* and with it what /proc/self and the process's id mean to the kernel */
 
 static void act(unsigned *of, unsigned n)

@@ -6,6 +6,7 @@
 
 #define PAGE 4096ul
 #define MOST 64 /* threads */
+#define MORE 64 /* acts of mob-more.c */
 
 typedef void mob_act(unsigned *of);
 
@@ -16,6 +17,12 @@ void mob_begin(void);
 
 /* A number below n, the next that belongs to `of`. */
 unsigned draw(unsigned *of, unsigned n);
+/* A handler that counts. */
+void on_signal(int sig);
+/* Where six bytes are writable: a function that returns the number, which is below 256. */
+void write_code(void *p, int number);
+/* What the function there returns. */
+int call(const void *p);
 /* Something is not as it must be: says so, and ends the program. */
 void fail(const char *what);
 /* The child ends with that status. */

@@ -1,8 +1,7 @@
 /*
  * xrstor as anybody may execute it: all masks, areas that xsave, xsavec or nobody has written,
  * other control words, operands relative to all kinds of registers, flags that are read behind it,
- * areas that are not there, not aligned, or cannot be; as one thread or two. Saved is only what
- * deja lets a program have: a processor has more, perhaps, and would leave other areas natively.
+ * areas that are not there, not aligned, or cannot be; as one thread or two.
  *
  * usage: xrstor SEED [THREADS [MASK]]
  *
