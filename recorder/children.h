@@ -81,7 +81,7 @@ enum rec_state rec_thread_exit(struct rec_thread *t);
 /* A new thread that has stopped for the first time gets what it needs. */
 enum rec_state rec_thread_begin(struct rec_thread *t);
 /* Exec has ended all other threads, and given the one that made it the process's id: which it is.
- */
+ * NULL: its end follows, under that id. */
 struct rec_thread *rec_thread_exec(struct rec_thread *t);
 
 /* ---- gather.c ---- */

@@ -231,8 +231,10 @@ struct rec_thread *rec_thread_exec(struct rec_thread *t)
 	struct rec_process *group = t->group;
 	unsigned long former = 0;
 	struct rec_thread *by = NULL, *next;
-	if (group->child || rec->tracer->event_message(rec->tracer, t->tid, &former))
+	if (group->child)
 		return t;
+	if (rec->tracer->event_message(rec->tracer, t->tid, &former))
+		return NULL; /* it has been killed since */
 	for (struct rec_thread *o = rec->threads; o; o = o->next)
 		if (o->group == group && o->tid == (pid_t)former && o->state != REC_GONE)
 			by = o;
