@@ -27,7 +27,7 @@ struct dj_store_file {
 	uint64_t len;
 	struct dj_reader_chunks chunks;
 	uint8_t *bytes; /* unpacked, once asked for */
-	uint64_t sum;	/* of these, with the id of the trace */
+	uint64_t sum;	/* of these, as the trace has it of a module */
 	bool wrong;	/* they are not what the name says */
 };
 

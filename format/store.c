@@ -55,10 +55,16 @@ int dj_store_open(const char *store, bool create)
 	return open(store, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-/* The seed of the checksums in a file. */
-static uint64_t seed(const struct dj_store_key *key)
+uint64_t dj_store_seed(const struct dj_store_key *key)
 {
 	return dj_get64(key->hash);
+}
+
+bool dj_store_is_piece(const struct dj_chunk_header *h, const struct dj_store_key *key,
+		       uint64_t have)
+{
+	return h->type == CHUNK_MODULE_DATA && h->first == have && h->raw_len &&
+	       h->last - h->first == h->raw_len && h->last <= key->size;
 }
 
 /* ---- reading --------------------------------------------------------------------------- */
@@ -68,16 +74,16 @@ const char *dj_store_check(struct dj_store_file *f)
 	uint64_t at = FILE_HEADER_SIZE, have = 0;
 	uint8_t header[FILE_HEADER_SIZE];
 
-	dj_store_header_pack(header, seed(&f->key));
+	dj_store_header_pack(header, dj_store_seed(&f->key));
 	if (f->len < sizeof(header) || memcmp(f->file, header, sizeof(header)))
 		return "is damaged";
 	while (have < f->key.size) {
 		struct dj_reader_chunk c;
 
-		if (!dj_chunk_at(f->file, at, f->len, seed(&f->key), &c.h, &c.at) ||
-		    c.h.type != CHUNK_MODULE_DATA || c.h.first != have || !c.h.raw_len ||
-		    c.h.last - c.h.first != c.h.raw_len || c.h.last > f->key.size ||
-		    dj_chunk_sum(seed(&f->key), f->file + c.at, c.h.len) != c.h.payload_sum)
+		if (!dj_chunk_at(f->file, at, f->len, dj_store_seed(&f->key), &c.h, &c.at) ||
+		    !dj_store_is_piece(&c.h, &f->key, have) ||
+		    dj_chunk_sum(dj_store_seed(&f->key), f->file + c.at, c.h.len) !=
+			    c.h.payload_sum)
 			return "is damaged";
 		if (dj_reader_add(&f->chunks, &c))
 			return "needs more memory than there is";
@@ -147,11 +153,17 @@ void dj_store_unmap(struct dj_store_file *f)
 
 /* ---- writing --------------------------------------------------------------------------- */
 
+void dj_store_new_name(char name[STORE_NEW_LEN + 1])
+{
+	snprintf(name, STORE_NEW_LEN + 1, NEW_PREFIX "%016llx",
+		 (unsigned long long)dj_writer_new_id());
+}
+
 /* Write a file's contents and, if it is to be safe, see that they are on the disk before the name
  * is. */
 static int write_file(int fd, const struct dj_store_key *key, const void *contents, bool safe)
 {
-	struct dj_writer *w = dj_writer_on(fd, seed(key), "module store");
+	struct dj_writer *w = dj_writer_on(fd, dj_store_seed(key), "module store");
 	uint8_t header[FILE_HEADER_SIZE];
 	int r;
 
@@ -159,13 +171,13 @@ static int write_file(int fd, const struct dj_store_key *key, const void *conten
 		close(fd);
 		return -1;
 	}
-	dj_store_header_pack(header, seed(key));
+	dj_store_header_pack(header, dj_store_seed(key));
 	r = dj_writer_append(w, header, sizeof(header), NULL) ||
 	    dj_writer_pieces(w, 0, contents, key->size, NULL) || (safe && fsync(fd));
 	return dj_writer_free(w, NULL) || r ? -1 : 0;
 }
 
-static bool have(int store, const struct dj_store_key *key)
+bool dj_store_has(int store, const struct dj_store_key *key)
 {
 	struct dj_store_file f = { .key = *key };
 	char why[100];
@@ -177,11 +189,11 @@ static bool have(int store, const struct dj_store_key *key)
 
 static int put(int store, const struct dj_store_key *key, const void *contents, bool safe)
 {
-	char name[STORE_NAME_LEN + 1], new[sizeof(NEW_PREFIX) + 16];
+	char name[STORE_NAME_LEN + 1], new[STORE_NEW_LEN + 1];
 	int fd;
 
 	dj_store_name(name, key);
-	snprintf(new, sizeof(new), NEW_PREFIX "%016llx", (unsigned long long)dj_writer_new_id());
+	dj_store_new_name(new);
 	fd = openat(store, new, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -1;
@@ -194,7 +206,7 @@ static int put(int store, const struct dj_store_key *key, const void *contents, 
 
 int dj_store_put(int store, const struct dj_store_key *key, const void *contents)
 {
-	return have(store, key) ? 0 : put(store, key, contents, true);
+	return dj_store_has(store, key) ? 0 : put(store, key, contents, true);
 }
 
 /* ---- packed modules for later traces ------------------------------------------------------- */
@@ -212,20 +224,33 @@ static void *read_file(int fd, size_t size)
 	return NULL;
 }
 
-int dj_store_read(int directory, struct dj_store_file *f)
+int dj_store_open_kept(int directory, const struct dj_store_key *key)
 {
 	/* what does not pack stays as it is, with a header for each piece */
-	const uint64_t most = f->key.size + f->key.size / 64 + 4096;
+	const uint64_t most = key->size + key->size / 64 + 4096;
 	char name[STORE_NAME_LEN + 1];
 	struct stat st;
 	int fd;
 
-	dj_store_name(name, &f->key);
+	dj_store_name(name, key);
 	fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (fd < 0)
 		return -1;
 	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_uid == geteuid() && st.st_size > 0 &&
 	    (uint64_t)st.st_size <= most)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+int dj_store_read(int directory, struct dj_store_file *f)
+{
+	int fd = dj_store_open_kept(directory, &f->key);
+	struct stat st;
+
+	if (fd < 0)
+		return -1;
+	if (!fstat(fd, &st) && st.st_size > 0)
 		f->file = read_file(fd, (size_t)st.st_size);
 	if (f->file) {
 		f->len = (uint64_t)st.st_size;
@@ -348,6 +373,8 @@ static bool ours(const char *name)
 
 static enum dj_trim_kind kind_of(const char *name)
 {
+	if (!strncmp(name, STORE_KNOWN, strlen(STORE_KNOWN)) && strlen(name) == STORE_KNOWN_LEN)
+		return DJ_TRIM_WHOLE;
 	return !ours(name)					? DJ_TRIM_OTHER
 	       : !strncmp(name, NEW_PREFIX, strlen(NEW_PREFIX)) ? DJ_TRIM_PART
 								: DJ_TRIM_WHOLE;

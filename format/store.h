@@ -23,8 +23,13 @@
 #include "format/reader.h"
 #include "format/writer.h"
 
-#define STORE_DIR      "modules"
-#define STORE_NAME_LEN 48 /* hexadecimal: 16 bytes of hash, 8 of size */
+#include <sys/stat.h>
+
+#define STORE_DIR	"modules"
+#define STORE_NAME_LEN	48    /* hexadecimal: 16 bytes of hash, 8 of size */
+#define STORE_NEW_LEN	21    /* .new- and a number */
+#define STORE_KNOWN	"of-" /* and device and inode of the file */
+#define STORE_KNOWN_LEN 35
 
 void dj_store_key(struct dj_store_key *key, const void *contents, size_t size);
 void dj_store_name(char name[STORE_NAME_LEN + 1], const struct dj_store_key *key);
@@ -37,10 +42,18 @@ int dj_store_open(const char *store, bool create);
 /* Map the file of f->key and check it up to its checksums. On failure, `why` ends a sentence about
  * the file: "is not there". */
 int dj_store_map(int store, struct dj_store_file *f, char *why, size_t size);
+/* The seed of the checksums in a file, and whether a chunk in it is what comes behind so many
+ * bytes.
+ */
+uint64_t dj_store_seed(const struct dj_store_key *key);
+bool dj_store_is_piece(const struct dj_chunk_header *h, const struct dj_store_key *key,
+		       uint64_t have);
 /* The check, of f->file. NULL, or what ends the sentence. */
 const char *dj_store_check(struct dj_store_file *f);
 void dj_store_unmap(struct dj_store_file *f);
 
+/* Whether the store has a good file of these contents. */
+bool dj_store_has(int store, const struct dj_store_key *key);
 /* See that the store has a good file of these contents. On failure there is nothing new in it. */
 int dj_store_put(int store, const struct dj_store_key *key, const void *contents);
 
@@ -55,7 +68,30 @@ int dj_store_put(int store, const struct dj_store_key *key, const void *contents
 int dj_store_read(int directory, struct dj_store_file *f);
 /* Write one, whether it is there or not. */
 int dj_store_keep(int directory, const struct dj_store_key *key, const void *contents);
+/* Open it only: the descriptor, which is the caller's, or -1. */
+int dj_store_open_kept(int directory, const struct dj_store_key *key);
 /* Those that were of no use for longest go, until no more than so many bytes are left. */
 void dj_store_trim(int directory, uint64_t most);
+/* A name for a file that is about to be written, and renamed then. */
+void dj_store_new_name(char name[STORE_NEW_LEN + 1]);
+
+/*
+ * Beside them lie notes of what module files contain, one for each file (format/known.c).
+ */
+
+struct dj_known {
+	struct dj_store_key key;
+	uint64_t sum; /* dj_chunk_sum() with seed 0 */
+	uint8_t build_id[32];
+	uint8_t build_id_len;
+};
+
+/* What the file contains. False: that is not known. */
+bool dj_known_read(int directory, int fd, struct dj_known *k);
+/* Whether it may be noted of a file what it contains that is read now, and its state before that.
+ */
+bool dj_known_settled(int fd, struct stat *before);
+/* Note it, if the file is still in that state. */
+void dj_known_write(int directory, int fd, const struct stat *before, const struct dj_known *k);
 
 #endif

@@ -198,6 +198,11 @@ static int wrong_checksum(const struct dj_trace *t, const struct dj_reader_modul
 		       m->path);
 }
 
+static uint64_t module_seed(const struct dj_trace *t)
+{
+	return DJ_TRACE_MODULE_SEED(t->version, t->id);
+}
+
 /* Out of the trace. */
 static int load_own(struct dj_trace *t, struct dj_reader_module *m, struct dj_error *err)
 {
@@ -205,7 +210,7 @@ static int load_own(struct dj_trace *t, struct dj_reader_module *m, struct dj_er
 
 	if (put_together(t, m, &p, err))
 		return -1;
-	if (dj_chunk_sum(t->id, m->bytes, m->info.size) == m->sum) {
+	if (dj_chunk_sum(module_seed(t), m->bytes, m->info.size) == m->sum) {
 		m->loaded = m->bytes;
 		return 0;
 	}
@@ -224,7 +229,7 @@ static int load_stored(struct dj_trace *t, struct dj_reader_module *m, struct dj
 		if (put_together(t, m, &p, err))
 			return -1;
 		if (has_its_name(m, f->bytes)) {
-			f->sum = dj_chunk_sum(t->id, f->bytes, m->info.size);
+			f->sum = dj_chunk_sum(module_seed(t), f->bytes, m->info.size);
 		} else {
 			free(f->bytes);
 			f->bytes = NULL;

@@ -9,7 +9,9 @@
 #include "format/writer.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define PAGE 4096
@@ -67,6 +69,111 @@ static void give_back(struct dj_writer_later *l)
 	if (l->packed)
 		dj_store_unmap(l->packed);
 	free(l->packed);
+	if (!l->bytes && !l->packed) {
+		close(l->kept);
+		close(l->file);
+	}
+}
+
+static bool read_again(const struct dj_writer_later *l, uint8_t *bytes)
+{
+	struct dj_store_key key;
+
+	if (!dj_read_all(l->file, bytes, l->key.size))
+		return false;
+	dj_store_key(&key, bytes, l->key.size);
+	return !memcmp(key.hash, l->key.hash, sizeof(key.hash));
+}
+
+/* A file of packed pieces, of which one is in memory at a time: what all of them take would be
+ * cleared by the kernel first, and is in no cache when it is looked at again. */
+struct kept_pieces {
+	const struct dj_writer_later *l;
+	uint64_t at;   /* in the file */
+	uint64_t have; /* of the module, written */
+	uint32_t next; /* number of the next piece */
+	uint8_t *buffer;
+};
+
+/* The next piece, behind room for its header, in the buffer. False: it is damaged. */
+static bool read_piece(struct kept_pieces *k, struct dj_chunk_header *h)
+{
+	uint64_t seed = dj_store_seed(&k->l->key);
+	uint8_t *payload = k->buffer + CHUNK_HEADER_SIZE;
+
+	if (pread(k->l->kept, k->buffer, CHUNK_HEADER_SIZE, (off_t)k->at) != CHUNK_HEADER_SIZE ||
+	    !dj_chunk_header_unpack(h, k->buffer, CHUNK_HEADER_SIZE, seed) ||
+	    !dj_store_is_piece(h, &k->l->key, k->have) || h->len > WRITER_MODULE)
+		return false;
+	return pread(k->l->kept, payload, h->len, (off_t)(k->at + CHUNK_HEADER_SIZE)) ==
+		       (ssize_t)h->len &&
+	       dj_chunk_sum(seed, payload, h->len) == h->payload_sum;
+}
+
+/* All pieces from there on, as far as they are good. */
+static int write_pieces(struct dj_writer *w, struct kept_pieces *k, struct dj_error *err)
+{
+	struct dj_chunk_header h;
+	int r = 0;
+
+	while (!r && k->have < k->l->key.size && read_piece(k, &h)) {
+		h.stream = k->l->module;
+		h.payload_sum = dj_chunk_sum(w->id, k->buffer + CHUNK_HEADER_SIZE, h.len);
+		dj_chunk_header_pack(k->buffer, &h, w->id);
+		r = dj_writer_ready_chunk(w, &h, k->buffer, err);
+		k->at += CHUNK_HEADER_SIZE + h.len;
+		k->have = h.last;
+		k->next = h.number + 1;
+	}
+	return r;
+}
+
+/* What is left of it when a piece is damaged: there is still the file itself. */
+static int write_rest(struct dj_writer *w, const struct kept_pieces *k, struct dj_error *err)
+{
+	const struct dj_writer_later *l = k->l;
+	uint8_t *bytes = malloc(l->key.size);
+	int r;
+
+	if (!bytes)
+		return dj_writer_no_memory(w, err);
+	if (read_again(l, bytes)) {
+		w->packed_more |= !dj_store_keep(w->packed, &l->key, bytes);
+		r = dj_writer_pieces_from(w, l->module, k->next, k->have, bytes, l->key.size, err);
+	} else {
+		r = dj_writer_lost(w, l->path, err);
+	}
+	free(bytes);
+	return r;
+}
+
+/* What is known of a file, and is there packed. */
+static int write_known(struct dj_writer *w, const struct dj_writer_later *l, struct dj_error *err)
+{
+	struct kept_pieces k = { .l = l, .at = FILE_HEADER_SIZE, .next = 1 };
+	uint8_t header[FILE_HEADER_SIZE], good[FILE_HEADER_SIZE];
+	int r = 0;
+
+	k.buffer = malloc(CHUNK_HEADER_SIZE + WRITER_MODULE);
+	if (!k.buffer)
+		return dj_writer_no_memory(w, err);
+	dj_store_header_pack(good, dj_store_seed(&l->key));
+	if (dj_read_all(l->kept, header, sizeof(header)) && !memcmp(header, good, sizeof(good))) {
+		r = write_pieces(w, &k, err);
+		futimens(l->kept, NULL); /* it is of use */
+	}
+	free(k.buffer);
+	return r || k.have == l->key.size ? r : write_rest(w, &k, err);
+}
+
+int dj_writer_pieces_now(struct dj_writer *w, struct dj_writer_later *l, struct dj_error *err)
+{
+	int r = l->packed  ? dj_writer_pieces_packed(w, l->module, l->packed, err)
+		: l->bytes ? dj_writer_pieces_kept(w, l->module, &l->key, l->bytes, l->size, err)
+			   : write_known(w, l, err);
+
+	give_back(l);
+	return r;
 }
 
 /* A failure is in the writer then, for whoever comes next. */
@@ -79,11 +186,7 @@ static void *pack_all(void *arg)
 		struct dj_writer_later *l = w->later;
 
 		pthread_mutex_unlock(&w->lock);
-		if (l->packed)
-			dj_writer_pieces_packed(w, l->module, l->packed, NULL);
-		else
-			dj_writer_pieces_kept(w, l->module, &l->key, l->bytes, l->size, NULL);
-		give_back(l);
+		dj_writer_pieces_now(w, l, NULL);
 		pthread_mutex_lock(&w->lock);
 		w->later = l->next;
 		w->later_size -= l->size;

@@ -5,6 +5,7 @@
 
 #include <elf.h>
 #include <stdlib.h>
+#include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -89,8 +90,9 @@ struct contents {
 	int fd; /* where the bytes are, too; or -1 */
 	const void *bytes;
 	size_t size;
-	uint64_t sum;		 /* dj_chunk_sum() */
+	uint64_t sum;		 /* dj_chunk_sum(), without a seed */
 	struct dj_store_key key; /* if there is a store, or packed modules are kept */
+	bool known;		 /* both, from an earlier recording */
 };
 
 /* Whether packed modules are kept for later traces, and this is worth it. */
@@ -105,13 +107,12 @@ struct sums {
 	uint8_t *block;
 };
 
-static bool begin_sums(struct sums *s, uint64_t id)
+static bool begin_sums(struct sums *s)
 {
 	s->chunk = XXH3_createState();
 	s->key = XXH3_createState();
 	s->block = malloc(BLOCK);
-	return s->chunk && s->key && s->block &&
-	       XXH3_64bits_reset_withSeed(s->chunk, id) == XXH_OK &&
+	return s->chunk && s->key && s->block && XXH3_64bits_reset(s->chunk) == XXH_OK &&
 	       XXH3_128bits_reset(s->key) == XXH_OK;
 }
 
@@ -151,15 +152,56 @@ static void sum_up(struct dj_writer *w, struct contents *c)
 	bool store = w->store >= 0 || is_kept(w, c), good = false;
 	struct sums s = { 0 };
 
+	if (c->known)
+		return;
 	if (c->fd >= 0)
-		good = begin_sums(&s, w->id) && sums_of_file(c, store, &s);
+		good = begin_sums(&s) && sums_of_file(c, store, &s);
 	end_sums(&s);
 	if (good)
 		return;
-	c->sum = dj_chunk_sum(w->id, c->bytes, c->size);
+	c->sum = dj_chunk_sum(0, c->bytes, c->size);
 	if (store)
 		dj_store_key(&c->key, c->bytes, c->size);
 }
+
+/* ---- what is known of a file ------------------------------------------------------------------
+ */
+
+static bool may_be_known(const struct dj_writer *w, const struct contents *c)
+{
+	return w->packed >= 0 && c->fd >= 0 && c->size >= WRITER_PACKED_MIN;
+}
+
+/* The file is what an earlier recording says it is. */
+static bool is_known(struct dj_writer *w, struct contents *c, struct dj_writer_module *m)
+{
+	struct dj_known k;
+	uint8_t id[32];
+	unsigned n;
+
+	if (!may_be_known(w, c) || !dj_known_read(w->packed, c->fd, &k) || k.key.size != c->size)
+		return false;
+	n = id_in_elf(id, c->bytes, c->size);
+	if (n && (n != k.build_id_len || memcmp(id, k.build_id, n) != 0))
+		return false;
+	memcpy(m->build_id, k.build_id, k.build_id_len);
+	m->build_id_len = k.build_id_len;
+	c->key = k.key;
+	c->sum = k.sum;
+	c->known = true;
+	return true;
+}
+
+static void note_known(struct dj_writer *w, int fd, const struct stat *before,
+		       const struct contents *c, const struct dj_writer_module *m)
+{
+	struct dj_known k = { .key = c->key, .sum = c->sum, .build_id_len = m->build_id_len };
+
+	memcpy(k.build_id, m->build_id, m->build_id_len);
+	dj_known_write(w->packed, fd, before, &k);
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static int write_module_info(struct dj_writer *w, uint32_t number, const struct dj_writer_module *m,
 			     const struct contents *c, struct dj_error *err)
@@ -181,9 +223,13 @@ static int write_module_info(struct dj_writer *w, uint32_t number, const struct 
 int dj_writer_pieces(struct dj_writer *w, uint32_t module, const void *contents, size_t size,
 		     struct dj_error *err)
 {
-	uint32_t number = 1;
+	return dj_writer_pieces_from(w, module, 1, 0, contents, size, err);
+}
 
-	for (size_t at = 0; at < size; number++) {
+int dj_writer_pieces_from(struct dj_writer *w, uint32_t module, uint32_t number, size_t at,
+			  const void *contents, size_t size, struct dj_error *err)
+{
+	for (; at < size; number++) {
 		size_t n = min_size(size - at, WRITER_MODULE);
 		struct dj_chunk_header h = { .type = CHUNK_MODULE_DATA,
 					     .stream = module,
@@ -231,12 +277,17 @@ static int store_module(struct dj_writer *w, uint32_t module, const struct conte
 			struct dj_error *err)
 {
 	struct dj_chunk_header h = { .type = CHUNK_STORED, .stream = module, .number = 1 };
+	char name[STORE_NAME_LEN + 1];
+	bool there;
 	int r = 1;
 
 	/* until the trace says so nothing else keeps the file from being removed */
 	if (w->store < 0 || flock(w->store, LOCK_SH | LOCK_NB))
 		return 1;
-	if (!dj_store_put(w->store, &c->key, c->bytes))
+	dj_store_name(name, &c->key);
+	there = c->known ? !faccessat(w->store, name, R_OK, AT_SYMLINK_NOFOLLOW)
+			 : !dj_store_put(w->store, &c->key, c->bytes);
+	if (there)
 		r = dj_writer_chunk(w, &h, c->key.hash, sizeof(c->key.hash), err);
 	flock(w->store, LOCK_UN);
 	return r;
@@ -247,15 +298,12 @@ static int pieces(struct dj_writer *w, uint32_t module, void *copy, const struct
 		  struct dj_error *err)
 {
 	struct dj_writer_later l = { .module = module, .size = c->size, .bytes = copy };
-	int r;
 
 	if (is_kept(w, c))
 		l.key = c->key;
-	if (copy && dj_writer_pieces_later(w, &l))
-		return 0;
-	r = dj_writer_pieces_kept(w, module, &l.key, c->bytes, c->size, err);
-	dj_writer_copy_free(copy, c->size);
-	return r;
+	if (!copy)
+		return dj_writer_pieces_kept(w, module, &l.key, c->bytes, c->size, err);
+	return dj_writer_pieces_later(w, &l) ? 0 : dj_writer_pieces_now(w, &l, err);
 }
 
 /* The contents, whose sums are known, as an earlier trace has packed them. NULL: none has. */
@@ -275,15 +323,29 @@ static struct dj_store_file *kept(struct dj_writer *w, const struct contents *c)
 static int write_kept(struct dj_writer *w, uint32_t module, struct dj_store_file *f,
 		      struct dj_error *err)
 {
-	const struct dj_writer_later l = { .module = module, .packed = f, .size = f->len };
-	int r = 0;
+	struct dj_writer_later l = { .module = module, .packed = f, .size = f->len };
 
-	if (dj_writer_pieces_later(w, &l))
-		return 0;
-	r = dj_writer_pieces_packed(w, module, f, err);
-	dj_store_unmap(f);
-	free(f);
-	return r;
+	return dj_writer_pieces_later(w, &l) ? 0 : dj_writer_pieces_now(w, &l, err);
+}
+
+/* Contents that are known, and lie there packed: nothing of them is read now. 1: they do not. */
+static int write_known(struct dj_writer *w, uint32_t module, const struct dj_writer_module *m,
+		       const struct contents *c, struct dj_error *err)
+{
+	struct dj_writer_later l = { .module = module, .key = c->key, .path = m->path };
+
+	l.kept = dj_store_open_kept(w->packed, &c->key);
+	l.file = l.kept < 0 ? -1 : fcntl(c->fd, F_DUPFD_CLOEXEC, 3);
+	if (l.file < 0 || write_module_info(w, module, m, c, err)) {
+		int r = l.file < 0 ? 1 : -1;
+
+		if (l.kept >= 0)
+			close(l.kept);
+		if (l.file >= 0)
+			close(l.file);
+		return r;
+	}
+	return dj_writer_pieces_later(w, &l) ? 0 : dj_writer_pieces_now(w, &l, err);
 }
 
 /* With the lock on facts held. */
@@ -304,6 +366,15 @@ static int write_module(struct dj_writer *w, const char *path, struct contents *
 	    !(m->path = strdup(path)))
 		return dj_writer_no_memory(w, err);
 	w->modules[w->nmodules++] = *m;
+	if (is_kept(w, c) && c->known) {
+		r = write_known(w, module, m, c, err);
+		if (r <= 0)
+			return r ? -1 : (int)module;
+		c->known = false;
+	}
+	/* what nobody has compared with its key is not put anywhere under it */
+	if (w->store >= 0 && c->known)
+		c->known = dj_store_has(w->store, &c->key);
 	if (is_kept(w, c)) {
 		sum_up(w, c);
 		packed = kept(w, c);
@@ -333,14 +404,20 @@ int dj_writer_module_file(struct dj_writer *w, const char *path, int fd, const v
 {
 	struct contents c = { .fd = fd, .bytes = contents, .size = size };
 	struct dj_writer_module m = { 0 };
+	struct stat before;
+	bool settled;
 	int number;
 
 	if (size > MODULE_SIZE_MAX)
 		return dj_fail(err, 1, "%s: too large to store in a trace", path);
-	m.build_id_len = (uint8_t)find_build_id(m.build_id, contents, size);
+	settled = !is_known(w, &c, &m) && may_be_known(w, &c) && dj_known_settled(fd, &before);
+	if (!c.known)
+		m.build_id_len = (uint8_t)find_build_id(m.build_id, contents, size);
 	pthread_mutex_lock(&w->facts);
 	number = write_module(w, path, &c, &m, err);
 	pthread_mutex_unlock(&w->facts);
+	if (number >= 0 && settled && c.key.size)
+		note_known(w, fd, &before, &c, &m);
 	return number;
 }
 

@@ -112,7 +112,7 @@ static int write_copy(struct dj_trace *t, int fd, const char *path, struct dj_er
 		close(fd);
 		return dj_fail(err, 1, "out of memory");
 	}
-	dj_file_header_pack(header, DJ_TRACE_VERSION, t->id);
+	dj_file_header_pack(header, DJ_TRACE_WHOLE(t->version), t->id);
 	r = dj_writer_append(w, header, sizeof(header), err);
 	if (!r)
 		r = copy_chunks(t, w, err);

@@ -51,6 +51,19 @@ int dj_writer_no_memory(struct dj_writer *w, struct dj_error *err)
 	return -1;
 }
 
+int dj_writer_lost(struct dj_writer *w, const char *module, struct dj_error *err)
+{
+	pthread_mutex_lock(&w->lock);
+	if (!w->failed.exit_status)
+		dj_fail(&w->failed, 1,
+			"%s: what %s contains is lost: its packed copy is damaged, and the file is "
+			"another",
+			w->path, module);
+	failed_locked(w, err);
+	pthread_mutex_unlock(&w->lock);
+	return -1;
+}
+
 int dj_writer_grow(void **array, size_t n, size_t element)
 {
 	void *grown;
@@ -358,25 +371,78 @@ uint64_t dj_writer_new_id(void)
 	       0x9e3779b97f4a7c15ull;
 }
 
+#define CREATE (O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)
+
+static int in_use(const char *path, int fd, struct dj_error *err)
+{
+	if (fd >= 0)
+		close(fd);
+	return dj_fail(err, 1, "cannot create %s: another recording is being written to it", path);
+}
+
+/* Open and lock the file that has this name. */
+static int open_locked(const char *path, struct stat *st, struct dj_error *err)
+{
+	struct stat named;
+
+	for (unsigned tries = 0; tries < 100; tries++) {
+		int fd = open(path, CREATE, 0600);
+		if (fd < 0 && errno == ENXIO)
+			return dj_fail(err, 1, "cannot create %s: nobody reads from it", path);
+		if (fd < 0)
+			return dj_fail_errno(err, 1, "cannot create %s", path);
+		bool device = !fstat(fd, st) && S_ISCHR(st->st_mode); /* as /dev/null: for all */
+		if (!device && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+			return in_use(path, fd, err);
+		if (!fstat(fd, st) && !stat(path, &named) && named.st_dev == st->st_dev &&
+		    named.st_ino == st->st_ino)
+			return fd;
+		close(fd); /* it has been replaced meanwhile */
+	}
+	return in_use(path, -1, err);
+}
+
+/* Put an empty file in the place of an earlier trace, which is locked. To empty that one would pull
+ * it away from under whoever reads it, and a file system may write all of a file that was emptied
+ * to the disk when it is closed (ext4(5), auto_da_alloc). Only what a recording would have made is
+ * replaced: a regular file, its user's, with no other name. Returns the file, which is `fd` if that
+ * is not so; -1 with errno if there is none any more. */
+static int replace(const char *path, int fd, const struct stat *st)
+{
+	struct stat named;
+
+	if (!S_ISREG(st->st_mode) || !st->st_size || st->st_nlink != 1 || st->st_uid != geteuid() ||
+	    (st->st_mode & 07777) != 0600 || lstat(path, &named) || !S_ISREG(named.st_mode) ||
+	    unlink(path))
+		return fd;
+	int new = open(path, CREATE | O_EXCL, 0600), e;
+	if (new >= 0 && flock(new, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
+		close(new);
+		new = -1;
+		errno = EEXIST;
+	}
+	e = errno;
+	close(fd);
+	errno = e;
+	return new;
+}
+
 /* The file is its writer's alone until it is closed. A FIFO must have a reader: nobody waits for
  * one. */
 static int create(const char *path, struct dj_error *err)
 {
 	struct stat st;
-	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
+	int fd = open_locked(path, &st, err);
 
-	if (fd < 0 && errno == ENXIO)
-		return dj_fail(err, 1, "cannot create %s: nobody reads from it", path);
 	if (fd < 0)
-		return dj_fail_errno(err, 1, "cannot create %s", path);
-	bool device = !fstat(fd, &st) && S_ISCHR(st.st_mode); /* /dev/null has room for all */
-	if (!device && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
-		close(fd);
-		return dj_fail(err, 1, "cannot create %s: another recording is being written to it",
-			       path);
-	}
+		return -1;
+	fd = replace(path, fd, &st);
+	if (fd < 0)
+		return errno == EEXIST ? in_use(path, fd, err)
+				       : dj_fail_errno(err, 1, "cannot create %s", path);
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
-	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && ftruncate(fd, 0)) {
+	/* to make an empty file empty would have the same effect on the disk */
+	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size && ftruncate(fd, 0)) {
 		close(fd);
 		return dj_fail_errno(err, 1, "cannot create %s", path);
 	}

@@ -25,14 +25,20 @@
 #include <stdint.h>
 
 /* Of a trace with all its modules in it, and of one that has some in the module store beside it.
- * Versions 2 and 3 are the same without keyframes. */
-#define DJ_TRACE_VERSION	4
-#define DJ_TRACE_VERSION_SHARED 5
+ * Versions 4 and 5 are the same but for the checksums of modules, 2 and 3 are that without
+ * keyframes. */
+#define DJ_TRACE_VERSION	6
+#define DJ_TRACE_VERSION_SHARED 7
 #define DJ_TRACE_VERSION_OLDEST 2
 /* Of a file in the module store. */
 #define DJ_STORE_VERSION 3
 /* Whether a trace of this version may have modules in the store. */
 #define DJ_TRACE_SHARES(version) ((version)&1)
+/* The version of the same trace with all its modules in it. */
+#define DJ_TRACE_WHOLE(version) ((version) & ~1u)
+/* Seed of the checksum of what a module contains. Since version 6 it is the same for all traces, so
+ * that it is known of a file that an earlier recording has read. */
+#define DJ_TRACE_MODULE_SEED(version, id) ((version) < 6 ? (id) : 0)
 
 enum dj_predict { DJ_PREDICT_SHADOW = 0, DJ_PREDICT_LAST = 1, DJ_PREDICT_NONE = 2 };
 /* Which events between threads have numbers: those of the kernel (system calls, signals); locked
@@ -95,9 +101,10 @@ struct dj_writer *dj_writer_create(const char *path, const struct dj_trace_meta 
 struct dj_writer *dj_writer_create_sharing(const char *path, const struct dj_trace_meta *meta,
 					   struct dj_error *err);
 
-/* A directory, whose descriptor is the writer's then, in which packed modules lie for later traces.
- * What a module contains is taken from there, if an earlier trace has left it, and else put there;
- * nothing is for traces that share a store. Nobody but the user may be able to write there. */
+/* A directory, whose descriptor is the writer's then, in which packed modules lie for later traces,
+ * and notes of what files contain. What a module contains is taken from there, if an earlier trace
+ * has left it, and else put there; traces that share a store take and put notes only. Nobody but
+ * the user may be able to write there. */
 void dj_writer_keep_packed(struct dj_writer *w, int directory);
 
 /* Store a whole file as a module; returns its number (0, 1, ...) or -1. The same build id and

@@ -105,7 +105,9 @@ struct dj_writer_later {
 	struct dj_store_key key; /* size 0: what is packed is not kept for others */
 	size_t size;
 	void *bytes;		      /* unpacked, or NULL: */
-	struct dj_store_file *packed; /* as an earlier trace has left it */
+	struct dj_store_file *packed; /* as an earlier trace has left it, or NULL: */
+	int kept, file;		      /* descriptors of that, not read yet, and of the module, */
+	const char *path;	      /* whose name this is, in dj_writer.modules */
 };
 
 struct dj_writer_index_entry {
@@ -127,7 +129,8 @@ struct dj_writer {
 	pthread_mutex_t lock; /* guards: */
 	int fd;
 	int store;		/* directory of the module store, or -1 */
-	int packed;		/* directory of packed modules for later traces, or -1 */
+	int packed;		/* directory of packed modules for later traces, or -1; `store`: */
+				/* only what is known of files is taken from it */
 	bool packed_more;	/* there is a new one */
 	uint64_t size;		/* bytes in whole chunks */
 	struct dj_error failed; /* the first failure, repeated ever after; exit_status 0: none */
@@ -160,6 +163,10 @@ int dj_writer_index(struct dj_writer *w, struct dj_error *err);
 int dj_writer_pieces(struct dj_writer *w, uint32_t module, const void *contents, size_t size,
 		     struct dj_error *err);
 
+/* The rest of them: from an offset, as the chunks of these numbers. */
+int dj_writer_pieces_from(struct dj_writer *w, uint32_t module, uint32_t number, size_t at,
+			  const void *contents, size_t size, struct dj_error *err);
+
 /* The same, which are kept for later traces if there is a key of some size. */
 int dj_writer_pieces_kept(struct dj_writer *w, uint32_t module, const struct dj_store_key *key,
 			  const void *contents, size_t size, struct dj_error *err);
@@ -170,6 +177,8 @@ int dj_writer_pieces_packed(struct dj_writer *w, uint32_t module, const struct d
 /* One of these by a thread of the writer's, which has what is in `what` then. False: it has to be
  * done at once. */
 bool dj_writer_pieces_later(struct dj_writer *w, const struct dj_writer_later *what);
+/* Write it now, and give back all that it has. */
+int dj_writer_pieces_now(struct dj_writer *w, struct dj_writer_later *what, struct dj_error *err);
 /* A copy for that, or NULL: there is no room. It is given back by the thread, or by the caller. If
  * the contents are those of a file it is read, unless `fd` is -1. */
 void *dj_writer_copy(struct dj_writer *w, int fd, const void *contents, size_t size);
@@ -198,6 +207,8 @@ int dj_stream_write_times(struct dj_stream *s, struct dj_error *err);
 
 /* Report a failure and stop the writing; returns -1. */
 int dj_writer_no_memory(struct dj_writer *w, struct dj_error *err);
+/* What a module contains can be had from nowhere any more. */
+int dj_writer_lost(struct dj_writer *w, const char *module, struct dj_error *err);
 
 /* Make room for one more element in an array that grows by doubling; -1 if there is no memory. */
 int dj_writer_grow(void **array, size_t n, size_t element);

@@ -22,17 +22,19 @@
  * that leads past the end is left alone. */
 static void repair(uint8_t *bytes, size_t len)
 {
-	bool shared = len >= FILE_HEADER_SIZE && DJ_TRACE_SHARES(dj_get32(bytes + 8));
+	uint32_t version = len >= FILE_HEADER_SIZE ? dj_get32(bytes + 8) : 0;
 	uint64_t id;
 	size_t at = FILE_HEADER_SIZE;
 
 	if (len < FILE_HEADER_SIZE)
 		return;
+	if (version < DJ_TRACE_VERSION_OLDEST || version > DJ_TRACE_VERSION_SHARED)
+		version = DJ_TRACE_SHARES(version) ? DJ_TRACE_VERSION_SHARED : DJ_TRACE_VERSION;
 	id = dj_get64(bytes + 16);
 	if (!memcmp(bytes, STORE_MAGIC, 8))
 		dj_store_header_pack(bytes, id);
 	else
-		dj_file_header_pack(bytes, shared ? DJ_TRACE_VERSION_SHARED : DJ_TRACE_VERSION, id);
+		dj_file_header_pack(bytes, version, id);
 	while (at + CHUNK_HEADER_SIZE <= len) {
 		uint8_t *h = bytes + at;
 		size_t payload;

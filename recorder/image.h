@@ -42,6 +42,9 @@ int rec_module_of(struct rec_recording *rec, int fd, const char *path);
 void rec_modules_check(struct rec_recording *rec);
 /* There is something to look at: one may have other bytes than the trace says. */
 bool rec_modules_told(const struct rec_recording *rec);
+/* When no process is left. The kernel takes some ten milliseconds to forget what is watched, and
+ * whoever closes the descriptor before that waits for it. */
+void rec_modules_unwatch(struct rec_recording *rec);
 void rec_modules_free(struct rec_recording *rec);
 
 /* ---- perfmap.c ---- */

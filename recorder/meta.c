@@ -113,7 +113,7 @@ struct dj_writer *rec_create_trace(struct rec_thread *t)
 	const struct rec_options *opt = &t->rec->opt;
 	struct dj_writer *w = (opt->share ? dj_writer_create_sharing
 					  : dj_writer_create)(opt->output, &meta, t->rec->err);
-	if (w && !opt->share)
+	if (w)
 		dj_writer_keep_packed(w, rec_store_packed(t->rec));
 	if (w && (!(proc->facts = dj_writer_process(w, proc->pid, NULL, t->rec->err)) ||
 		  !(t->stream = dj_writer_thread(w, proc->facts, t->tid, comm, t->rec->err)))) {

@@ -49,6 +49,13 @@ void rec_modules_check(struct rec_recording *rec)
 		}
 }
 
+void rec_modules_unwatch(struct rec_recording *rec)
+{
+	rec_modules_check(rec);
+	for (size_t i = 0; i < rec->n_modules && rec->inotify > 0; i++)
+		inotify_rm_watch(rec->inotify, rec->modules[i].watch);
+}
+
 bool rec_modules_told(const struct rec_recording *rec)
 {
 	int n = 0;

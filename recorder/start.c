@@ -211,6 +211,7 @@ int rec_program(const char *file, char *const argv[], char *const envp[],
 			rc = not_started(rec, report);
 	}
 	if (rec->first) {
+		rec_modules_unwatch(rec);
 		rec_finish_trace(rec);
 		rec_store_write(rec);
 		if (opt->verbose && rec->began)

@@ -119,10 +119,15 @@ if [ "$(nproc)" -gt 1 ]; then
 fi
 
 # Packed modules: bash and the C library are there, are taken from there, and the trace needs them no more.
-packed=$(ls -i "$cache/packed")
+# (A note of what a file contains may come later, when the file is old enough: tests/unit/test-packed.c.)
+packed_modules()
+{
+	ls -i "$cache/packed" | grep -v ' of-'
+}
+packed=$(packed_modules)
 [ "$(wc -l <<<"$packed")" -ge 2 ] || fail "packed modules for later recordings: $packed"
 recorded >again.out
-[ "$(ls -i "$cache/packed")" = "$packed" ] || fail "packed modules were written again"
+[ "$(packed_modules)" = "$packed" ] || fail "packed modules were written again"
 mv "$cache/packed" "$work/packed"
 "$deja" verify "$work/cache.deja" >/dev/null || fail "without packed modules the trace is not whole"
 ln -s "$work/packed" "$cache/packed"
@@ -251,6 +256,8 @@ anew 'another memory model' --order acqrel
 RANDOM=4711
 for round in 1 2 3 4; do
 	for f in "$cache"/*.* "$cache"/packed/*; do
+		# now and then what is packed is known, and damaged
+		[[ $round$f == [24]*/of-* ]] && continue
 		size=$(stat -c %s "$f")
 		for i in 1 2 3 4 5 6 7 8; do
 			at=$(((RANDOM * 32768 + RANDOM) % size))

@@ -79,7 +79,7 @@ part_bad_files() {
 	want "recording tiny" 3
 	{ head -c 8 good; printf '\1'; tail -c +10 good; } >older
 	newest=$(sed -n 's/^#define DJ_TRACE_VERSION_SHARED //p' "$here/../../format/trace.h")
-	{ head -c 8 good; printf "\\$((newest + 1))"; tail -c +10 good; } >newer
+	{ head -c 8 good; printf "\\x$(printf %x $((newest + 1)))"; tail -c +10 good; } >newer
 	for file in empty / "$deja" noise older newer; do
 		for command in "info" "dump" "ps" "verify" "serve --stdio" "replay"; do
 			get "$deja" $command "$file" </dev/null

@@ -583,7 +583,7 @@ static void modules_shared(void)
 	char path[32];
 
 	memcpy(p, "\177ELF", 4);
-	sum = dj_chunk_sum(w->id, p, size);
+	sum = dj_chunk_sum(0, p, size);
 	good(!dj_writer_module(w, "/lib/module0.so", p, size, &err), "module");
 	dj_store_key(&key, p, size);
 	for (uint32_t i = 1; i < 3000; i++) {

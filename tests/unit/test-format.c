@@ -606,11 +606,11 @@ static void test_refused(void)
 	expect_refused(elf, 1, "not a deja trace");
 	dj_file_header_pack(header, 1, 77);
 	expect_refused(header, sizeof(header),
-		       "trace format version 1; this deja reads versions 2 to 5");
+		       "trace format version 1; this deja reads versions 2 to 7");
 	expect_refused(bytes, 20, "cut off in its header");
 	expect_refused(bytes, 40, "cut off or damaged in its description");
-	bytes[8] = 6;
-	expect_refused(bytes, len, "trace format version 6; this deja reads versions 2 to 5");
+	bytes[8] = 8;
+	expect_refused(bytes, len, "trace format version 8; this deja reads versions 2 to 7");
 	bytes[8] = 2;
 	bytes[30] ^= 4;
 	expect_refused(bytes, len, "header of the trace is damaged");
