@@ -181,6 +181,17 @@ static bool restarts(int64_t rax)
 	return rax == -512 || rax == -513 || rax == -514 || rax == -516;
 }
 
+/* At the top of an iteration that is not done any more. Between instructions there is no such
+ * place: a record that says "with count 0" is about what comes before the first iteration, as there
+ * is none. */
+static bool has_repeated(struct rec_thread *t, const struct user_regs_struct *r, uint64_t pc)
+{
+	struct insn in;
+	uint8_t code[INSN_MAX];
+	size_t got = r->rcx ? 0 : rec_read(t->proc, pc, code, sizeof(code));
+	return got && insn_decode(&in, code, got, pc) > 0 && in.attr & INSN_A_REP;
+}
+
 /* Whether the thread, being where `r` says, can be taken in hand there. */
 bool rec_takeable(struct rec_thread *t, const struct user_regs_struct *r, struct tr_where *w)
 {
@@ -189,7 +200,9 @@ bool rec_takeable(struct rec_thread *t, const struct user_regs_struct *r, struct
 	/* Not a step on from where it entered: it is no matter what flags others come with. */
 	if (t->entered.flags_made && r->rip == t->entered.at && rec_lagged(t) == t->entered.lagged)
 		w->flags_lost = false;
-	return w->boundary || w->string_head || w->before_syscall;
+	if (w->string_head)
+		return !has_repeated(t, r, w->pc);
+	return w->boundary || w->before_syscall;
 }
 
 /* A store that pops was done on the shadow; then memory refused it. The popped register is still
