@@ -3,6 +3,8 @@
  */
 #include "recorder/apart.h"
 #include "recorder/ahead.h"
+#include "recorder/ask.h"
+#include "format/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -135,6 +137,7 @@ static int not_started(struct rec_recording *rec, int report)
 
 /* Of our heap, so much is in large pages. */
 #define LARGE ((size_t)32 << 20)
+#define SOON  ((size_t)4 << 20) /* and that of them is wanted at once */
 #define PAGE  ((uintptr_t)2 << 20)
 
 /* Memory that a process's fragments took is wanted again by the next one. To give it back and to
@@ -155,8 +158,10 @@ static void hold_memory(void)
 	left_alone = malloc(before - 4096);
 	(void)left_alone;
 	end = (uintptr_t)sbrk(0);
-	if (end != (uintptr_t)-1 && begin < end)
+	if (end != (uintptr_t)-1 && begin + SOON <= end) {
 		madvise((void *)begin, end - begin, MADV_HUGEPAGE);
+		tr_warm((void *)begin, SOON);
+	}
 	mallopt(M_TOP_PAD, 1 << 20);
 }
 
@@ -199,12 +204,17 @@ int rec_program(const char *file, char *const argv[], char *const envp[],
 	memset(result, 0, sizeof(*result));
 	struct rec_recording *rec = rec_new(opt, &rec_tracer_ptrace, argv, envp, err);
 	int report = -1;
-	hold_memory();
+	bool warms = false;
+	pthread_t warmer;
 	rec_signals_take(opt->first_ended != NULL);
 	raise_limits();
 	rec_layout_look(rec);
 	int rc = start(rec, file, &report);
 	if (!rc) {
+		warms = rec_has_processors() && !dj_thread(&warmer, tr_warm_run, NULL);
+		if (warms)
+			tr_warm_begin();
+		hold_memory(); /* not before the fork: the child would share the large pages */
 		rec_loop(rec);
 		rec_clock(NULL);
 		if (!rec->began && !rec_over(rec))
@@ -226,6 +236,10 @@ int rec_program(const char *file, char *const argv[], char *const envp[],
 	rc = rc || rec->fatal ? -1 : 0;
 	result->cut = rec->cut;
 	rec_free(rec);
+	if (warms) {
+		tr_warm_end();
+		pthread_join(warmer, NULL);
+	}
 	rec_signals_give_back(); /* when there are no leases any more */
 	return rc;
 }

@@ -48,9 +48,10 @@ struct tr_bale {
 	uint32_t align;	    /* of the hot code, modulo 8 */
 	uint32_t n, n_numbers, n_pages;
 	struct member *member;
-	struct inner *inner;	 /* for each number */
-	struct tr_lines *page;	 /* relative to the module's first */
-	uint64_t sum;		 /* of the code there */
+	struct inner *inner;   /* for each number */
+	struct tr_lines *page; /* relative to the module's first */
+	bool summed;
+	uint64_t sum;		 /* of the code there, from its being put a second time on */
 	int64_t lowest, highest; /* place in the module that code refers to */
 	uint32_t *place[KINDS], n_places[KINDS];
 	uint64_t added[KINDS];

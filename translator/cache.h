@@ -351,6 +351,16 @@ void tr_sparse_free(void *p, size_t size); /* either */
  * any thread; there is a limit to what is kept for that. */
 void *tr_used(size_t size);
 void tr_used_free(void *p, size_t size);
+bool tr_used_is_there(size_t size); /* some that is used again */
+size_t tr_size(void);		    /* of a translator */
+
+/* ---- memory made ready beforehand (translate-warm.c) ---- */
+
+/* Some that will be read soon; some for tr_used(). */
+void tr_warm_read(void *at, size_t size);
+void tr_warm_used(size_t size);
+/* As from tr_huge(), for a translator; NULL: there is none. */
+void *tr_warm_zero(size_t size);
 
 /* Our pointer to one of the tables, given its place relative to S. */
 static inline void *tr_table(const struct translator *tr, int64_t off)

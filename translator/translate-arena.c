@@ -48,6 +48,11 @@ bool tr_arena_next(struct tr_arena *a)
 	madvise(a->ours + (size_t)a->current * CHUNK_HOT, CHUNK_HOT, MADV_POPULATE_WRITE);
 	madvise(a->ours + ARENA_HOT + (size_t)a->current * CHUNK_COLD, CHUNK_COLD,
 		MADV_POPULATE_WRITE);
+	if (a->n_free) {
+		tr_warm(a->ours + (size_t)a->free[a->n_free - 1] * CHUNK_HOT, CHUNK_HOT);
+		tr_warm(a->ours + ARENA_HOT + (size_t)a->free[a->n_free - 1] * CHUNK_COLD,
+			CHUNK_COLD);
+	}
 	if (!a->chunks[old].holders)
 		a->free[a->n_free++] = old;
 	return true;

@@ -252,7 +252,6 @@ static struct tr_bale *bale_of(struct tying *t)
 	b->page = tr_bale_part(b, b->n_pages, sizeof(*b->page));
 	memcpy(b->member, t->member, b->n * sizeof(*b->member));
 	memcpy(b->page, t->page, b->n_pages * sizeof(*b->page));
-	b->sum = tr_kept_code(t->tr, b->page, b->n_pages, t->base);
 	link_members(b, t);
 	find_ends(b);
 	b->size += sizeof(*b);
@@ -352,6 +351,20 @@ static bool same_module(struct translator *tr, const struct tr_kept *kept, const
 		    !tr_kept_told(tr, page, 4096))
 			return false;
 	}
+	return true;
+}
+
+/* Whether the code is what the bale was made of. The first time each of its fragments is asked, as
+ * it was when the bale was tied. */
+static bool same_code(struct translator *tr, struct tr_bale *b, uint64_t base)
+{
+	if (b->summed)
+		return tr_kept_code(tr, b->page, b->n_pages, base) == b->sum;
+	for (uint32_t i = 0; i < b->n; i++)
+		if (!tr_kept_same(tr, b->member[i].kept, base + b->member[i].at))
+			return false;
+	b->sum = tr_kept_code(tr, b->page, b->n_pages, base);
+	b->summed = true;
 	return true;
 }
 
@@ -511,7 +524,7 @@ struct tr_frag *tr_bale_put(struct translator *tr, struct tr_arena *a, struct tr
 		welcome = all_welcome(tr, b, base);
 	}
 	if (!welcome || !reaches(b, a, base) || !same_module(tr, kept, b, base) ||
-	    (!tied && tr_kept_code(tr, b->page, b->n_pages, base) != b->sum)) {
+	    (!tied && !same_code(tr, b, base))) {
 		*word |= bit;
 		return NULL;
 	}

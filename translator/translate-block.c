@@ -22,6 +22,7 @@ struct tr_block {
 static void cut_slab(struct translator *tr)
 {
 	struct tr_slab *slab = tr_used(TR_HUGE);
+	tr_warm_used(TR_HUGE); /* for the next one */
 	slab->next = tr->slabs;
 	tr->slabs = slab;
 	for (size_t at = TR_HUGE; at > 0; at -= BLOCK) { /* so that the first ones come first */
@@ -55,7 +56,8 @@ static struct tr_block *block_new(struct translator *tr, size_t size)
 	if (b->next)
 		b->next->at = &b->next;
 	tr->blocks = b;
-	tr->n_blocks++;
+	if (++tr->n_blocks == FEW / 2)
+		tr_warm_used(TR_HUGE);
 	return b;
 }
 

@@ -220,6 +220,8 @@ bool tr_kept_read(struct tr_kept *kept, int fd, size_t size, const uint8_t id[TR
 	f->size = size;
 	f->bytes = size > SMALL ? dj_lease(fd, size) : NULL;
 	f->leased = f->bytes;
+	if (f->leased)
+		tr_warm_read(f->bytes, size);
 	if (!f->leased && !begin_copy(f, fd))
 		return false;
 	f->state = size > 16 * TR_HUGE ? tr_huge(up(size / 16 + 1)) : calloc(1, size / 16 + 1);

@@ -104,6 +104,11 @@ static uint32_t more_numbers(struct translator *tr, uint32_t len)
 		cap = !cap ? 4096 : cap < MANY / 2 ? cap * 2 : cap < MANY ? cap * 32 : cap * 4;
 	if (cap != tr->cap_numbers)
 		move_numbers(tr, cap);
+	/* the next large page, from the middle of this one on */
+	size_t at = (first * sizeof(*tr->numbers) + TR_HUGE / 2) / TR_HUGE;
+	if (cap >= MANY && at != ((first + len) * sizeof(*tr->numbers) + TR_HUGE / 2) / TR_HUGE &&
+	    (at + 2) * TR_HUGE <= cap * sizeof(*tr->numbers))
+		tr_warm((uint8_t *)tr->numbers + (at + 1) * TR_HUGE, TR_HUGE);
 	tr->n_numbers += len;
 	return first;
 }

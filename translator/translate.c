@@ -344,6 +344,16 @@ void *tr_used(size_t size)
 	return p ? p : tr_huge(size);
 }
 
+bool tr_used_is_there(size_t size)
+{
+	bool is = false;
+	pthread_mutex_lock(&spares.lock);
+	for (unsigned i = 0; i < spares.n && !is; i++)
+		is = spares.spare[i].size == size;
+	pthread_mutex_unlock(&spares.lock);
+	return is;
+}
+
 void tr_used_free(void *p, size_t size)
 {
 	pthread_mutex_lock(&spares.lock);
@@ -360,9 +370,16 @@ void tr_used_free(void *p, size_t size)
 /* With its tables, in whole large pages. */
 #define TR_SIZE ((sizeof(struct translator) + TR_HUGE - 1) & ~(TR_HUGE - 1))
 
+size_t tr_size(void)
+{
+	return TR_SIZE;
+}
+
 struct translator *tr_new(const struct tr_ops *ops, const struct tr_config *config)
 {
-	struct translator *tr = config->large ? tr_huge(TR_SIZE) : tr_sparse(TR_SIZE);
+	struct translator *tr = config->large ? tr_warm_zero(TR_SIZE) : tr_sparse(TR_SIZE);
+	if (!tr)
+		tr = tr_huge(TR_SIZE);
 	tr->ops = *ops;
 	tr->tables = config->tables;
 	tr->policy = config->policy;

@@ -142,6 +142,14 @@ bool tr_parked(struct translator *tr, uint64_t first, uint64_t end, tr_each_page
 /* They are there, with the code that they had. */
 void tr_unpark(struct translator *tr, uint64_t first, uint64_t end);
 
+/* A thread of the caller's that gets memory ready for translators runs the first of these, between
+ * the two others. */
+void *tr_warm_run(void *arg);
+void tr_warm_begin(void);
+void tr_warm_end(void);
+/* Some memory, which is there and will be written to soon. */
+void tr_warm(void *at, size_t size);
+
 struct translator *tr_new(const struct tr_ops *ops, const struct tr_config *config);
 void tr_free(struct translator *tr);
 

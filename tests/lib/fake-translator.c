@@ -35,6 +35,25 @@ struct fake_thread *fake_owner(uint64_t pc, unsigned *action, bool *handler)
 	return m;
 }
 
+void *tr_warm_run(void *arg)
+{
+	return arg;
+}
+
+void tr_warm_begin(void)
+{
+}
+
+void tr_warm_end(void)
+{
+}
+
+void tr_warm(void *at, size_t size)
+{
+	(void)at;
+	(void)size;
+}
+
 struct translator *tr_new(const struct tr_ops *ops, const struct tr_config *config)
 {
 	(void)ops;
