@@ -323,9 +323,9 @@ struct rec_thread {
 	} trap;				  /* SIGTRAP (sigtrap.c) */
 	bool quiet; /* calls made for us stop at their entry and exit, where no signal is forced */
 	bool held;  /* all others are blocked meanwhile... */
-	uint64_t mask;	  /* ... and this is what the program blocks */
-	bool trap_flag;	  /* in hand: the program has it set (native.c) */
-	bool in_rep;	  /* in hand between iterations of a string instruction */
+	uint64_t mask;	     /* ... and this is what the program blocks */
+	bool trap_flag;	     /* in hand: the program has it set (native.c) */
+	bool in_rep, pushes; /* in hand between iterations of a string; stepped over a pushf */
 	bool flags_lost;  /* in hand where arithmetic flags are dead and may not be the program's */
 	bool flags_made;  /* in hand: the kernel or the processor has just made them */
 	unsigned beyond;  /* so many places were passed for that since a signal was put aside */

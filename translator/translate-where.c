@@ -101,6 +101,12 @@ bool tr_waits(const struct translator *tr, uint64_t va)
 	return a && va >= rt_va(a, rt_order_spin) && va < rt_va(a, rt_order_spin_end);
 }
 
+bool tr_pushes_flags(const struct translator *tr, uint64_t va)
+{
+	const struct tr_arena *a = tr_arena_at(tr, va);
+	return a && a->ours[va - a->va] == 0x9c;
+}
+
 bool tr_asks(const struct translator *tr, uint64_t va)
 {
 	const struct tr_arena *a = tr_arena_at(tr, va);

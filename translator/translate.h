@@ -288,6 +288,8 @@ bool tr_retired(const struct translator *tr);
 /* Whether a thread that is at `va` in the cache waits for the lock of a place. If rax is 1 it stops
  * soon (STOP_ORDER), should that not have come. */
 bool tr_waits(const struct translator *tr, uint64_t va);
+/* Whether it is about to execute a pushf. */
+bool tr_pushes_flags(const struct translator *tr, uint64_t va);
 /* Whether it asks for code (T_ASK). With an answer in T_ANSWER it goes on soon. */
 bool tr_asks(const struct translator *tr, uint64_t va);
 

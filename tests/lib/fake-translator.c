@@ -315,6 +315,13 @@ bool tr_asks(const struct translator *t, uint64_t va)
 	return false;
 }
 
+bool tr_pushes_flags(const struct translator *t, uint64_t va)
+{
+	(void)t;
+	(void)va;
+	return false;
+}
+
 bool tr_waits(const struct translator *t, uint64_t va)
 {
 	(void)t, (void)va;
