@@ -43,7 +43,7 @@ void rec_modules_check(struct rec_recording *rec)
 		for (ssize_t at = 0; at < n;) {
 			const struct inotify_event *e = (const void *)(events + at);
 			for (size_t i = 0; i < rec->n_modules; i++)
-				if (rec->modules[i].watch == e->wd)
+				if (rec->modules[i].watch == e->wd && !(e->mask & IN_IGNORED))
 					rewritten(rec, i);
 			at += (ssize_t)(sizeof(*e) + e->len);
 		}
