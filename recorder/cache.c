@@ -234,17 +234,6 @@ bool rec_goes_beyond(struct rec_thread *t)
 	       !t->group->leaving && t->idle.state != REC_IDLE_GONE && t->beyond++ < BEYOND;
 }
 
-/* A pushf of the program's has pushed the trap flag of the single step. */
-static void take_trap_flag(struct rec_thread *t)
-{
-	struct user_regs_struct r;
-	uint8_t high;
-	if (!rec_get_regs(t, &r) && rec_read(t->proc, r.rsp + 1, &high, 1) == 1) {
-		high &= 0xfe;
-		rec_write(t->proc, r.rsp + 1, &high, 1);
-	}
-}
-
 static enum rec_state towards_boundary(struct rec_thread *t)
 {
 	struct user_regs_struct r;
@@ -285,8 +274,8 @@ enum rec_state rec_on_boundary(struct rec_thread *t, const struct rec_stop *stop
 	}
 	if (stop->sig != SIGTRAP) /* it faults before it gets there */
 		return rec_signal_stop(t, stop);
-	if (t->pushes)
-		take_trap_flag(t);
+	if (t->pushes && !rec_get_regs(t, &r))
+		rec_take_trap_flag(t, r.rsp);
 	if (stop->info.si_code != SI_KERNEL)
 		return towards_boundary(t);
 	return rec_get_regs(t, &r) ? REC_KILLED : our_trap(t, &r);

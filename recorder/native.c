@@ -252,14 +252,12 @@ static bool changes_trap_flag(const struct rec_thread *t)
 	return t->native.known && (t->native.in.id == INSN_POPF || t->native.in.id == INSN_IRET);
 }
 
-/* pushf has pushed the trap flag, which is ours. */
-static void take_trap_flag(struct rec_thread *t)
+void rec_take_trap_flag(struct rec_thread *t, uint64_t rsp)
 {
 	uint8_t high;
-	if (!t->native.traps && t->native.known && t->native.in.id == INSN_PUSHF &&
-	    rec_read(t->proc, t->regs.rsp + 1, &high, 1) == 1) {
+	if (rec_read(t->proc, rsp + 1, &high, 1) == 1) {
 		high &= 0xfe;
-		rec_write(t->proc, t->regs.rsp + 1, &high, 1);
+		rec_write(t->proc, rsp + 1, &high, 1);
 	}
 }
 
@@ -285,7 +283,8 @@ static enum rec_state done(struct rec_thread *t)
 {
 	struct dj_regs after;
 	unmask(t);
-	take_trap_flag(t);
+	if (!t->native.traps && t->native.known && t->native.in.id == INSN_PUSHF)
+		rec_take_trap_flag(t, t->regs.rsp);
 	*rec_tcb(t, T_FSBASE) = t->regs.fs_base;
 	*rec_tcb(t, T_GSBASE) = t->regs.gs_base;
 	rec_full_regs(t, &after);

@@ -24,6 +24,8 @@ bool rec_takeable(struct rec_thread *t, const struct user_regs_struct *r, struct
 /* Whether the thread, in hand or at a place where it could be, rather goes on to the next one,
  * where arithmetic flags are the program's (cache.c). */
 bool rec_goes_beyond(struct rec_thread *t);
+/* A pushf has just put flags at `rsp`, with the trap flag of a single step, which is ours. */
+void rec_take_trap_flag(struct rec_thread *t, uint64_t rsp);
 
 /* ---- starve.c: signals of timers that are faster than we are ---- */
 /* Stopped in the cache with these registers for a signal: whether it should come late. If so, the

@@ -12,11 +12,16 @@ can_record
 options=("" "--exact-flags" "--order load" "--shadow-memory 1M" "--predict last")
 for ((i = first; i < first + seeds; i++)); do
 	us=$((20 + i * 37 % 120))
-	case $((i % 4)) in 0) kinds=stack ;; 1) kinds=strings ;; *) kinds=any ;; esac
+	seed=$i n=2000
+	case $((i % 4)) in
+	0) kinds=stack n=6000 seed=$((i + 16)) ;; # 20 is mostly pushf
+	1) kinds=strings ;;
+	*) kinds=any ;;
+	esac
 	read -ra with <<<"${options[i % ${#options[@]}]}"
-	what="./anywhere $i $us 2000 $kinds (${with[*]})"
-	timeout -s KILL 60 ./anywhere $i $us 20 $kinds >native || fail "$what, natively: $(tail -3 native)"
-	timeout -s KILL 100 "$deja" record "${with[@]}" -o t.deja -- ./anywhere $i $us 2000 $kinds >out 2>err ||
+	what="./anywhere $seed $us $n $kinds (${with[*]})"
+	timeout -s KILL 60 ./anywhere $seed $us 20 $kinds >native || fail "$what, natively: $(tail -3 native)"
+	timeout -s KILL 100 "$deja" record "${with[@]}" -o t.deja -- ./anywhere $seed $us $n $kinds >out 2>err ||
 		fail "$what: $(tail -3 out err)"
 	cmp -s native out || fail "$what: $(tail -3 out), natively $(tail -1 native)"
 	[ ! -s err ] || fail "$what: it said $(cat err)"
