@@ -17,11 +17,12 @@
  * thread executes is another matter: it always gets what it really got.
  *
  * What somebody knows of a page holds until something else is mapped there. A thread comes to know
- * of what another has mapped when it passes its next event, be that long after; and at the last
- * position before that event it has been told already, be that long before. So where mappings
- * changed between what a thread has passed and the moment, it knows nothing (mapped_since()); and
- * where they changed behind the moment, but before its next event, it is asked as it was before it
- * heard of that (listen_before()).
+ * of what another has mapped when it passes its next event, be that long after; and before that
+ * event it may have been told already, be that long before: at the last position, or behind a
+ * system call during which it came to pass. So where mappings changed between what a thread has
+ * passed and the moment, it knows nothing (mapped_since()); and where they changed behind the
+ * moment, but before its next event, what it knew before it heard of that counts, too
+ * (listen_before()).
  *
  * Positions of bytes are not kept, since nearly all bytes need none: where threads that know a byte
  * agree about it there is no question. Where they do not, the histories of those that take part are
@@ -99,32 +100,56 @@ static bool mapped_since(struct replay *r, uint64_t num, uint64_t upto)
 			   num * PAGE, seq, upto);
 }
 
-/* The same behind event `upto`, of which it may have been told. */
+/* The same behind event `upto`, of which it may have been told; at its end that may be any. */
 static bool mapped_soon(struct replay *r, uint64_t num, uint64_t upto)
 {
-	return !rp_thread_at_end(r->th) &&
-	       rp_remapped(&r->remaps, r->t, dj_trace_thread(r->t, r->selected)->process,
-			   num * PAGE, upto, rp_thread_next_seq(r->th));
+	uint64_t next = rp_thread_at_end(r->th) ? UINT64_MAX : rp_thread_next_seq(r->th);
+
+	return rp_remapped(&r->remaps, r->t, dj_trace_thread(r->t, r->selected)->process,
+			   num * PAGE, upto, next);
 }
 
-/* A thread on its last step to where it stands. */
+/* A thread on its way to where it stands. */
 struct before_told {
 	struct replay *r;
-	struct voice *v; /* what it knew before it heard of that; NULL: nothing */
+	struct voice *v; /* what it has known of the page, also if that was mapped anew; or NULL */
 	uint64_t num, upto;
 	bool told;
 };
+
+/* Whether the record tells the thread in hand that another has mapped something else at the page by
+ * an event behind `upto`. */
+static bool tells(const struct before_told *b, const struct dj_record *rec)
+{
+	return (rec->kind == DJ_REC_MAP || rec->kind == DJ_REC_UNMAP) &&
+	       rec->thread != (int32_t)b->r->selected && rec->seq != DJ_SEQ_UNKNOWN &&
+	       rec->seq > b->upto && b->num * PAGE - rec->addr < rec->length;
+}
+
+/* What the thread in hand knows now lies above what it has known. */
+static void add_voice(struct before_told *b)
+{
+	struct voice *now = listen(b->r, b->num);
+
+	for (unsigned i = 0; now && b->v && i < PAGE; i++)
+		if (now->state[i] == RP_BYTE_NONE) {
+			now->state[i] = b->v->state[i];
+			now->value[i] = b->v->value[i];
+		}
+	if (!now)
+		return;
+	free(b->v);
+	b->v = now;
+}
 
 static void hear(void *ctx, const struct dj_record *rec)
 {
 	struct before_told *b = ctx;
 
-	if (b->told || (rec->kind != DJ_REC_MAP && rec->kind != DJ_REC_UNMAP) ||
-	    rec->thread == (int32_t)b->r->selected || rec->seq == DJ_SEQ_UNKNOWN ||
-	    rec->seq <= b->upto || b->num * PAGE - rec->addr >= rec->length)
+	if (!tells(b, rec))
 		return;
 	b->told = true;
-	b->v = listen(b->r, b->num);
+	add_voice(b);
 }
 
 /* It has to stand where it stood, whoever is impatient. */
@@ -139,25 +164,61 @@ static int put_back(struct replay *r, const struct rp_thread_pos *here, bool can
 	return ret;
 }
 
-/* What the thread in hand said about the page before it heard of mappings by events behind `upto`.
- * Not 0: it could not be put back. */
+/* The thread in hand hears what it is told at `steps`, or where it is told that before `here`. */
+static int hear_at(struct before_told *b, uint64_t steps, const struct rp_thread_pos *here)
+{
+	const struct rp_thread_pos at = { .steps = steps };
+	const struct rp_hearer hearer = { .ctx = b, .record = hear };
+	struct rp_thread *th = b->r->th;
+	struct rp_thread_pos now;
+
+	if (replay_move(b->r, &at, NULL))
+		return -1;
+	if (replay_move_back(b->r, NULL))
+		return b->r->cancelled ? -1 : 0; /* where it begins; it knew nothing before */
+	const struct rp_hearer *other = th->hearer;
+	th->hearer = &hearer;
+	b->told = false;
+	do {
+		if (rp_thread_step(th) != THREAD_LIMIT)
+			break;
+		rp_thread_pos(th, &now);
+	} while (!b->told && now.steps <= steps && rp_thread_pos_cmp(&now, here) < 0);
+	th->hearer = other;
+	return 0;
+}
+
+/* What the thread in hand has to say about the page if mappings by events behind `upto` are no
+ * reason to forget what it knows. It may have been told of them at any step behind the last event
+ * that it has passed: most often at the very last, but also where a system call took its time. Not
+ * 0: that cannot be found out, or it could not be put back. */
 static int listen_before(struct replay *r, uint64_t num, uint64_t upto, struct voice **v)
 {
 	struct before_told b = { .r = r, .num = num, .upto = upto };
-	const struct rp_hearer hearer = { .ctx = &b, .record = hear }, *other = r->th->hearer;
+	struct dj_error err = { 0 };
+	struct dj_cursor *c = dj_cursor_new(r->t, r->selected, &err);
+	const struct dj_record *rec;
 	struct rp_thread_pos here;
+	uint64_t seq, within, last = UINT64_MAX;
 
 	rp_thread_pos(r->th, &here);
-	if (!replay_move_back(r, NULL)) {
-		r->th->hearer = &hearer;
-		rp_thread_step(r->th);
-		r->th->hearer = other;
+	rp_thread_seq(r->th, &seq, &within);
+	int ret =
+		c ? dj_cursor_seek_steps(c, here.steps - within - (here.steps > within), &err) : -1;
+	while (!ret && (rec = dj_cursor_next(c, &err)) && rec->steps <= here.steps) {
+		uint64_t steps = rec->steps;
+		if (steps == last || !tells(&b, rec))
+			continue;
+		ret = hear_at(&b, steps, &here);
+		last = steps;
 	}
-	if (put_back(r, &here, r->cancelled)) {
+	dj_cursor_free(c);
+	if (put_back(r, &here, r->cancelled) || ret) {
 		free(b.v);
 		return -1;
 	}
-	*v = b.told ? b.v : listen(r, num);
+	add_voice(&b);
+	*v = b.v;
 	return 0;
 }
 
