@@ -398,10 +398,17 @@ bool rec_logs_drain(struct rec_thread *t)
 	return good;
 }
 
-void rec_log_fact(struct rec_process *proc)
+void rec_log_fact(struct rec_thread *t, bool code)
 {
-	if (proc->tables && proc->n_threads > 1)
-		proc->logged.overtaken = *rec_maps_word(proc, T_MAPS_N);
+	struct rec_process *proc = t->proc;
+	if (!proc->tables || proc->n_threads < 2)
+		return;
+	/* with a page asleep a call may have code forgotten, while some is being translated */
+	if ((!code || !proc->n_asleep) && !rec_logs_drain(t)) {
+		proc->logged.n = *rec_maps_word(proc, T_MAPS_N);
+		rec_log_overwritten(t);
+	}
+	proc->logged.overtaken = code ? *rec_maps_word(proc, T_MAPS_N) : proc->logged.n;
 }
 
 bool rec_log_overtaken(const struct rec_process *proc)

@@ -457,9 +457,9 @@ static void record_fact(struct rec_thread *t, const struct dj_record *r)
 	struct dj_record fact = *r;
 	struct dj_error err = { 0 };
 	bool now = t->ring->own_at == AT_HEAD, overtaken = now ? false : rec_log_overtaken(t->proc);
-	fact.seq = now ? rec_order_now(t) : t->seq;
 	if (now)
-		rec_log_fact(t->proc);
+		rec_log_fact(t, r->kind == DJ_REC_CODE);
+	fact.seq = now ? rec_order_now(t) : t->seq;
 	if (dj_stream_fact(t->stream, &fact, &t->proc->n_facts, &err))
 		rec_cut(t->rec, "%s", err.text);
 	else if (!overtaken)
