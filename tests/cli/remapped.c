@@ -12,7 +12,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define ROUNDS 60
+#ifndef OTHERS
+#define OTHERS 2
+#endif
+#define ROUNDS (180 / (OTHERS + 1))
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static volatile unsigned long *words;
@@ -80,15 +83,15 @@ static void *work(void *arg)
 int main(int argc, char **argv)
 {
 	unsigned long seed = argc > 1 ? strtoul(argv[1], NULL, 0) : 1;
-	pthread_t thread[2];
+	pthread_t thread[OTHERS];
 
 	if (pipe(zero))
 		return 1;
 	words = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	for (unsigned long i = 0; i < 2; i++)
-		pthread_create(&thread[i], NULL, work, (void *)(seed * 3 + i));
-	work((void *)(seed * 3 + 2));
-	for (int i = 0; i < 2; i++)
+	for (unsigned long i = 0; i < OTHERS; i++)
+		pthread_create(&thread[i], NULL, work, (void *)(seed * (OTHERS + 1) + i));
+	work((void *)(seed * (OTHERS + 1) + OTHERS));
+	for (int i = 0; i < OTHERS; i++)
 		pthread_join(thread[i], NULL);
 	printf("words at %p: %lu %lu %lu\n", (void *)words, words[0], words[1], words[2]);
 	return 0;

@@ -10,6 +10,7 @@
  * - skew: a page is left out of what came back: that must show
  * - stops: continuing with a breakpoint, also one with a condition, or a watchpoint, over ground as
  *   it is being covered, stops where it does without; forwards and then back
+ * - back: a watchpoint finds going back what it found going forward, in the same threads
  * - kept: what was covered is kept beside the trace; another replay that uses it finds the same at
  *   each checkpoint, light or full
  * - filled: the same, with memory at all of them again, from a process that goes through all
@@ -297,6 +298,49 @@ static uint64_t shared_word(struct replay *r)
 }
 
 static uint64_t watched; /* 0: any word */
+
+/* Forward over some accesses to one of three words, and back over the same. */
+static unsigned there_and_back(struct replay *r)
+{
+	unsigned kind = rnd() % 2 ? REPLAY_WATCH_WRITE : REPLAY_WATCH_ACCESS, n = 1 + rnd() % 200,
+		 met = 0;
+	uint64_t at = watched + 4 * (rnd() % 6);
+	struct replay_stop stop;
+	int32_t tid[200];
+
+	int id = replay_watch_add(r, at, rnd() % 2 ? 8 : 4, kind);
+	bad += replay_seek(r, &(struct replay_pos){ 0 }, NULL);
+	do {
+		replay_continue(r, REPLAY_FORWARD, &stop);
+		if (stop.reason == REPLAY_WATCH)
+			tid[met++] = stop.tid;
+	} while (stop.reason == REPLAY_WATCH && met < n);
+	n = met;
+	do {
+		replay_continue(r, REPLAY_BACKWARD, &stop);
+		if (met ? stop.reason != REPLAY_WATCH || stop.tid != tid[met - 1]
+			: stop.reason == REPLAY_WATCH) {
+			printf("back: %u more accesses to %#" PRIx64 " lie before step %" PRIu64
+			       ", reason %d\n",
+			       met, at, stop.pos.steps, (int)stop.reason);
+			bad++;
+		}
+	} while (!bad && met--);
+	replay_watch_del(r, id);
+	return n;
+}
+
+static int back(const char *path)
+{
+	struct replay *r = start(path, UINT64_MAX / 4, UINT64_MAX);
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < 6 && !bad; i++)
+		n += there_and_back(r);
+	replay_close(r);
+	printf("%u accesses there and back, %u differences\n", n, bad);
+	return bad || !n;
+}
 
 static unsigned stops(const char *path, uint64_t spacing)
 {
@@ -726,6 +770,8 @@ int main(int argc, char **argv)
 	watched = argc > 5 ? strtoull(argv[5], NULL, 0) : 0;
 	random_state += (argc > 4 ? strtoull(argv[4], NULL, 0) : 0) * 0x9e3779b97f4a7c15ULL;
 	replay_confine(cli_confine);
+	if (argc > 3 && !strcmp(argv[3], "back"))
+		return back(argv[1]);
 	if (argc > 3 && !strcmp(argv[3], "stops"))
 		return !stops(argv[1], spacing) || bad;
 	if (argc > 3 && !strcmp(argv[3], "damage"))

@@ -224,14 +224,25 @@ for word in 0 1 2; do
 	covered cover.deja 3000 stops 0 $((at + 8 * word))
 done
 covered threads.deja 20000 stops
-# The same of a page that they map anew, and that system calls write to.
-${CC:-gcc} -O1 -w -pthread "$here/remapped.c" -o remapped || exit 99
-for n in 16 27; do
-	cover 3000 ./remapped "$n"
+# The same of a page that they map anew, and that system calls write to: three threads, and nine.
+# What nine are told of each other's mappings, and where, is another matter each time.
+for others in 2 8; do
+	${CC:-gcc} -O1 -w -pthread -DOTHERS=$others "$here/remapped.c" -o remapped$others || exit 99
+done
+# words OTHERS N: `cover.deja` is of so many more threads, and `at` where the words are
+words() {
+	cover 3000 "./remapped$1" "$2"
 	at=$(sed -n 's/^words at \(0x[0-9a-f]*\):.*/\1/p' cover.out)
 	[ -n "$at" ] || fail "remapped does not say where its words are"
+}
+for n in 16 27; do
+	words 2 "$n"
 	covered cover.deja 3000 stops "$n" $((at + 8))
 	covered cover.deja 3000 stops 0 $((at + 12))
+done
+for n in {1..12}; do
+	words 8 "$n"
+	covered cover.deja 3000 back "$n" "$at"
 done
 cover 300000 perl -e 'for $i (1 .. 20000) { $h{$i % 100} .= $i; } print length($h{5})'
 cover 300000 sh -c 'gzip -1 </usr/bin/bash | wc -c'
