@@ -321,18 +321,28 @@ static void *becomes_another(void *arg)
 	return arg;
 }
 
+pthread_mutex_t mob_loading = PTHREAD_MUTEX_INITIALIZER;
+
+pid_t fork_for_threads(void)
+{
+	pthread_mutex_lock(&mob_loading);
+	pid_t pid = fork();
+	pthread_mutex_unlock(&mob_loading);
+	return pid;
+}
+
 /* A thread that is not the first becomes another program, perhaps when the first has ended. */
 static void exec_in_thread(unsigned *of)
 {
 	unsigned which = draw(of, 3);
 	pthread_t thread;
-	pid_t pid = fork();
+	pid_t pid = fork_for_threads();
 	if (!pid) {
 		if (which)
 			pthread_create(&thread, NULL, forever, NULL);
 		pthread_create(&thread, NULL, becomes_another, NULL);
 		if (which == 2)
-			pthread_exit(NULL);
+			syscall(SYS_exit, 0);
 		forever(NULL);
 	}
 	wait_for(pid, 0);
@@ -343,7 +353,7 @@ static void child_with_threads(unsigned *of)
 {
 	unsigned how = draw(of, 4);
 	pthread_t thread;
-	pid_t pid = fork();
+	pid_t pid = fork_for_threads();
 	if (!pid) {
 		for (int i = 0; i < 3; i++)
 			pthread_create(&thread, NULL, i & 1 ? forever : nothing, NULL);
@@ -505,7 +515,12 @@ static void timer_with_thread(unsigned *of)
 	struct itimerspec soon = { .it_value.tv_nsec = 100000 };
 	timer_t timer;
 	(void)of;
-	if (timer_create(CLOCK_MONOTONIC, &event, &timer) || timer_settime(timer, 0, &soon, NULL))
+	if (timer_create(CLOCK_MONOTONIC, &event, &timer)) {
+		if (errno == EAGAIN) /* see make_thread() */
+			forever(NULL);
+		fail("timer");
+	}
+	if (timer_settime(timer, 0, &soon, NULL))
 		fail("timer");
 	while (!__atomic_load_n(flag, __ATOMIC_SEQ_CST))
 		sched_yield();
@@ -529,8 +544,7 @@ static void robust_mutex(unsigned *of)
 	if (draw(of, 2))
 		pthread_mutexattr_setprotocol(&how, PTHREAD_PRIO_INHERIT);
 	pthread_mutex_init(&mutex, &how);
-	if (pthread_create(&thread, NULL, locks, &mutex))
-		fail("thread");
+	make_thread(&thread, locks, &mutex);
 	while (!(got = pthread_mutex_lock(&mutex))) {
 		pthread_mutex_unlock(&mutex);
 		sched_yield();
@@ -570,8 +584,7 @@ static void files_of_its_own(unsigned *of)
 {
 	pthread_t thread;
 	(void)of;
-	if (pthread_create(&thread, NULL, has_files_of_its_own, NULL))
-		fail("thread");
+	make_thread(&thread, has_files_of_its_own, NULL);
 	pthread_join(thread, NULL);
 }
 
@@ -791,6 +804,15 @@ mob_act *const mob_more[] = { a_fault,
 _Static_assert(sizeof(mob_more) / sizeof(*mob_more) <= MORE, "there are too many acts");
 const unsigned mob_n_more = sizeof(mob_more) / sizeof(*mob_more);
 
+/* What the library needs for cancelling a thread is loaded by the first that does. */
+static void cancel_one(void)
+{
+	pthread_t thread;
+	if (pthread_create(&thread, NULL, forever, NULL) || pthread_cancel(thread) ||
+	    pthread_join(thread, NULL))
+		fail("cancel");
+}
+
 void mob_begin(void)
 {
 	static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL },
@@ -805,4 +827,5 @@ void mob_begin(void)
 	sigaction(SIGHUP, &jump, NULL);
 	common = (unsigned char *)map(PAGE, PROT_READ | PROT_WRITE | PROT_EXEC);
 	write_code(common + 3, 0);
+	cancel_one();
 }

@@ -12,6 +12,7 @@
 #include "mob.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -67,12 +68,21 @@ void *forever(void *arg)
 	return arg;
 }
 
+void make_thread(pthread_t *thread, void *(*does)(void *), void *arg)
+{
+	errno = pthread_create(thread, NULL, does, arg);
+	if (errno == EAGAIN)
+		forever(NULL);
+	if (errno)
+		fail("thread");
+}
+
 static void a_thread(unsigned *of)
 {
 	pthread_t thread;
 	bool cancelled = draw(of, 2);
-	if (pthread_create(&thread, NULL, cancelled ? forever : nothing, NULL) ||
-	    (cancelled && pthread_cancel(thread)) || pthread_join(thread, NULL))
+	make_thread(&thread, cancelled ? forever : nothing, NULL);
+	if ((cancelled && pthread_cancel(thread)) || pthread_join(thread, NULL))
 		fail("thread");
 }
 
@@ -167,9 +177,11 @@ static void a_program(unsigned *of)
 static void a_library(unsigned *of)
 {
 	static const char *const names[] = { "libm.so.6", "libpthread.so.0", "libresolv.so.2" };
+	pthread_mutex_lock(&mob_loading);
 	void *handle = dlopen(names[draw(of, 3)], RTLD_NOW | RTLD_LOCAL);
 	if (!handle || dlclose(handle))
 		fail("library");
+	pthread_mutex_unlock(&mob_loading);
 }
 
 static void a_list(unsigned *of)

@@ -2,6 +2,7 @@
 #ifndef DEJA_TESTS_CLI_MOB_H
 #define DEJA_TESTS_CLI_MOB_H
 
+#include <pthread.h>
 #include <sys/types.h>
 
 #define PAGE 4096ul
@@ -30,6 +31,15 @@ void wait_for(pid_t pid, int status);
 /* Threads to be: one that returns what it is given, and one that never returns. */
 void *nothing(void *arg);
 void *forever(void *arg);
+/* Makes a thread. While another is in the middle of an exec the kernel makes none (EAGAIN, as they
+ * share a root and a directory): then this one waits until the program has been replaced. */
+void make_thread(pthread_t *thread, void *(*does)(void *), void *arg);
+
+/* A child that goes on to make threads: not while somebody loads or unloads, as the loader's locks
+ * are not made anew in it. */
+pid_t fork_for_threads(void);
+/* Taken by whoever loads. */
+extern pthread_mutex_t mob_loading;
 
 /* The threads that are there, by their numbers; 0 where there is none. */
 extern pid_t mob_tids[MOST];
