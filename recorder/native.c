@@ -332,6 +332,18 @@ static enum rec_state ran_away(struct rec_thread *t, const struct rec_stop *stop
 	return REC_KILLED;
 }
 
+/* The instruction has faulted. What it had done before that is a step of its own: iterations of a
+ * string instruction, elements that a gather had loaded (how many, processors differ in), or what
+ * the kernel left when it gave up. */
+static void part_done(struct rec_thread *t)
+{
+	const uint64_t its = 0xffffULL << 32 | 0xffff | DJ_REG_MXCSR; /* all YMM and GPR */
+	struct dj_regs after;
+	rec_full_regs(t, &after);
+	if (after.rip != t->native.pc || (dj_regs_diff(&t->native.before, &after) & its))
+		effects(t, &after, DJ_WHY_FAULTING);
+}
+
 enum rec_state rec_on_native_run(struct rec_thread *t, const struct rec_stop *stop)
 {
 	if (rec_get_regs(t, &t->regs))
@@ -346,14 +358,7 @@ enum rec_state rec_on_native_run(struct rec_thread *t, const struct rec_stop *st
 		return next == REC_IN_HAND ? rec_deliver(t, &stop->info, 0) : next;
 	}
 	rec_order_release(t);
-	/* What the kernel left when it gave up; or iterations before the one that faults. These are
-	 * a step of their own. */
-	if (t->regs.rax != t->native.before.gpr[DJ_RAX] ||
-	    t->regs.rcx != t->native.before.gpr[DJ_RCX]) {
-		struct dj_regs after;
-		rec_full_regs(t, &after);
-		effects(t, &after, DJ_WHY_FAULTING);
-	}
+	part_done(t);
 	return rec_deliver(t, &stop->info, 0);
 }
 
@@ -403,15 +408,8 @@ enum rec_state rec_on_native(struct rec_thread *t, const struct rec_stop *stop)
 		info.si_addr = (void *)(uintptr_t)t->native.pc;
 		return rec_deliver(t, &info, 0);
 	}
-	bool part = r.rip == t->native.pc && t->native.known && (t->native.in.attr & INSN_A_REP) &&
-		    r.rcx != t->native.before.gpr[DJ_RCX];
-	if (r.rip != t->native.pc || part) {
-		/* int3 or int 4, a trap: the instruction is done. Or what came behind a load of ss,
-		 * or where sysenter led to, has faulted. Or a string instruction has, after some
-		 * iterations: these are a step of their own. */
-		struct dj_regs after;
-		rec_full_regs(t, &after);
-		effects(t, &after, DJ_WHY_FAULTING);
-	}
+	/* elsewhere: int3 or int 4, a trap, and the instruction is done; or what came behind a load
+	 * of ss, or where sysenter led to, has faulted */
+	part_done(t);
 	return rec_deliver(t, &stop->info, 0);
 }
