@@ -64,12 +64,12 @@ void dj_cpu_describe(char *buf, size_t size)
 
 bool dj_cpu_has(enum dj_cpu_extension which)
 {
-	static atomic_uint known; /* bit 31: it has been asked */
-	uint32_t a, b, c = 0, d;
+	static _Atomic uint64_t known; /* bit 31: it has been asked */
+	uint32_t a, b = 0, c = 0, d;
 
 	if (!known) {
 		__get_cpuid_count(7, 0, &a, &b, &c, &d);
-		known = c | 1u << 31;
+		known = (uint64_t)b << 32 | c | 1u << 31;
 	}
 	return known >> which & 1;
 }

@@ -20,8 +20,17 @@ enum dj_cpu_kind {
 /* The processor this runs on; DJ_CPU_INTEL on a machine that is no x86. */
 enum dj_cpu_kind dj_cpu_host(void);
 
-/* Extensions that not every processor with AVX2 has: bits of CPUID's leaf 7, ecx (SDM vol. 2A). */
-enum dj_cpu_extension { DJ_CPU_GFNI = 8, DJ_CPU_VAES = 9, DJ_CPU_VPCLMULQDQ = 10 };
+/* Extensions that not every processor with AVX2 has: bits of CPUID's leaf 7, those of ecx and 32 on
+ * those of ebx (SDM vol. 2A). */
+enum dj_cpu_extension {
+	DJ_CPU_GFNI = 8,
+	DJ_CPU_VAES = 9,
+	DJ_CPU_VPCLMULQDQ = 10,
+	DJ_CPU_ADX = 32 + 19,
+	DJ_CPU_CLFLUSHOPT = 32 + 23,
+	DJ_CPU_CLWB = 32 + 24,
+	DJ_CPU_SHA = 32 + 29,
+};
 
 /* Whether the processor this runs on has it; false on a machine that is no x86. */
 bool dj_cpu_has(enum dj_cpu_extension which);

@@ -75,7 +75,27 @@ bool insn_lacked(const struct insn *in)
 		return in->vex_l && !dj_cpu_has(DJ_CPU_VAES);
 	case INSN_PCLMULQDQ:
 		return in->vex_l && !dj_cpu_has(DJ_CPU_VPCLMULQDQ);
+	case INSN_ADCX:
+	case INSN_ADOX:
+		return !dj_cpu_has(DJ_CPU_ADX);
+	case INSN_CLFLUSHOPT:
+		return !dj_cpu_has(DJ_CPU_CLFLUSHOPT);
+	case INSN_CLWB:
+		return !dj_cpu_has(DJ_CPU_CLWB);
+	case INSN_SHA1RNDS4:
+	case INSN_SHA1NEXTE:
+	case INSN_SHA1MSG1:
+	case INSN_SHA1MSG2:
+	case INSN_SHA256RNDS2:
+	case INSN_SHA256MSG1:
+	case INSN_SHA256MSG2:
+		return !dj_cpu_has(DJ_CPU_SHA);
 	default:
 		return false;
 	}
+}
+
+bool insn_may_read_less(const struct insn *in)
+{
+	return in->id == INSN_MOVDDUP && in->mem_size == 32;
 }

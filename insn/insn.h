@@ -187,6 +187,10 @@ bool insn_is_emulated(const struct insn *in);
  * has to show, and not what its operand in memory might bring about. */
 bool insn_lacked(const struct insn *in);
 
+/* Whether there are processors that do not read all of its operand in memory: of VMOVDDUP's four
+ * numbers those of the Zen 1 generation leave the last alone (doc/cpu.md). */
+bool insn_may_read_less(const struct insn *in);
+
 /* Whether a LOCK prefix is in order here (SDM vol. 2A, LOCK); elsewhere it is an invalid opcode. */
 bool insn_lockable(const struct insn *in);
 

@@ -68,9 +68,9 @@ bool rec_logs_drain(struct rec_thread *t);
 /* ... and the recording ends. */
 void rec_log_overwritten(struct rec_thread *t);
 
-/* A fact of the process comes to pass now: what calls have been logged before is dealt with, so that
- * it comes before it in the trace, and others come behind it. If it is about `code`, a call that is
- * made now may come to pass before it as well, and be overtaken. */
+/* A fact of the process comes to pass now: what calls have been logged before is dealt with, so
+ * that it comes before it in the trace, and others come behind it. If it is about `code`, a call
+ * that is made now may come to pass before it as well, and be overtaken. */
 void rec_log_fact(struct rec_thread *t, bool code);
 /* Whether that has happened to the call that is being dealt with: then its thread cannot be said to
  * know of all facts up to that at its place. */

@@ -228,9 +228,9 @@ static void undo_pop(struct rec_thread *t)
 }
 
 /* In hand at an access that faulted. What modifies memory does so on the shadow first: make that
- * undone. True if the fault is not the one that the processor reports: it looks for the right to
- * write first where translated code reads first, and it may have loaded some elements of several.
- */
+ * undone. True if the fault is not the one that the processor reports, if any: it looks for the
+ * right to write first where translated code reads first, it may have loaded some elements of
+ * several, and it may not want all that translated code compares. */
 static bool undo_store(struct rec_thread *t)
 {
 	struct dj_regs regs;
@@ -240,7 +240,7 @@ static bool undo_store(struct rec_thread *t)
 	if (!got || insn_decode(&in, code, got, t->regs.rip) <= 0)
 		return false;
 	if (!(in.mem_access & INSN_W))
-		return in.attr & INSN_A_MASKED;
+		return (in.attr & INSN_A_MASKED) || insn_may_read_less(&in);
 	if (insn_store_pops(&in) && t->rec->opt.predict == DJ_PREDICT_SHADOW)
 		undo_pop(t);
 	rec_from_user(&t->regs, &regs);

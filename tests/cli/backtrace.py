@@ -40,6 +40,22 @@ def plausible(pc, executable):
     return any(start <= pc < end for start, end in executable)
 
 
+def described(pc, mappings, known={}):
+    """Whether an unwind table says anything of the code there: of crtstuff's functions none does."""
+    for start, end, path in mappings:
+        if start <= pc < end:
+            break
+    else:
+        return True
+    if path not in known:
+        out = subprocess.run(["readelf", "-W", "--debug-dump=frames", path], capture_output=True,
+                             text=True).stdout
+        known[path] = [(int(a, 16), int(b, 16))
+                       for a, b in re.findall(r" FDE .* pc=([0-9a-f]+)\.\.([0-9a-f]+)", out)]
+    base = min(m[0] for m in mappings if m[2] == path)
+    return not known[path] or any(a <= pc - base < b for a, b in known[path])
+
+
 def address(name):
     try:
         return int(gdb.parse_and_eval("(unsigned long)&'%s'" % name))
@@ -73,7 +89,7 @@ info = json.loads(subprocess.run([deja, "info", "--json", trace], check=True, ca
                                  text=True).stdout)
 total = info["instructions"]
 different = frames = deepest = 0
-names = inlined = 0
+names = inlined = guesses = 0
 for _ in range(int(os.environ["POSITIONS"])):
     position = str(random.randrange(total))
     gdb.execute("monitor goto " + position, to_string=True)
@@ -82,6 +98,15 @@ for _ in range(int(os.environ["POSITIONS"])):
     ranges = re.findall(r"^\s*(0x[0-9a-f]+)\s+(0x[0-9a-f]+)\s.*\s[r-][w-]x",
                         gdb.execute("info proc mappings", to_string=True), re.MULTILINE)
     executable = [(int(a, 16), int(b, 16)) for a, b in ranges]
+    mappings = [(int(a, 16), int(b, 16), path) for a, b, path in re.findall(
+        r"^\s*(0x[0-9a-f]+)\s+(0x[0-9a-f]+)\s.*\s(/\S+)\s*$",
+        gdb.execute("info proc mappings", to_string=True), re.MULTILINE)]
+    # behind code that no table describes both guess, each in its own way
+    for i in range(min(len(g), len(d))):
+        if not described(g[i][0] - (i > 0), mappings):
+            guesses += max(len(g), len(d)) > i + 1
+            g, d = g[:i + 1], d[:i + 1]
+            break
     while len(g) > len(d) and g[-1][1] is None and not plausible(g[-1][0], executable):
         g.pop()
     frames += len(g)
@@ -95,5 +120,5 @@ for _ in range(int(os.environ["POSITIONS"])):
         for i in range(max(len(g), len(d))):
             print("  gdb %-60s deja %s" % tuple(
                 "%#x %s %s" % x[i] if i < len(x) else "-" for x in (g, d)))
-print("compared %d frames, %d inlined, %d names; deepest stack %d; %d positions differ"
-      % (frames, inlined, names, deepest, different))
+print("compared %d frames, %d inlined, %d names; deepest stack %d; %d guessed; %d positions differ"
+      % (frames, inlined, names, deepest, guesses, different))

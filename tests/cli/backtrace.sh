@@ -22,7 +22,7 @@ compare() {
 	(ulimit -c 0; "$DEJA" record -o "$TRACE" -- "$@" >/dev/null 2>&1)
 	timeout $((60 + POSITIONS)) "$DEJA" replay "$TRACE" -- -nx -q -batch -x "$here/backtrace.py" \
 		>"$work/out" 2>&1 </dev/null
-	grep -q '^compared ' "$work/out" && ! grep -q '^DIFFERENT' "$work/out" || {
+	grep -q '^compared .* [0-9] guessed;' "$work/out" && ! grep -q '^DIFFERENT' "$work/out" || {
 		fail "tests/cli/backtrace.sh $POSITIONS $SEED, of: $*"
 		tail -40 "$work/out"
 	}

@@ -46,6 +46,16 @@ expect cpuid out '^done$' 2
 expect cpuid out '^  cpuid +24,[0-9]+ \(cpuid\)$' 1
 expect cpuid out '^  [0-9]?[0-9]?[0-9] +stops: instruction executed natively$' 1
 
+# where processors differ: as natively on the one there is, in translated code and without any
+${CC:-gcc} -O1 -w -mavx2 "$here/corners.c" -o corners || exit 99
+./corners >native.out || fail "corners, natively"
+for how in "" --predict=last --predict=none; do
+	timeout -s KILL 60 "$deja" record $how -o k.deja ./corners >out 2>err || fail "corners $how: $(cat err)"
+	diff native.out out || fail "corners $how: not as natively"
+	[ ! -s err ] || fail "corners $how: $(cat err)"
+	"$deja" verify k.deja >out 2>&1 || fail "corners $how: $(tail -3 out)"
+done
+
 # addresses relative to rip in 16 bits are translated, also where what an earlier recording left is used
 ./native low 500 || fail "low addresses, natively"
 for time in first second; do
