@@ -239,9 +239,8 @@ static inline void *fast_at(const struct fast *f, int32_t offset)
 #define FAST_U32(f, offset) (*(uint32_t *)fast_at(f, offset))
 
 /* ---- fast.c ---- */
-/* Whether this host's processor has the instruction, which a recorded one may have had. */
-bool fast_has(const struct insn *in);
-/* Whether it has registers that no translated instruction names: xmm16 to xmm31. */
+/* Whether this host's processor has registers that no translated instruction names: xmm16 to xmm31.
+ */
 bool fast_has_avx512(void);
 /* Whether a program may execute wrfsbase; else it has to ask the kernel. */
 bool fast_sets_bases(void);

@@ -116,7 +116,7 @@ static enum fast_how how_of(const struct insn *in)
 	case INSN_XLAT:
 		return FAST_OUT;
 	}
-	if (!known_operands(in) || !fast_has(in))
+	if (!known_operands(in) || insn_lacked(in))
 		return FAST_OUT;
 	if (in->attr & INSN_A_FENCE)
 		return FAST_FENCE;

@@ -22,20 +22,16 @@ _Static_assert(FAST_BELOW + FAST_WHOSE <= EMU_BELOW, "the control block and the 
 
 #define HWCAP2_FSGSBASE 2 /* arch/x86/include/uapi/asm/hwcap2.h: wrgsbase may be executed */
 
-/* What this host's processor has; SHA, GFNI and ADX are what a recorded program may find beyond
- * x86-64-v3 and AES. */
+/* What this host's processor has; insn_lacked() knows of what a program may have used beyond that.
+ */
 enum {
 	HOST_KNOWN = 1,
-	HOST_ALL = 2, /* everything that all of them may find */
-	HOST_SHA = 4,
-	HOST_GFNI = 8,
-	HOST_ADX = 16,
-	HOST_AVX512 = 32, /* F and VL: never a recorded program's, but notes' */
-	HOST_BASE = 64,	  /* wrgsbase may be executed; else the kernel is asked for it */
+	HOST_ALL = 2,	 /* everything that all of them may find */
+	HOST_AVX512 = 4, /* F and VL: never a recorded program's, but notes' */
+	HOST_BASE = 8,	 /* wrgsbase may be executed; else the kernel is asked for it */
 };
 
-/* HOST_*: what every recorded program may find in a processor (recorder/cpuid.c), and what only
- * some. */
+/* HOST_*: what every recorded program may find in a processor (recorder/cpuid.c), and the rest. */
 static unsigned find_features(void)
 {
 	unsigned a, b, c, d, xcr0, found = HOST_KNOWN;
@@ -50,8 +46,6 @@ static unsigned find_features(void)
 	if ((xcr0 & 6) != 6 /* the kernel keeps ymm registers */ ||
 	    !__get_cpuid_count(7, 0, &a, &b, &c, &d) || (b & b7) != b7)
 		return found;
-	found |= (b & 1u << 19 ? HOST_ADX : 0) | (b & 1u << 29 ? HOST_SHA : 0) |
-		 (c & 1u << 8 ? HOST_GFNI : 0);
 	if ((b & (1u << 16 | 1u << 31)) == (1u << 16 | 1u << 31) && (xcr0 & 0xe6) == 0xe6)
 		found |= HOST_AVX512;
 	if (__get_cpuid(0x80000001, &a, &b, &c, &d) &&
@@ -69,28 +63,6 @@ static bool host_has(unsigned features)
 	if (!found)
 		known = found = find_features();
 	return (found & features) == features;
-}
-
-bool fast_has(const struct insn *in)
-{
-	switch (in->id) {
-	case INSN_ADCX:
-	case INSN_ADOX:
-		return host_has(HOST_ADX);
-	case INSN_SHA1RNDS4:
-	case INSN_SHA1NEXTE:
-	case INSN_SHA1MSG1:
-	case INSN_SHA1MSG2:
-	case INSN_SHA256RNDS2:
-	case INSN_SHA256MSG1:
-	case INSN_SHA256MSG2:
-		return host_has(HOST_SHA);
-	case INSN_GF2P8MULB:
-	case INSN_GF2P8AFFINEQB:
-	case INSN_GF2P8AFFINEINVQB:
-		return host_has(HOST_GFNI);
-	}
-	return true;
 }
 
 bool fast_has_avx512(void)

@@ -187,26 +187,14 @@ static bool left_out(const struct insn *in)
 /* Instructions a CPU with AVX2 need not have. */
 static bool may_be_missing(const struct insn *in)
 {
+	if (insn_lacked(in))
+		return true;
 	switch (in->id) {
-	case INSN_SHA1RNDS4:
-	case INSN_SHA1NEXTE:
-	case INSN_SHA1MSG1:
-	case INSN_SHA1MSG2:
-	case INSN_SHA256RNDS2:
-	case INSN_SHA256MSG1:
-	case INSN_SHA256MSG2:
-	case INSN_GF2P8MULB:
-	case INSN_GF2P8AFFINEQB:
-	case INSN_GF2P8AFFINEINVQB:
 	case INSN_AESENC:
 	case INSN_AESENCLAST:
 	case INSN_AESDEC:
 	case INSN_AESDECLAST:
 	case INSN_PCLMULQDQ:
-	case INSN_ADCX:
-	case INSN_ADOX:
-	case INSN_CLWB:
-	case INSN_CLFLUSHOPT:
 	case INSN_RDRAND:
 	case INSN_RDSEED:
 	case INSN_RDPID:
