@@ -54,7 +54,7 @@ const char ana_page_head[] =
 	"</style></head><body>\n"
 	"<h1>deja profile</h1><div id=\"summary\"></div>\n"
 	"<h2>Paths of calls</h2>\n"
-	"<div class=\"bar\"><input id=\"search\" type=\"search\" placeholder=\"search functions\">"
+	"<div class=\"bar\"><label>search functions <input id=\"search\" type=\"search\"></label>"
 	"<button id=\"reset\">whole</button><span id=\"matched\"></span></div>\n"
 	"<div id=\"flame\" tabindex=\"0\" role=\"application\" "
 	"aria-label=\"paths of calls\"></div>"
