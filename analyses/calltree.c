@@ -2,6 +2,7 @@
 #include "analyses/calltree.h"
 #include "analyses/analysis.h"
 #include "analyses/tally.h"
+#include "format/scatter.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,7 @@ static uint32_t new_node(struct ana_tree *t)
 
 static void hash_in(struct ana_tree *t, uint32_t i, uint64_t h)
 {
-	uint32_t at = (uint32_t)(h >> 20) & (t->hash_size - 1);
+	uint32_t at = (uint32_t)dj_scatter(h, t->hash_size);
 
 	while (t->hash[at])
 		at = (at + 1) & (t->hash_size - 1);
@@ -53,21 +54,15 @@ static bool grow_hash(struct ana_tree *t)
 	return true;
 }
 
-static uint64_t mix(uint64_t h, uint64_t x)
-{
-	h = (h ^ x) * 0x9e3779b97f4a7c15ULL;
-	return h ^ h >> 31;
-}
-
 /* ---- a thread's, by addresses ---- */
 
 /* Whose table of children is one line of memory for each: this is looked up at every call. */
 static uint32_t child_slot(const struct ana_grower *g, uint32_t parent, uint64_t from,
 			   uint64_t entry)
 {
-	uint64_t h = mix((from ^ entry << 7) * 0xbf58476d1ce4e5b9ULL, parent);
+	uint64_t h = dj_scatter_mix(dj_scatter_mix(parent, from), entry);
 
-	return (uint32_t)(h >> 20) & (g->child_size - 1);
+	return (uint32_t)dj_scatter(h, g->child_size);
 }
 
 static struct ana_child *child_place(struct ana_grower *g, uint32_t parent, uint64_t from,
@@ -223,15 +218,17 @@ struct ana_grower *ana_grower_new(const struct ana_stack_rules *rules, struct re
 
 static uint64_t code_hash(uint64_t h, const struct replay_code *c)
 {
-	return mix(mix(h, c->offset), (uint64_t)(uint32_t)c->module << 32 | c->process);
+	h = dj_scatter_mix(h, c->offset);
+	return dj_scatter_mix(h, (uint64_t)(uint32_t)c->module << 32 | c->process);
 }
 
 static uint64_t place_hash(const struct ana_tree *t, uint32_t i)
 {
 	const struct ana_node *n = &t->node[i];
 
-	return code_hash(code_hash(mix((uint64_t)(uint32_t)n->thread, n->parent), &n->from),
-			 &n->entry);
+	uint64_t h = dj_scatter_mix((uint64_t)(uint32_t)n->thread << 32, n->parent);
+
+	return code_hash(code_hash(h, &n->from), &n->entry);
 }
 
 static uint32_t add_node(struct ana_tree *t, const struct ana_node *like)
@@ -245,7 +242,7 @@ static uint32_t add_node(struct ana_tree *t, const struct ana_node *like)
 		return 0;
 	t->node[i] = *like;
 	t->node[i].self = t->node[i].calls = 0;
-	uint32_t at = (uint32_t)(place_hash(t, i) >> 20) & (t->hash_size - 1), k;
+	uint32_t at = (uint32_t)dj_scatter(place_hash(t, i), t->hash_size), k;
 	for (; (k = t->hash[at]); at = (at + 1) & (t->hash_size - 1))
 		if (t->node[k].parent == like->parent && t->node[k].thread == like->thread &&
 		    t->node[k].watched == like->watched &&

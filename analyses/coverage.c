@@ -12,6 +12,7 @@
 #endif
 #include "analyses/analysis.h"
 #include "analyses/symbols-internal.h"
+#include "format/scatter.h"
 
 #ifdef HAVE_LIBDW
 #include <dwarf.h>
@@ -75,18 +76,27 @@ struct coverage {
 
 /* ---- hearing ---- */
 
+static int compare_code(const struct replay_code *a, const struct replay_code *b)
+{
+	if (a->module != b->module)
+		return a->module < b->module ? -1 : 1;
+	return a->offset < b->offset ? -1 : a->offset > b->offset;
+}
+
+static int by_place(const void *a, const void *b)
+{
+	const struct item *x = *(struct item *const *)a, *y = *(struct item *const *)b;
+	int c = compare_code(&x->code, &y->code);
+	return c ? c : compare_code(&x->target, &y->target);
+}
+
 static struct item *item_of(struct items *all, const struct item *like)
 {
-	uint64_t h = (like->code.offset ^ like->target.offset * 31 ^
-		      (uint64_t)(uint32_t)like->code.module << 40) *
-		     0x9e3779b97f4a7c15u;
-	struct item **at = &all->chain[h >> 48];
+	uint64_t h = dj_scatter_mix((uint64_t)like->code.module << 48 ^ like->code.offset,
+				    like->target.offset);
+	struct item **at = &all->chain[dj_scatter(h, CHAINS)];
 
-	while (*at &&
-	       ((*at)->code.offset != like->code.offset ||
-		(*at)->code.module != like->code.module || (*at)->is_branch != like->is_branch ||
-		(*at)->target.offset != like->target.offset ||
-		(*at)->target.module != like->target.module))
+	while (*at && ((*at)->is_branch != like->is_branch || by_place(at, &like)))
 		at = &(*at)->next;
 	if (!*at && (*at = malloc(sizeof(**at)))) {
 		**at = *like;
@@ -193,22 +203,11 @@ static bool same_line(struct coverage *c, const struct replay_code *a, const cha
 	return a->module >= 0 && line_of(c, a, &other, &n) && n == line && !strcmp(other, file);
 }
 
-static int compare_code(const struct replay_code *a, const struct replay_code *b)
-{
-	if (a->module != b->module)
-		return a->module < b->module ? -1 : 1;
-	return a->offset < b->offset ? -1 : a->offset > b->offset;
-}
-
-static int by_place(const void *a, const void *b)
-{
-	return compare_code(&(*(struct item *const *)a)->code, &(*(struct item *const *)b)->code);
-}
-
 static int by_target(const void *a, const void *b)
 {
-	return compare_code(&(*(struct item *const *)a)->target,
-			    &(*(struct item *const *)b)->target);
+	const struct item *x = *(struct item *const *)a, *y = *(struct item *const *)b;
+	int c = compare_code(&x->target, &y->target);
+	return c ? c : compare_code(&x->code, &y->code);
 }
 
 static bool sort_items(struct coverage *c)

@@ -8,6 +8,7 @@
  * alive: but what they find is known by all that was before, in all threads.
  */
 #include "analyses/heaplog.h"
+#include "format/scatter.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -43,7 +44,7 @@ struct heap {
 
 static struct block *slot(struct block *blocks, size_t cap, uint32_t process, uint64_t addr)
 {
-	size_t i = (size_t)((addr >> 4 ^ process) * 0x9e3779b97f4a7c15u >> 20) & (cap - 1);
+	size_t i = dj_scatter(dj_scatter_mix(process, addr), cap);
 
 	while (blocks[i].used && (blocks[i].addr != addr || blocks[i].process != process))
 		i = (i + 1) & (cap - 1);

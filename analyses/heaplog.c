@@ -2,6 +2,7 @@
 #include "analyses/call-writes.h"
 #include "analyses/groups.h"
 #include "analyses/heaplog.h"
+#include "format/scatter.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -160,7 +161,7 @@ static uint32_t intern(struct thread *th, struct replay_run *run)
 	memset(&s, 0, sizeof(s));
 	for (size_t i = th->depth; i-- > 0 && s.n < ANA_HEAP_FRAMES; s.n++) {
 		replay_run_code(run, th->frames[i].call, &s.frames[s.n]);
-		h = (h ^ th->frames[i].call) * 0x9e3779b97f4a7c15u;
+		h = dj_scatter_mix(h, th->frames[i].call);
 	}
 	struct ana_heap_stack *p =
 		make_room(th) ? grown(th->stacks, &th->cap_stacks, th->n_stacks, sizeof(*p)) : NULL;

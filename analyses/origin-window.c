@@ -3,6 +3,7 @@
  * is small enough to be kept, in which the way back is looked for.
  */
 #include "analyses/origin.h"
+#include "format/scatter.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 /* An instruction as it is kept: once for all its executions, unless it was changed. */
 static const struct insn *keep(struct origin_window *w, const struct insn *in)
 {
-	size_t i = (in->addr * 0x9e3779b97f4a7c15u >> 40) % HASH;
+	size_t i = dj_scatter(in->addr, HASH);
 
 	for (unsigned tries = 0; tries < 64; tries++, i = (i + 1) % HASH) {
 		struct insn *at = w->insns[i];

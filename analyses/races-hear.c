@@ -11,6 +11,7 @@
 #include "analyses/call-writes.h"
 #include "analyses/groups.h"
 #include "analyses/races.h"
+#include "format/scatter.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +62,7 @@ struct hearing {
 
 static struct page *page_of(struct pages *p, uint64_t addr, bool make)
 {
-	struct page **at = &p->chain[(addr >> 12) % PAGES];
+	struct page **at = &p->chain[dj_scatter(addr >> 12, PAGES)];
 
 	while (*at && (*at)->number != addr >> 12)
 		at = &(*at)->next;

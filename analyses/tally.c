@@ -1,5 +1,6 @@
 /* Numbers kept by place (analyses/tally.h). */
 #include "analyses/tally.h"
+#include "format/scatter.h"
 
 #include <stdlib.h>
 
@@ -14,9 +15,8 @@ int ana_code_cmp(const struct replay_code *a, const struct replay_code *b)
 
 static uint64_t mix(uint64_t h, const struct replay_code *c)
 {
-	h = (h ^ c->offset) * 0x9e3779b97f4a7c15ULL;
-	h ^= h >> 29;
-	return (h ^ ((uint64_t)(uint32_t)c->module << 32 | c->process)) * 0xbf58476d1ce4e5b9ULL;
+	h = dj_scatter_mix(h, c->offset);
+	return dj_scatter_mix(h, (uint64_t)(uint32_t)c->module << 32 | c->process);
 }
 
 static struct ana_item *slot(const struct ana_tally *t, const struct replay_code *a,
@@ -24,7 +24,7 @@ static struct ana_item *slot(const struct ana_tally *t, const struct replay_code
 {
 	uint64_t h = mix(mix(0, a), b);
 
-	for (size_t i = (size_t)(h >> 20) & (t->size - 1);; i = (i + 1) & (t->size - 1)) {
+	for (size_t i = dj_scatter(h, t->size);; i = (i + 1) & (t->size - 1)) {
 		struct ana_item *it = &t->item[i];
 		if (!it->used || (!ana_code_cmp(&it->a, a) && !ana_code_cmp(&it->b, b)))
 			return it;

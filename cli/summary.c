@@ -2,6 +2,7 @@
 #include "cli/summary.h"
 
 #include "format/cpu.h"
+#include "format/scatter.h"
 #include "insn/insn.h"
 
 #include <stdio.h>
@@ -73,7 +74,7 @@ static bool same_place(const struct summary_place *a, const struct summary_place
 /* The place in a table by hash, or where it may go. */
 static struct summary_place *find_place(const struct summary *s, const struct summary_place *what)
 {
-	size_t i = (size_t)((what->at + (uint64_t)what->module) * 0x9e3779b97f4a7c15ULL >> 20);
+	size_t i = dj_scatter(dj_scatter_mix((uint64_t)what->module, what->at), s->cap_places);
 
 	while (s->places[i &= s->cap_places - 1].count && !same_place(&s->places[i], what))
 		i++;

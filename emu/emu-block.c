@@ -4,6 +4,7 @@
  * Relies on insn_decode() and on the families' binders. See emu-core.h for what a block is.
  */
 #include "emu/emu-core.h"
+#include "format/scatter.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,11 +84,6 @@ void *emu_blocks_alloc(struct emu_core *c, size_t n)
 	return p;
 }
 
-static size_t hash_rip(uint64_t rip)
-{
-	return (size_t)((rip * 0x9e3779b97f4a7c15ULL) >> 20);
-}
-
 static size_t jump_slot(uint64_t rip)
 {
 	return (rip ^ rip >> JUMP_CACHE_BITS) & ((1u << JUMP_CACHE_BITS) - 1);
@@ -95,7 +91,7 @@ static size_t jump_slot(uint64_t rip)
 
 static size_t page_slot(uint64_t page)
 {
-	return hash_rip(page) & ((1u << PAGE_HASH_BITS) - 1);
+	return dj_scatter(page, 1u << PAGE_HASH_BITS);
 }
 
 static void hash_grow(struct emu_core *c)
@@ -107,7 +103,7 @@ static void hash_grow(struct emu_core *c)
 		return; /* longer chains, that is all */
 	for (size_t i = 0; i < c->hash_size; i++) {
 		for (struct emu_block *b = c->hash[i], *next; b; b = next) {
-			size_t s = hash_rip(b->rip) & (size - 1);
+			size_t s = dj_scatter(b->rip, size);
 			next = b->hash_next;
 			b->hash_next = h[s];
 			h[s] = b;
@@ -122,7 +118,7 @@ static void block_insert(struct emu_core *c, struct emu_block *b)
 {
 	if (c->nblocks > c->hash_size)
 		hash_grow(c);
-	size_t s = hash_rip(b->rip) & (c->hash_size - 1), p = page_slot(b->rip >> 12);
+	size_t s = dj_scatter(b->rip, c->hash_size), p = page_slot(b->rip >> 12);
 	b->hash_next = c->hash[s];
 	c->hash[s] = b;
 	b->page_next = c->pages[p];
@@ -133,7 +129,7 @@ static void block_insert(struct emu_core *c, struct emu_block *b)
 static void block_remove(struct emu *e, struct emu_block *b)
 {
 	struct emu_core *c = emu_core(e);
-	struct emu_block **p = &c->hash[hash_rip(b->rip) & (c->hash_size - 1)];
+	struct emu_block **p = &c->hash[dj_scatter(b->rip, c->hash_size)];
 
 	if (emu_counting(e))
 		emu_count_block(e, b);
@@ -376,7 +372,7 @@ struct emu_block *emu_block_at(struct emu *e, uint64_t rip, enum emu_stop *why)
 
 	if (b && b->rip == rip)
 		return b;
-	for (b = c->hash[hash_rip(rip) & (c->hash_size - 1)]; b; b = b->hash_next)
+	for (b = c->hash[dj_scatter(rip, c->hash_size)]; b; b = b->hash_next)
 		if (b->rip == rip)
 			break;
 	if (!b)

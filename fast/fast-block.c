@@ -6,24 +6,25 @@
  * everything is flushed, which happens when there is no room left.
  */
 #include "fast/fast-parts.h"
+#include "format/scatter.h"
 
 #include <stdlib.h>
 
 #define PAGES_EACH 256 /* to be forgotten one by one; more: all blocks are looked at */
 
-static unsigned hash_of(uint64_t x)
+static size_t slot(uint64_t pc)
 {
-	return (unsigned)((x * FAST_MIX) >> (64 - FAST_BLOCK_BITS));
+	return dj_scatter(pc, 1u << FAST_BLOCK_BITS);
 }
 
-static unsigned page_slot(uint64_t page)
+static size_t page_slot(uint64_t page)
 {
-	return hash_of(page) & (FAST_PAGE_HASH - 1);
+	return dj_scatter(page, FAST_PAGE_HASH);
 }
 
 struct fast_block *fast_block_find(const struct fast *f, uint64_t pc)
 {
-	struct fast_block *b = f->hash[hash_of(pc)];
+	struct fast_block *b = f->hash[slot(pc)];
 
 	while (b && b->pc != pc)
 		b = b->next;
@@ -95,7 +96,7 @@ bool fast_indirect(struct fast *f, struct fast_block *b)
 
 static void take_out(struct fast *f, struct fast_block *b)
 {
-	struct fast_block **at = &f->hash[hash_of(b->pc)];
+	struct fast_block **at = &f->hash[slot(b->pc)];
 
 	while (*at != b)
 		at = &(*at)->next;
@@ -228,8 +229,8 @@ struct fast_block *fast_block_at(struct fast *f, uint64_t pc, bool *flushed)
 		if (!b || !fast_emit(f, b))
 			return NULL;
 	}
-	b->next = f->hash[hash_of(pc)];
-	f->hash[hash_of(pc)] = b;
+	b->next = f->hash[slot(pc)];
+	f->hash[slot(pc)] = b;
 	b->n_pages = f->scan.n_pages;
 	for (unsigned i = 0; i < b->n_pages; i++) {
 		struct fast_use **list = &f->pages[page_slot(f->scan.pages[i])];

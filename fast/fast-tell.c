@@ -15,6 +15,7 @@
  */
 #include "fast/fast-parts.h"
 #include "format/regs.h"
+#include "format/scatter.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -353,9 +354,7 @@ static void count_way(struct fast *f, uint32_t branch, uint64_t to)
 	}
 	if (f->n_ways == WAYS)
 		drop_ways(f);
-	uint32_t at = (uint32_t)((to * FAST_MIX ^ branch * 0x85ebca77c2b2ae63) * FAST_MIX >> 40) %
-		      WAY_HASH,
-		 w;
+	uint32_t at = (uint32_t)dj_scatter(dj_scatter_mix(branch, to), WAY_HASH), w;
 	for (; (w = f->way_hash[at]); at = (at + 1) % WAY_HASH)
 		if (f->ways[w].to == to && f->ways[w].branch == branch)
 			break;

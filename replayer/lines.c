@@ -2,6 +2,7 @@
  * Lines met: see lines.h.
  */
 #include "replayer/lines.h"
+#include "format/scatter.h"
 #include "replayer/versions.h"
 
 #include <stdatomic.h>
@@ -125,7 +126,7 @@ void rp_line_log_clear(struct rp_line_log *log)
 /* Where the index of a row is, or belongs. */
 static uint32_t *slot(const struct rp_line_log *log, uint64_t num)
 {
-	size_t i = num * 0x9e3779b97f4a7c15ULL >> 32;
+	size_t i = dj_scatter(num, log->hash_size);
 
 	for (;; i++) {
 		uint32_t *s = &log->hash[i & (log->hash_size - 1)];

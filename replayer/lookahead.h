@@ -25,8 +25,6 @@
 
 struct rp_lookahead_page;
 
-#define LOOKAHEAD_HASH 1024u
-
 /* Bytes of a line that were met for the first time, or again after they were spoilt. */
 struct rp_lookahead_met {
 	uint64_t mask;
@@ -43,9 +41,10 @@ struct rp_lookahead_spoilt {
 };
 
 struct rp_lookahead {
-	struct rp_lookahead_page *hash[LOOKAHEAD_HASH];
+	struct rp_lookahead_page **hash;
+	size_t hash_size, pages; /* lists in the hash, a power of two */
 	struct rp_lookahead_met *met;
-	size_t pages, n_met, met_cap;
+	size_t n_met, met_cap;
 	struct rp_lookahead_spoilt *spoilt; /* in order */
 	size_t n_spoilt, spoilt_cap;
 	bool full; /* no more can be learned */

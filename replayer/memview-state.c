@@ -8,6 +8,7 @@
  * whoever goes to another one puts back what was noted and what differs between the two, no more.
  */
 #include "replayer/memview-page.h"
+#include "format/scatter.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +27,7 @@ static size_t based_from(const struct rp_memview *mv, size_t i)
 
 static struct rp_view_base *view_slot(struct rp_memview *mv, uint64_t num)
 {
-	size_t i = num * 0x9e3779b97f4a7c15ULL >> 32;
+	size_t i = dj_scatter(num, mv->bases_size);
 
 	for (;; i++) {
 		struct rp_view_base *b = &mv->bases[i & (mv->bases_size - 1)];

@@ -2,6 +2,7 @@
  * Memory as a debugger sees it: see memview.h. Here are its pages, and reading.
  */
 #include "replayer/memview-page.h"
+#include "format/scatter.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -116,7 +117,7 @@ void rp_memview_reset(struct rp_memview *mv)
 
 static struct rp_memview_page **slot(const struct rp_memview *mv, uint64_t num)
 {
-	return &mv->hash[(num * 0x9e3779b97f4a7c15ULL >> 32) & (mv->hash_size - 1)];
+	return &mv->hash[dj_scatter(num, mv->hash_size)];
 }
 
 struct rp_memview_page *rp_memview_page(const struct rp_memview *mv, uint64_t num)

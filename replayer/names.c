@@ -5,6 +5,7 @@
  * is replayed all the same, and its mappings from there on have none.
  */
 #include "replayer/space.h"
+#include "format/scatter.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,20 +13,10 @@
 #define NAMES_BYTES_MAX (32u << 20)
 #define LOOKED_FOR	64u
 
-/* FNV-1a (Fowler, Noll, Vo). */
-static size_t hash_of(const char *text)
-{
-	uint64_t h = 0xcbf29ce484222325;
-
-	for (; *text; text++)
-		h = (h ^ (uint8_t)*text) * 0x100000001b3;
-	return (size_t)(h ^ h >> 32);
-}
-
 /* Where the text is, or where there is room for it. There is a free place. */
 static char **place_of(char **table, size_t size, const char *text)
 {
-	size_t i = hash_of(text) & (size - 1);
+	size_t i = dj_scatter(dj_scatter_text(text), size);
 
 	while (table[i] && strcmp(table[i], text) != 0)
 		i = (i + 1) & (size - 1);

@@ -2,6 +2,7 @@
  * The last version of each page: see tail.h.
  */
 #include "replayer/tail.h"
+#include "format/scatter.h"
 
 #include <stdlib.h>
 
@@ -11,7 +12,7 @@
 
 static struct rp_tail_page *slot(const struct rp_tail *t, uint64_t key)
 {
-	size_t i = key * 0x9e3779b97f4a7c15ULL >> 32;
+	size_t i = dj_scatter(key, t->size);
 
 	for (;; i++) {
 		struct rp_tail_page *p = &t->pages[i & (t->size - 1)];

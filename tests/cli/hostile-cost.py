@@ -43,6 +43,7 @@ TRACES = {
     "steps_enormous": ("damaged", "damaged or incomplete"),
     "stores_everywhere": ("refused", "more than .* MB of memory"),
     "imports_everywhere": ("refused", "more than .* MB of memory"),
+    "pages_aimed": ("plain",),
     "imports_at_once": ("refused", "more than 1024 imports"),
     "stale_reads": ("plain",),
     "stale_vectors": ("plain",),
