@@ -92,17 +92,20 @@ static bool asked(const struct heap *h, const struct ana_heap_event *e)
 /* ---- defects ------------------------------------------------------------------------------------
  */
 
-/* The block that the address lies in, but not at its beginning. */
+/* The block that the address lies in, but not at its beginning; of several the innermost. */
 static const struct block *around(const struct heap *h, uint32_t process, uint64_t addr)
 {
+	const struct block *found = NULL;
+
 	for (size_t i = 0; i < h->cap; i++) {
 		const struct block *b = &h->blocks[i];
 
 		if (b->used && b->alive && b->process == process && b->addr < addr &&
-		    addr - b->addr < event_at(h, b->alloc - 1)->size)
-			return b;
+		    addr - b->addr < event_at(h, b->alloc - 1)->size &&
+		    (!found || b->addr > found->addr))
+			found = b;
 	}
-	return NULL;
+	return found;
 }
 
 static void defect(struct heap *h, const struct ana_heap_event *e, const char *what,

@@ -8,7 +8,7 @@
  * Penttonen, "A reliable randomized algorithm for the closest-pair problem", Journal of Algorithms
  * 25, 1997): whatever two keys are, they meet in one of n places with a probability of at most 2/n.
  *
- * For the same reason nothing that is shown or written may depend on where in a table something is.
+ * For the same reason nothing that is shown may depend on where in a table something is.
  */
 #ifndef DEJA_FORMAT_SCATTER_H
 #define DEJA_FORMAT_SCATTER_H
