@@ -365,6 +365,16 @@ static _Atomic(struct version *) current;
 static _Alignas(64) _Atomic uint64_t reading[THREADS]; /* odd: inside */
 static atomic_bool over;
 
+/* Each reader has been inside once more, from its beginning to its end. */
+static void wait_for_readers(void)
+{
+	for (int k = 1; k < THREADS; k++) {
+		uint64_t then = atomic_fetch_add(&reading[k], 0);
+		while (atomic_fetch_add(&reading[k], 0) < then + 3)
+			relax();
+	}
+}
+
 static void *rcu(long me, bool plain)
 {
 	if (me == 0) {
@@ -381,6 +391,9 @@ static void *rcu(long me, bool plain)
 			}
 			if (i % 8 == 0)
 				sched_yield();
+			/* on a busy machine it may be done before they begin */
+			if (i == rounds / 2)
+				wait_for_readers();
 		}
 		atomic_store(&over, true);
 		return NULL;
