@@ -11,19 +11,21 @@
 
 uint64_t dj_scatter_secret[2];
 
-/* Where the kernel has nothing random, what nobody knows beforehand. */
+uint64_t dj_random(void)
+{
+	struct timespec now;
+	uint64_t number;
+
+	if (getrandom(&number, sizeof(number), GRND_NONBLOCK) == sizeof(number))
+		return number;
+	clock_gettime(CLOCK_REALTIME, &now);
+	return XXH3_64bits_withSeed(&now, sizeof(now), (uint64_t)getpid());
+}
+
 __attribute__((constructor)) static void choose(void)
 {
-	uint64_t *s = dj_scatter_secret;
-	struct timespec now;
-
-	if (getrandom(s, sizeof(dj_scatter_secret), GRND_NONBLOCK) !=
-	    (ssize_t)sizeof(dj_scatter_secret)) {
-		clock_gettime(CLOCK_REALTIME, &now);
-		s[0] = XXH3_64bits_withSeed(&now, sizeof(now), (uint64_t)getpid());
-		s[1] = XXH3_64bits_withSeed(&now, sizeof(now), (uint64_t)(uintptr_t)&now);
-	}
-	s[0] |= 1;
+	dj_scatter_secret[0] = dj_random() | 1;
+	dj_scatter_secret[1] = dj_random();
 }
 
 uint64_t dj_scatter_text(const char *text)

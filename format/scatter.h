@@ -16,6 +16,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A random number; where the kernel has none yet, one that nobody knows beforehand. */
+uint64_t dj_random(void);
+
 /* Of this process and of the children that it forks. The first is odd. */
 extern uint64_t dj_scatter_secret[2];
 

@@ -4,6 +4,7 @@
  * same bytes.
  */
 #include "format/store.h"
+#include "format/scatter.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -155,8 +156,7 @@ void dj_store_unmap(struct dj_store_file *f)
 
 void dj_store_new_name(char name[STORE_NEW_LEN + 1])
 {
-	snprintf(name, STORE_NEW_LEN + 1, NEW_PREFIX "%016llx",
-		 (unsigned long long)dj_writer_new_id());
+	snprintf(name, STORE_NEW_LEN + 1, NEW_PREFIX "%016llx", (unsigned long long)dj_random());
 }
 
 /* Write a file's contents and, if it is to be safe, see that they are on the disk before the name

@@ -7,13 +7,13 @@
  * failure: what is in the file stays a valid, shorter trace.
  */
 #include "format/meta.h"
+#include "format/scatter.h"
 #include "format/store.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/random.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -359,18 +359,6 @@ static void writer_free(struct dj_writer *w)
 	free(w);
 }
 
-uint64_t dj_writer_new_id(void)
-{
-	struct timespec now;
-	uint64_t id;
-
-	if (getrandom(&id, sizeof(id), GRND_NONBLOCK) == sizeof(id))
-		return id;
-	clock_gettime(CLOCK_REALTIME, &now);
-	return ((uint64_t)now.tv_sec << 32 ^ (uint64_t)now.tv_nsec ^ (uint64_t)getpid() << 40) *
-	       0x9e3779b97f4a7c15ull;
-}
-
 #define CREATE (O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)
 
 static int in_use(const char *path, int fd, struct dj_error *err)
@@ -485,7 +473,7 @@ static struct dj_writer *create_writer(const char *path, int store,
 	uint32_t version = store < 0 ? DJ_TRACE_VERSION : DJ_TRACE_VERSION_SHARED;
 	uint8_t header[FILE_HEADER_SIZE];
 	int fd = create(path, err);
-	struct dj_writer *w = fd < 0 ? NULL : dj_writer_on(fd, dj_writer_new_id(), path);
+	struct dj_writer *w = fd < 0 ? NULL : dj_writer_on(fd, dj_random(), path);
 
 	if (!w) {
 		if (fd >= 0) {

@@ -146,10 +146,8 @@ struct dj_writer {
 	size_t nindex;
 };
 
-/* A number that no other trace has. It need not be secret. */
-uint64_t dj_writer_new_id(void);
-/* A writer that appends to `fd`, which it owns; `path` is for messages. NULL if there is no memory.
- */
+/* A writer that appends to `fd`, which it owns; `path` is for messages. `id` is a number that no
+ * other trace has. NULL if there is no memory. */
 struct dj_writer *dj_writer_on(int fd, uint64_t id, const char *path);
 /* Close the file and free the writer. */
 int dj_writer_free(struct dj_writer *w, struct dj_error *err);

@@ -22,12 +22,11 @@ struct rp_lookahead_page {
 
 void rp_lookahead_clear(struct rp_lookahead *l)
 {
-	for (size_t i = 0; i < l->hash_size; i++)
+	for (size_t i = 0; i < LOOKAHEAD_HASH; i++)
 		for (struct rp_lookahead_page *p = l->hash[i], *next; p; p = next) {
 			next = p->next;
 			free(p);
 		}
-	free(l->hash);
 	free(l->met);
 	free(l->spoilt);
 	*l = (struct rp_lookahead){ 0 };
@@ -37,54 +36,10 @@ void rp_lookahead_clear(struct rp_lookahead *l)
 
 static struct rp_lookahead_page *find(const struct rp_lookahead *l, uint64_t num)
 {
-	struct rp_lookahead_page *p = l->hash_size ? l->hash[dj_scatter(num, l->hash_size)] : NULL;
+	struct rp_lookahead_page *p = l->hash[dj_scatter(num, LOOKAHEAD_HASH)];
 
 	while (p && p->num != num)
 		p = p->next;
-	return p;
-}
-
-static void enter(struct rp_lookahead *l, struct rp_lookahead_page *p)
-{
-	struct rp_lookahead_page **list = &l->hash[dj_scatter(p->num, l->hash_size)];
-
-	p->next = *list;
-	*list = p;
-}
-
-/* There are as many lists as pages, or more. Without memory all is as it was. */
-static bool grow_hash(struct rp_lookahead *l)
-{
-	size_t size = l->hash_size;
-	struct rp_lookahead_page **old = l->hash, **grown;
-
-	grown = calloc(size ? 4 * size : 256, sizeof(*grown));
-	if (!grown)
-		return false;
-	l->hash = grown;
-	l->hash_size = size ? 4 * size : 256;
-	for (size_t i = 0; i < size; i++)
-		for (struct rp_lookahead_page *p = old[i], *next; p; p = next) {
-			next = p->next;
-			enter(l, p);
-		}
-	free(old);
-	return true;
-}
-
-/* A new one; NULL without memory. */
-static struct rp_lookahead_page *make(struct rp_lookahead *l, uint64_t num)
-{
-	struct rp_lookahead_page *p;
-
-	if (l->pages == l->hash_size && !grow_hash(l))
-		return NULL;
-	p = calloc(1, sizeof(*p));
-	if (!p)
-		return NULL;
-	p->num = num;
-	enter(l, p);
-	l->pages++;
 	return p;
 }
 
@@ -115,11 +70,17 @@ void rp_lookahead_meet(struct rp_lookahead *l, uint64_t line, uint64_t mask, con
 	if (!mask || l->full || !room(l, &l->met, l->n_met, &l->met_cap, sizeof(*l->met), LOOK_MET))
 		return;
 	p = find(l, line >> 12);
-	if (!p)
-		p = make(l, line >> 12);
 	if (!p) {
-		l->full = true;
-		return;
+		p = calloc(1, sizeof(*p));
+		if (!p) {
+			l->full = true;
+			return;
+		}
+		l->pages++;
+		p->num = line >> 12;
+		struct rp_lookahead_page **list = &l->hash[dj_scatter(p->num, LOOKAHEAD_HASH)];
+		p->next = *list;
+		*list = p;
 	}
 	struct rp_lookahead_met *m = &l->met[l->n_met++];
 	*m = (struct rp_lookahead_met){ .mask = mask, .found = bytes != NULL };

@@ -25,6 +25,8 @@
 
 struct rp_lookahead_page;
 
+#define LOOKAHEAD_HASH 4096u /* lists, for 100,000 pages at most */
+
 /* Bytes of a line that were met for the first time, or again after they were spoilt. */
 struct rp_lookahead_met {
 	uint64_t mask;
@@ -41,10 +43,9 @@ struct rp_lookahead_spoilt {
 };
 
 struct rp_lookahead {
-	struct rp_lookahead_page **hash;
-	size_t hash_size, pages; /* lists in the hash, a power of two */
+	struct rp_lookahead_page *hash[LOOKAHEAD_HASH];
 	struct rp_lookahead_met *met;
-	size_t n_met, met_cap;
+	size_t pages, n_met, met_cap;
 	struct rp_lookahead_spoilt *spoilt; /* in order */
 	size_t n_spoilt, spoilt_cap;
 	bool full; /* no more can be learned */

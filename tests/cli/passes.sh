@@ -30,7 +30,7 @@ EOF
 
 translates=yes
 for name in threads jit faults atomics shell; do
-	timeout -s KILL 300 "$told" $name.deja >out 2>&1
+	(ulimit -t 60; exec timeout -s KILL 300 "$told" $name.deja) >out 2>&1
 	case $? in
 	0) ;;
 	77) translates= ;;
@@ -77,7 +77,7 @@ END
 ${CC:-gcc} -O1 -pthread turns.c -o turns || exit 99
 "$deja" record -o turns.deja ./turns || fail "recording turns"
 if [ -n "$translates" ]; then
-	timeout -s KILL 300 "$told" turns.deja >out 2>&1 || fail "turns are told in two ways: $(head -20 out)"
+	(ulimit -t 60; exec timeout -s KILL 300 "$told" turns.deja) >out 2>&1 || fail "turns are told in two ways: $(head -20 out)"
 	grep -Eq '^of others ([89][0-9]|100)\.' out || fail "translated code was not used: $(cat out)"
 fi
 
