@@ -109,13 +109,6 @@ head -c 3000 kept.deja.index >cut && cp cut kept.deja.index
 covered kept.deja 50000 foreign
 "$deja" index kept.deja || fail "deja index, of a trace that has a bad one"
 cp kept.deja.index whole
-# another FILE AT: this byte of it
-another() {
-	local byte
-	byte=$(od -An -tu1 -j "$2" -N 1 "$1")
-	# shellcheck disable=SC2059
-	printf "\\$(printf %o $((byte ^ 0x58)))" | dd of="$1" bs=1 seek="$2" conv=notrunc 2>dd.err
-}
 another kept.deja.index 300
 covered kept.deja 50000 foreign
 # Where it says what is where: it may be of use all the same, and does no harm.

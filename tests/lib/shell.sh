@@ -49,6 +49,14 @@ left_out() {
 	echo "${DEJA_CHECK_ALL:+skipped: }left to ./check --all: $1 is not installed"
 }
 
+# another FILE AT: this byte of it becomes another
+another() {
+	local byte
+	byte=$(od -An -tu1 -j "$2" -N 1 "$1")
+	# shellcheck disable=SC2059
+	printf "\\$(printf %o $((byte ^ 0x58)))" | dd of="$1" bs=1 seek="$2" conv=notrunc 2>dd.err
+}
+
 # run_into OUT COMMAND...: its output, the exit status as the last line
 run_into() {
 	local out=$1
