@@ -18,6 +18,7 @@ enum kind {
 	COLD_TO_CODE,
 	LOW, /* the module's */
 	NUMBER,
+	FACTS, /* a number of them */
 	WHOLE, /* the module's; eight bytes, unlike the others */
 	KINDS,
 	SAME = KINDS /* nothing: a distance within hot or cold code */
@@ -63,9 +64,16 @@ void *tr_bale_part(struct tr_bale *b, size_t n, size_t size);
 
 /* ---- translate-bale-code.c ---- */
 
-/* Write its code where the arena has room for it; `number` is the first of its numbers. */
-void tr_bale_code(struct tr_kept *kept, struct tr_bale *b, struct tr_arena *a, uint64_t base,
-		  uint32_t number);
+/* What has to be known of the place where a bale is put. */
+struct bale_place {
+	uint64_t base;	 /* of the module */
+	uint64_t facts;	 /* that threads must know of; 0: they do */
+	uint32_t number; /* the first of its numbers */
+};
+
+/* Write its code where the arena has room for it. */
+void tr_bale_code(struct tr_kept *kept, struct tr_bale *b, struct tr_arena *a,
+		  const struct bale_place *at);
 void tr_bale_forget_code(struct tr_bale *b);
 
 #endif

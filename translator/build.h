@@ -85,6 +85,7 @@ struct tr_build {
 	unsigned n_targets;
 	uint64_t ret_site; /* return address of the call that ends it, or 0 */
 	struct cg_log log; /* what of its code depends on where it lies */
+	bool asks;	   /* for a number of facts, at its entry */
 	bool cannot_keep;  /* there is more of that */
 	bool other_lags;   /* it was kept with lags that nobody here agrees with */
 };

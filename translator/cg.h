@@ -17,7 +17,7 @@
 /* Where code that is being written depends on where it lies and what the program's addresses are:
  * the distance to some address; the low half of an address of the program; a whole one; the number
  * of a stop. */
-enum cg_what { CG_DISTANCE, CG_LOW, CG_WHOLE, CG_NUMBER };
+enum cg_what { CG_DISTANCE, CG_LOW, CG_WHOLE, CG_NUMBER, CG_FACTS };
 #define CG_PLACES 2048
 struct cg_log {
 	unsigned n;

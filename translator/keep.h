@@ -9,7 +9,16 @@
 #include <stddef.h>
 
 /* What is set anew: `to` is relative to what the kind says. */
-enum fix_kind { FIX_HOT, FIX_COLD, FIX_RUNTIME, FIX_CODE, FIX_LOW, FIX_WHOLE, FIX_NUMBER };
+enum fix_kind {
+	FIX_HOT,
+	FIX_COLD,
+	FIX_RUNTIME,
+	FIX_CODE,
+	FIX_LOW,
+	FIX_WHOLE,
+	FIX_NUMBER,
+	FIX_FACTS
+};
 
 struct fix {
 	int32_t to;	  /* FIX_NUMBER: which */
@@ -24,10 +33,14 @@ struct kept_number {
 	uint16_t site, lag; /* of a link: site and stub are offsets in hot and cold code */
 };
 
+/* Of one place there may be several. In an offset, which is below 2^48 by itself: */
+#define KEPT_FAULT_FLAGS (1ULL << 62) /* it keeps flags for handlers of faults */
+#define KEPT_ASKS	 (1ULL << 61) /* it asks for a number of facts, which is set anew */
+
 struct tr_kept_frag {
 	uint64_t sum;	  /* in a file: of everything behind it */
 	uint64_t pc;	  /* where it was made */
-	uint64_t offset;  /* in the module */
+	uint64_t offset;  /* in the module, with KEPT_... */
 	uint64_t code;	  /* checksum of the lines of code that it depends on */
 	int32_t ret_site; /* minus pc, or 0 */
 	uint32_t cold;	  /* bytes */
@@ -37,7 +50,7 @@ struct tr_kept_frag {
 	uint16_t n, n_uses, n_numbers, n_fixes;
 	uint16_t len;	 /* of the program's code */
 	uint8_t align;	 /* of the hot code, modulo 8 */
-	bool checks;	 /* code, before it is executed */
+	bool checks;	 /* code or the number of facts, before it is executed */
 	uint32_t bale;	 /* see tr_kept_bale(); in a file: its number there */
 	uint64_t data[]; /* uses, fixes, numbers, instructions, hot code, cold code */
 };
@@ -124,6 +137,11 @@ static inline bool tr_kept_is_in_file(const struct tr_kept *kept, const struct t
 	return (uintptr_t)k - (uintptr_t)kept->file.bytes < kept->file.size;
 }
 
+static inline bool tr_kept_asks(const struct tr_kept_frag *k)
+{
+	return k->offset & KEPT_ASKS;
+}
+
 /* Which bale it is in, plus 1 (translate-bale.c), or 0. What a file has stays as it is. */
 static inline uint32_t *tr_kept_bale(struct tr_kept *kept, struct tr_kept_frag *k)
 {
@@ -142,14 +160,16 @@ struct tr_kept_frag *tr_kept_next_in_file(struct tr_kept *kept, const struct tr_
 
 /* Where translations of the code at pc are kept. */
 struct tr_kept *tr_kept_at(const struct translator *tr, uint64_t pc, uint64_t *base);
+/* Either kind, that which asks for facts only if there is none that does not. */
 struct tr_kept_frag *tr_kept_find(const struct translator *tr, uint64_t pc);
 /* The one that was made after it. */
 struct tr_kept_frag *tr_kept_next(struct tr_kept *kept, struct tr_kept_frag *k);
 /* Whether all pages that it depends on are there as they were. */
 bool tr_kept_same(const struct translator *tr, const struct tr_kept_frag *k, uint64_t pc);
-/* Whether the trace knows the code there, is told of it now, or need not know; and all threads that
- * may come to it. While the program runs it cannot be told. */
-bool tr_kept_told(const struct translator *tr, uint64_t pc, size_t len);
+/* Whether the trace knows the code there, is told of it now, or need not know; while the program
+ * runs it cannot be told. `*facts` is the number that a thread's T_FACTS must have come to, or 0.
+ */
+bool tr_kept_told(const struct translator *tr, uint64_t pc, size_t len, uint64_t *facts);
 /* A checksum of the code in these lines of pages, the pages being relative to that of pc. */
 uint64_t tr_kept_code(const struct translator *tr, const struct tr_lines *uses, unsigned n,
 		      uint64_t pc);

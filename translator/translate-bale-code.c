@@ -49,6 +49,8 @@ static enum kind kind_of(const struct tr_kept_frag *k, const struct fix *f)
 		return LOW;
 	case FIX_WHOLE:
 		return WHOLE;
+	case FIX_FACTS:
+		return FACTS;
 	case FIX_RUNTIME:
 		return hot ? HOT_TO_RUNTIME : COLD_TO_RUNTIME;
 	case FIX_CODE:
@@ -75,6 +77,9 @@ static void set(const struct written *w, const struct member *m, const struct fi
 	case LOW:
 	case WHOLE:
 		word(w, kind, at, m->at + to);
+		break;
+	case FACTS:
+		word(w, kind, at, 0);
 		break;
 	case HOT_TO_RUNTIME:
 	case COLD_TO_RUNTIME:
@@ -171,18 +176,19 @@ static void copy_code(struct tr_kept *kept, struct tr_bale *b)
 }
 
 /* What is added to the sums in the code of a bale that is put there. */
-static void sums_of(uint64_t add[KINDS], const struct tr_arena *a, uint64_t base, uint32_t number)
+static void sums_of(uint64_t add[KINDS], const struct tr_arena *a, const struct bale_place *at)
 {
 	uint64_t hot = cg_va(&a->hot), cold = cg_va(&a->cold);
 	add[COLD_TO_HOT] = hot - cold;
 	add[HOT_TO_COLD] = cold - hot;
 	add[HOT_TO_RUNTIME] = a->va - hot;
 	add[COLD_TO_RUNTIME] = a->va - cold;
-	add[HOT_TO_CODE] = base - hot;
-	add[COLD_TO_CODE] = base - cold;
-	add[LOW] = base;
-	add[NUMBER] = number;
-	add[WHOLE] = base;
+	add[HOT_TO_CODE] = at->base - hot;
+	add[COLD_TO_CODE] = at->base - cold;
+	add[LOW] = at->base;
+	add[NUMBER] = at->number;
+	add[FACTS] = at->facts;
+	add[WHOLE] = at->base;
 }
 
 /* The sums in its copy of the code become these. */
@@ -201,11 +207,11 @@ static void move(struct tr_bale *b, const uint64_t add[KINDS])
 	}
 }
 
-void tr_bale_code(struct tr_kept *kept, struct tr_bale *b, struct tr_arena *a, uint64_t base,
-		  uint32_t number)
+void tr_bale_code(struct tr_kept *kept, struct tr_bale *b, struct tr_arena *a,
+		  const struct bale_place *at)
 {
 	struct written w = { .b = b, .hot = a->hot.p, .cold = a->cold.p };
-	sums_of(w.add, a, base, number);
+	sums_of(w.add, a, at);
 	if (b->was_put && !b->code)
 		copy_code(kept, b);
 	b->was_put = true;

@@ -38,6 +38,7 @@
 #define LOOK_AT	   (3 * MOST) /* that many kept fragments, to find some for a bale */
 #define LAGS	   4096u
 #define TIES	   4u /* that often what goes with a fragment is found anew */
+#define ABSENT	   8u /* so many in a row, of which the code is not there: nor is what follows */
 
 /* ---- which fragments go into a bale --------------------------------------------------------- */
 
@@ -49,7 +50,8 @@ struct lag {
 
 /* There is one, used again and again: to empty its tables takes as long as to tie a bale. */
 struct tying {
-	uint32_t ties; /* so many were begun with it */
+	uint32_t ties;	 /* so many were begun with it */
+	unsigned absent; /* so many were looked at since the last member, the code being other */
 	struct translator *tr;
 	struct tr_kept *kept;
 	uint64_t base, flag; /* what is in the offsets beside the place in the module */
@@ -156,7 +158,8 @@ static bool is_welcome(const struct translator *tr, struct tr_kept_frag *k, uint
 	return true;
 }
 
-/* It becomes a member if it can. False if the bale is full. */
+/* It becomes a member if it can. False if the bale is full, or if there will hardly be more of it:
+ * a compiler at run time has not made what follows yet. */
 static bool add(struct tying *t, struct tr_kept_frag *k)
 {
 	uint64_t pc = t->base + place_of(t, k);
@@ -166,9 +169,10 @@ static bool add(struct tying *t, struct tr_kept_frag *k)
 	uint32_t hot = t->hot + ((k->align - t->align - t->hot) & 7);
 	if (t->n == MOST || hot + k->hot > BALE_HOT || t->cold + k->cold > BALE_COLD)
 		return false;
-	if (*tr_kept_bale(t->kept, k) || !is_current(t, k, pc) || !is_welcome(t->tr, k, pc, NULL) ||
-	    !tr_kept_same(t->tr, k, pc))
+	if (*tr_kept_bale(t->kept, k) || !is_current(t, k, pc) || !is_welcome(t->tr, k, pc, NULL))
 		return true;
+	if (!tr_kept_same(t->tr, k, pc))
+		return ++t->absent < ABSENT;
 	struct member *m = &t->member[t->n];
 	*m = (struct member){ .kept = k,
 			      .at = (uint32_t)place_of(t, k),
@@ -181,6 +185,7 @@ static bool add(struct tying *t, struct tr_kept_frag *k)
 	t->cold += k->cold;
 	t->numbers += k->n_numbers;
 	t->n++;
+	t->absent = 0;
 	return true;
 }
 
@@ -292,7 +297,7 @@ static struct tying *tying(struct translator *tr)
 	DJ_ASSERT(t, "out of memory for kept translations");
 	t->ties++;
 	t->tr = tr;
-	t->n = t->n_pages = t->n_lags = 0;
+	t->n = t->n_pages = t->n_lags = t->absent = 0;
 	t->hot = t->cold = t->numbers = t->align = 0;
 	return t;
 }
@@ -340,16 +345,20 @@ void tr_bales_free(struct tr_kept *kept)
 
 /* ---- putting it somewhere ------------------------------------------------------------------- */
 
-/* Whether the code is the module's, and may be executed by all threads. */
+/* Whether the code is the module's, and may be executed by all threads that know of so many facts,
+ * which the bale asks for: a few more for some of its pages than they need. */
 static bool same_module(struct translator *tr, const struct tr_kept *kept, const struct tr_bale *b,
-			uint64_t base)
+			uint64_t base, uint64_t *facts)
 {
-	uint64_t other;
+	uint64_t other, own;
+	bool asks = tr_kept_asks(b->member[0].kept);
+	*facts = 0;
 	for (uint32_t i = 0; i < b->n_pages; i++) {
 		uint64_t page = base + (b->page[i].page << 12);
 		if (tr_kept_at(tr, page, &other) != kept || other != base ||
-		    !tr_kept_told(tr, page, 4096))
+		    !tr_kept_told(tr, page, 4096, &own) || (own && !asks) || own > UINT32_MAX)
 			return false;
+		*facts = own > *facts ? own : *facts;
 	}
 	return true;
 }
@@ -438,7 +447,7 @@ static void publish(struct translator *tr, const struct tr_bale *b, struct tr_fr
 
 /* There is room for it. */
 static void put(struct translator *tr, struct tr_kept *kept, struct tr_arena *a, struct tr_bale *b,
-		uint64_t base)
+		uint64_t base, uint64_t facts)
 {
 	struct tr_frag *frags[MOST];
 	struct tr_page *pages[BALE_PAGES];
@@ -456,7 +465,7 @@ static void put(struct translator *tr, struct tr_kept *kept, struct tr_arena *a,
 	}
 	for (uint32_t i = 0; i < b->n; i++)
 		give_numbers(tr, b, &b->member[i], frags[i], frags, first);
-	tr_bale_code(kept, b, a, base, first);
+	tr_bale_code(kept, b, a, &(struct bale_place){ base, facts, first });
 	publish(tr, b, frags, first);
 }
 
@@ -509,7 +518,7 @@ static struct tr_bale *tie_again(struct translator *tr, struct tr_kept *kept,
 struct tr_frag *tr_bale_put(struct translator *tr, struct tr_arena *a, struct tr_kept_frag *k,
 			    uint64_t pc)
 {
-	uint64_t base, *word, bit;
+	uint64_t base, facts, *word, bit;
 	bool tied = false; /* just now, of what was looked at then */
 	struct tr_kept *kept = tr_kept_at(tr, pc, &base);
 	struct tr_bale *b = kept ? bale_for(tr, kept, k, pc, base, &tied) : NULL;
@@ -523,13 +532,13 @@ struct tr_frag *tr_bale_put(struct translator *tr, struct tr_arena *a, struct tr
 			return NULL;
 		welcome = all_welcome(tr, b, base);
 	}
-	if (!welcome || !reaches(b, a, base) || !same_module(tr, kept, b, base) ||
+	if (!welcome || !reaches(b, a, base) || !same_module(tr, kept, b, base, &facts) ||
 	    (!tied && !same_code(tr, b, base))) {
 		*word |= bit;
 		return NULL;
 	}
 	if (!tr_arena_room(a, b->hot + 7, b->cold))
 		return NULL;
-	put(tr, kept, a, b, base);
+	put(tr, kept, a, b, base, facts);
 	return tr_find(tr, pc);
 }

@@ -148,6 +148,19 @@ static void compare_code(struct tr_build *b, const struct tr_state *st, uint64_t
 	}
 }
 
+/* Into rcx, as an operand that can be set anew (translate-keep.c) if it is not too large. */
+static void number_of_facts(struct tr_build *b, uint64_t facts)
+{
+	if (facts != (uint32_t)facts) {
+		b->cannot_keep = true;
+		cg_imm(b->c, 1, facts);
+		return;
+	}
+	cg8(b->c, 0xb9); /* mov ecx, imm32 */
+	cg_note(b->c, CG_FACTS);
+	cg32(b->c, (uint32_t)facts);
+}
+
 /* Before the first instruction: whether the thread may execute this. What the code has become may
  * read flags that this code does not. */
 static void emit_checks(struct tr_build *b, uint64_t pc, size_t len, uint64_t facts)
@@ -159,7 +172,7 @@ static void emit_checks(struct tr_build *b, uint64_t pc, size_t len, uint64_t fa
 	tr_emit_save_flags(c, RAX_FREE);
 	if (facts) { /* known to the thread? */
 		struct ea known = ea_gs(T_FACTS);
-		cg_imm(c, 1, facts);
+		number_of_facts(b, facts);
 		cg_cmp(c, 8, 1, &known);
 		cg_jcc(c, 7, cg_va(b->cold)); /* above */
 		tr_exit_stop(b, b->cold, st, TR_STOP_FACTS, pc, tr_lag(b), ARITH);
@@ -306,9 +319,9 @@ struct tr_frag *tr_translate(struct tr_build *b, struct tr_arena *a, uint64_t pc
 	uint64_t facts = tr->ops.translated(tr->ops.ctx, pc, len);
 
 	struct tr_frag *f = b->f;
-	bool keep = tr->ops.kept && !facts;
 	const uint8_t *hot = b->c->p, *cold = b->cold->p;
-	b->c->log = b->cold->log = keep ? &b->log : NULL;
+	b->c->log = b->cold->log = tr->ops.kept ? &b->log : NULL;
+	b->asks = facts;
 	*f = (struct tr_frag){ .insn = f->insn };
 	memset(f->insn, 0, b->n * sizeof(*f->insn));
 	f->pc = pc;
@@ -338,7 +351,7 @@ struct tr_frag *tr_translate(struct tr_build *b, struct tr_arena *a, uint64_t pc
 		return NULL;
 	}
 	f->ret_site = b->ret_site;
-	if (keep)
+	if (tr->ops.kept)
 		tr_keep(b, f, hot, cold, len);
 	f = finished(b);
 	tr_use_pages(tr, f, b->use);

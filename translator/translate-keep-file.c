@@ -81,7 +81,7 @@ static bool sound_fixes(const struct tr_kept_frag *k, const struct parts *p)
 	for (unsigned i = 0; i < k->n_fixes; i++) {
 		const struct fix *f = &p->fixes[i];
 		size_t size = f->kind == FIX_WHOLE ? 8 : 4;
-		if (f->kind > FIX_NUMBER || f->at + size > k->hot + k->cold ||
+		if (f->kind > FIX_FACTS || f->at + size > k->hot + k->cold ||
 		    (f->at < k->hot && f->at + size > k->hot) ||
 		    (f->kind == FIX_NUMBER && (f->to < 0 || f->to >= k->n_numbers)))
 			return false;

@@ -8,10 +8,11 @@
  * it and setting these anew. tests/unit/test-keep.c compares the result, byte by byte, with what
  * translating in the other place gives.
  *
- * Kept are fragments that do not ask what threads know; those of code that may change unheard
- * compare it at their entry, as they did. Whether the code is what it was is the caller's to know
- * (struct tr_ops, kept): for all pages that the fragment depends on, those included that were only
- * looked at for live flags. And a checksum of that code is kept, too, and compared.
+ * Those of code that may change unheard compare it at their entry, as they did. Those that ask
+ * there whether the thread knows of so many facts are kept beside those of the same place that do
+ * not, and ask for another number each time. Whether the code is what it was is the caller's to
+ * know (struct tr_ops, kept): for all pages that the fragment depends on, those included that were
+ * only looked at for live flags. And a checksum of that code is kept, too, and compared.
  */
 #include "translator/runtime.h"
 #include "translator/keep.h"
@@ -139,21 +140,30 @@ struct tr_kept *tr_kept_at(const struct translator *tr, uint64_t pc, uint64_t *b
 	return tr->ops.kept ? tr->ops.kept(tr->ops.ctx, pc, base) : NULL;
 }
 
-/* Under which offset in its module. What keeps flags for handlers of faults is none of those that
- * do not, which have the same code. */
-static uint64_t offset_of(const struct translator *tr, uint64_t pc, uint64_t base)
+/* Under which offset in its module. What keeps flags for handlers of faults, or asks for facts, is
+ * none of those that do not, which have the same code. */
+static uint64_t offset_of(const struct translator *tr, uint64_t pc, uint64_t base, bool asks)
 {
-	return (pc - base) ^ (tr->policy.fault_flags ? 1ULL << 62 : 0);
+	return (pc - base) ^ (tr->policy.fault_flags ? KEPT_FAULT_FLAGS : 0) ^
+	       (asks ? KEPT_ASKS : 0);
 }
 
-struct tr_kept_frag *tr_kept_find(const struct translator *tr, uint64_t pc)
+/* One that asks for facts, or one that does not. */
+static struct tr_kept_frag *find(const struct translator *tr, uint64_t pc, bool asks)
 {
 	uint64_t base;
 	struct tr_kept *kept = tr_kept_at(tr, pc, &base);
 	if (!kept)
 		return NULL;
-	struct tr_kept_frag *k = tr_kept_in_memory(kept, offset_of(tr, pc, base), pc);
-	return k ? k : tr_kept_in_file(kept, offset_of(tr, pc, base), pc);
+	uint64_t offset = offset_of(tr, pc, base, asks);
+	struct tr_kept_frag *k = tr_kept_in_memory(kept, offset, pc);
+	return k ? k : tr_kept_in_file(kept, offset, pc);
+}
+
+struct tr_kept_frag *tr_kept_find(const struct translator *tr, uint64_t pc)
+{
+	struct tr_kept_frag *k = find(tr, pc, false);
+	return k ? k : find(tr, pc, true);
 }
 
 bool tr_is_kept(struct translator *tr, uint64_t pc)
@@ -196,11 +206,13 @@ uint64_t tr_kept_code(const struct translator *tr, const struct tr_lines *uses, 
 	return sum;
 }
 
-bool tr_kept_told(const struct translator *tr, uint64_t pc, size_t len)
+bool tr_kept_told(const struct translator *tr, uint64_t pc, size_t len, uint64_t *facts)
 {
 	bool beside = tr->only_kept || tr->only_known;
-	return (!beside || tr->ops.known(tr->ops.ctx, pc, len)) &&
-	       !tr->ops.translated(tr->ops.ctx, pc, len);
+	if (beside && !tr->ops.known(tr->ops.ctx, pc, len))
+		return false;
+	*facts = tr->ops.translated(tr->ops.ctx, pc, len);
+	return true;
 }
 
 /* ---- keeping ------------------------------------------------------------------------------- */
@@ -273,6 +285,10 @@ static bool fix_of(struct written *w, const struct cg_place *p, struct fix *f)
 		return fix_distance(w, p, f);
 	case CG_NUMBER:
 		return fix_number(w, p, f);
+	case CG_FACTS:
+		f->to = 0;
+		f->kind = FIX_FACTS;
+		return true;
 	case CG_LOW:
 		memcpy(&v, p->at, 4);
 		f->to = (int32_t)((uint32_t)v - (uint32_t)w->pc);
@@ -336,15 +352,15 @@ void tr_keep(struct tr_build *b, const struct tr_frag *f, const uint8_t *hot, co
 	if (n_numbers == 0xffff || !can_be_kept(&w, kept, base))
 		return;
 	/* if it is already; but code that is made may be other code by now */
-	if (tr_is_kept(b->tr, f->pc) && !b->other_lags &&
-	    tr_kept_same(b->tr, b->tr->asked_kept.frag, f->pc))
+	const struct tr_kept_frag *had = find(b->tr, f->pc, b->asks);
+	if (had && !b->other_lags && tr_kept_same(b->tr, had, f->pc))
 		return;
 	for (unsigned i = 0; i < b->log.n; i++)
 		n_fixes += fix_of(&w, &b->log.place[i], &fixes[n_fixes]);
 	if (w.far || b->c->p - hot > UINT16_MAX)
 		return;
 	struct tr_kept_frag h = { .pc = f->pc,
-				  .offset = offset_of(b->tr, f->pc, base),
+				  .offset = offset_of(b->tr, f->pc, base, b->asks),
 				  .hot = (uint16_t)(b->c->p - hot),
 				  .cold = (uint32_t)(b->cold->p - cold),
 				  .entry = (uint16_t)(f->entry - b->c->delta - (uintptr_t)hot),
@@ -357,7 +373,7 @@ void tr_keep(struct tr_build *b, const struct tr_frag *f, const uint8_t *hot, co
 				  .n_fixes = n_fixes,
 				  .len = (uint16_t)len,
 				  .align = ((uintptr_t)hot + b->c->delta) & 7,
-				  .checks = b->changing };
+				  .checks = f->checks };
 	size_t size = parts_of(&h).size;
 	if (size > *kept->room)
 		return;
@@ -382,7 +398,7 @@ void tr_keep(struct tr_build *b, const struct tr_frag *f, const uint8_t *hot, co
 struct again {
 	struct tr_arena *a;
 	uint8_t *hot, *cold;
-	uint64_t pc;
+	uint64_t pc, facts;
 	uint32_t numbers[1024];
 };
 
@@ -397,6 +413,10 @@ static bool set_anew(const struct again *g, const struct tr_kept_frag *k, const 
 		memcpy(at, &g->numbers[f->to], 4);
 		return true;
 	case FIX_LOW:
+		memcpy(at, &low, 4);
+		return true;
+	case FIX_FACTS:
+		low = (uint32_t)g->facts;
 		memcpy(at, &low, 4);
 		return true;
 	case FIX_WHOLE:
@@ -524,13 +544,27 @@ static struct tr_frag *too_far(struct tr_build *b, struct again *g)
 	return NULL;
 }
 
+/* Of what is kept of the place that which asks for facts if some have to be known, and so many. */
+static struct tr_kept_frag *fitting(struct translator *tr, uint64_t pc, uint64_t *facts)
+{
+	struct tr_kept_frag *k = tr->asked_kept.frag;
+	if (tr->asked_kept.pc != pc)
+		k = tr_is_kept(tr, pc) ? tr->asked_kept.frag : NULL;
+	if (!k || !tr_kept_told(tr, pc, k->len, facts))
+		return NULL;
+	if (tr_kept_asks(k) != (*facts != 0)) {
+		k = find(tr, pc, *facts);
+		if (!k || !tr_kept_told(tr, pc, k->len, facts))
+			return NULL;
+	}
+	return (tr_kept_asks(k) || !*facts) && *facts <= UINT32_MAX ? k : NULL;
+}
+
 struct tr_frag *tr_make_again(struct tr_build *b, struct tr_arena *a, uint64_t pc)
 {
 	struct translator *tr = b->tr;
-	struct tr_kept_frag *k = tr->asked_kept.frag;
 	struct again g;
-	if (tr->asked_kept.pc != pc)
-		k = tr_is_kept(tr, pc) ? tr->asked_kept.frag : NULL;
+	struct tr_kept_frag *k = fitting(tr, pc, &g.facts);
 	if (!k)
 		return NULL;
 	struct tr_frag *f = tr->bales ? tr_bale_put(tr, a, k, pc) : NULL;
@@ -542,7 +576,7 @@ struct tr_frag *tr_make_again(struct tr_build *b, struct tr_arena *a, uint64_t p
 	g.pc = pc;
 	struct parts p = parts_of(k);
 	b->other_lags = !same_lags(tr, k, p.numbers, pc);
-	if (b->other_lags || !tr_kept_same(tr, k, pc) || !tr_kept_told(tr, pc, k->len))
+	if (b->other_lags || !tr_kept_same(tr, k, pc))
 		return NULL;
 	size_t skip = (k->align - (size_t)cg_va(&a->hot)) & 7;
 	if ((size_t)(a->hot.end - a->hot.p) < skip + k->hot ||

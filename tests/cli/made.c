@@ -6,9 +6,12 @@
  *        what they compute:
  *        w in memory that stays writable; x in memory that is made executable after that;
  *        r as x, and writes them anew with another seed then; t as w, in a thread; f as x, in a
- * child
+ * child; m as w, in three threads at once and here, by turns through what was made and is being
+ * made
  */
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,6 +72,54 @@ static void *in_thread(void *x)
 	return NULL;
 }
 
+/* Each function as soon as it is there: what one thread was told of its code the others may not
+ * have heard. */
+struct shared {
+	uint8_t *code;
+	atomic_uint made;
+};
+
+static uint64_t as_they_come(struct shared *s, uint64_t x)
+{
+	for (unsigned i = 0; i < FUNCTIONS; i++) {
+		while (atomic_load(&s->made) <= i)
+			sched_yield();
+		x = ((function *)(uintptr_t)(s->code + i * EACH))(x);
+	}
+	return x + execute(s->code, x);
+}
+
+static void *one_of_them(void *shared)
+{
+	return (void *)(uintptr_t)as_they_come(shared, 1);
+}
+
+static uint64_t many(uint64_t x)
+{
+	pthread_t t[3];
+	void *got;
+	struct shared s = { mmap(NULL, SIZE, PROT_READ | PROT_WRITE | PROT_EXEC,
+				 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+			    0 };
+	if (s.code == MAP_FAILED)
+		exit(92);
+	for (unsigned i = 0; i < 3; i++)
+		if (pthread_create(&t[i], NULL, one_of_them, &s))
+			exit(93);
+	for (unsigned i = 0; i < FUNCTIONS; i++) {
+		write_function(s.code + i * EACH, seed + 8, i);
+		atomic_store(&s.made, i + 1);
+		if (i % 64 == 63) /* some are executed before what is on their page is complete */
+			sched_yield();
+	}
+	x = as_they_come(&s, x);
+	for (unsigned i = 0; i < 3; i++) {
+		pthread_join(t[i], &got);
+		x = x * 31 + (uintptr_t)got;
+	}
+	return x;
+}
+
 int main(int argc, char **argv)
 {
 	uint64_t x = 1;
@@ -94,6 +145,9 @@ int main(int argc, char **argv)
 		case 't':
 			if (!pthread_create(&t, NULL, in_thread, &x))
 				pthread_join(t, NULL);
+			break;
+		case 'm':
+			x = many(x);
 			break;
 		case 'f':
 			if (!fork()) {

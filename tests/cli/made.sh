@@ -41,11 +41,11 @@ ways() {
 	[ $((5 * ${anew:-first})) -lt "$first" ] || fail "made 2 $1 again: ${anew:-?} fragments of $first were made anew"
 	recorded "$1" 1 "$1"
 }
-for how in w x xw f wf; do
+for how in w x xw f wf t wt m; do
 	ways $how
 done
 # other combinations: where several threads are, or code changes, less is known
-for how in r t wt twx rr xrwt trf ffww; do
+for how in r twx rr xrwt trf ffww tm mrm wmfm; do
 	for seed in 1 1 2 1; do
 		recorded $how $seed $how
 	done

@@ -27,6 +27,8 @@ struct world {
 	uint64_t base;
 	struct tr_kept *kept;
 	uint64_t spoilt; /* page that is not what it was */
+	uint64_t facts;	 /* that threads have to know of, and do not, */
+	bool odd;	 /* if the code is in an odd page */
 	bool bales;
 	uint8_t *tables, *arena;
 	struct translator *tr;

@@ -11,6 +11,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
+/* Facts that threads do not know of, in every other round. */
+static uint64_t asked_for(unsigned round)
+{
+	return round / 2 % 2 ? 1 + random_of(round) % 1000000 : 0;
+}
+
 static void test_same(void)
 {
 	uint64_t room = 1 << 30, again = 0, anew = 0;
@@ -18,9 +24,11 @@ static void test_same(void)
 		changes = round % 3 == 1;
 		const struct text *text = &texts[round % n_texts];
 		struct tr_kept *k = tr_kept_new(&room);
-		struct world first = { .text = text, .base = THERE, .kept = k };
+		uint64_t facts = asked_for(round);
+		struct world first = { .text = text, .base = THERE, .kept = k, .facts = facts };
 		struct world second = { .text = text, .base = THERE + 0x31234000, .kept = k };
 		struct world plain = { .text = text, .base = THERE + 0x31234000 };
+		second.facts = plain.facts = facts * 1000;
 		begin(&first, round);
 		begin(&second, round);
 		begin(&plain, round);
@@ -37,6 +45,90 @@ static void test_same(void)
 	CU_ASSERT(anew < again / 100);
 	printf("(%llu fragments, %llu others) ", (unsigned long long)again,
 	       (unsigned long long)anew);
+}
+
+/* What asks for facts and what does not are kept beside each other, and each is good for itself
+ * only. What asks for more than fits is not kept. */
+static void test_asks(void)
+{
+	static const uint64_t facts[] = { 0, 7, 0, UINT32_MAX, UINT32_MAX + 1ULL };
+	static const bool again[] = { false, false, true, true, false };
+	uint64_t room = 1 << 30, kept = 0, anew = 0;
+	for (unsigned round = 0; round < 20; round++) {
+		struct tr_kept *k = tr_kept_new(&room);
+		for (unsigned i = 0; i < sizeof(again); i++) {
+			struct world w = { .text = &texts[0],
+					   .base = THERE,
+					   .kept = k,
+					   .bales = round & 1,
+					   .facts = facts[i] };
+			uint32_t had = k->n;
+			changes = round & 2;
+			begin(&w, round);
+			CU_ASSERT(again[i] ? made_again(&w) > 0 : made_again(&w) == 0);
+			CU_ASSERT(again[i] || w.tr->stats.fragments > 0);
+			CU_ASSERT(i < 2 ? k->n > had : i < 4 || k->n == had);
+			kept += made_again(&w);
+			anew += again[i] ? w.tr->stats.fragments : 0;
+			end(&w);
+		}
+		tr_kept_free(k);
+	}
+	changes = false;
+	CU_ASSERT(room == 1 << 30 && anew < kept / 100);
+	printf("(%llu fragments, %llu others) ", (unsigned long long)kept,
+	       (unsigned long long)anew);
+}
+
+/* Whether the fragment asks for so many facts, or for none. */
+static bool asks_for(const struct world *w, const struct tr_frag *f, uint32_t facts)
+{
+	const uint8_t *code = w->arena + (f->entry - w->tr->arenas->va);
+	uint8_t load[5] = { 0xb9 };
+	memcpy(load + 1, &facts, 4);
+	return f->checks == (facts || changes) && (!facts || memmem(code, 64, load, sizeof(load)));
+}
+
+/* Threads do not know of the code in every other page. */
+static void test_odd(void)
+{
+	uint64_t room = 1 << 30, asked = 0, more = 0, others = 0, anew[3] = { 0 }, kept = 0;
+	for (unsigned round = 0; round < 60; round++) {
+		struct tr_kept *k = tr_kept_new(&room);
+		for (unsigned again = 0; again < 3; again++) {
+			struct world w = { .text = &texts[round % n_texts],
+					   .base = THERE,
+					   .kept = k,
+					   .bales = again == 2,
+					   .facts = 0x12345670 + again,
+					   .odd = true };
+			changes = round & 1;
+			begin(&w, round);
+			const struct tr_chunk *c = &w.tr->arenas->chunks[0];
+			CU_ASSERT(again || made_again(&w) == 0);
+			kept += made_again(&w);
+			anew[again] += w.tr->stats.fragments;
+			for (uint32_t i = 0; i < c->n; i++) {
+				const struct tr_frag *f = c->frags[i];
+				bool asks = asks_for(&w, f, (uint32_t)w.facts);
+				/* it may have a byte in the next page, which its first has not */
+				bool odd = f->pc >> 12 & 1;
+				asked += odd && asks;
+				others += !odd && asks_for(&w, f, 0);
+				more += !odd && asks;
+				CU_ASSERT(odd ? asks : asks || asks_for(&w, f, 0));
+			}
+			end(&w);
+		}
+		tr_kept_free(k);
+	}
+	changes = false;
+	CU_ASSERT(room == 1 << 30 && asked > 1000 && others > 1000 && more < others / 10);
+	/* where a bale is refused, what is made one by one agrees with others about lags less */
+	CU_ASSERT(anew[1] < kept / 100 && anew[2] < kept / 20);
+	printf("(%llu, %llu not, %llu more; %llu and %llu others) ", (unsigned long long)asked,
+	       (unsigned long long)others, (unsigned long long)more, (unsigned long long)anew[1],
+	       (unsigned long long)anew[2]);
 }
 
 /* What was kept where lags had come to be others is replaced, and then good for what needs it
@@ -64,10 +156,12 @@ static void test_lags(void)
 /* ---- in bales ------------------------------------------------------------------------------ */
 
 /* All that was kept is made again in bales, and then, in the same order, one by one. */
-static void bales_at(uint64_t base, const struct text *text, struct tr_kept *k, bool far)
+static void bales_at(uint64_t base, const struct text *text, struct tr_kept *k, bool far,
+		     uint64_t facts)
 {
 	struct world in_bales = { .text = text, .base = base, .kept = k, .bales = true };
 	struct world singly = { .text = text, .base = base, .kept = k };
+	in_bales.facts = singly.facts = facts;
 	begin_with_nothing(&in_bales);
 	begin_with_nothing(&singly);
 	for (uint64_t i = 0; far && i < 77; i++) { /* so that the first bale has other numbers */
@@ -75,7 +169,7 @@ static void bales_at(uint64_t base, const struct text *text, struct tr_kept *k, 
 		tr_number_new(singly.tr, TR_STOP_LINK, 0, 0);
 	}
 	for (uint32_t i = 0; i < k->n; i++) {
-		uint64_t pc = base + k->made[i]->offset;
+		uint64_t pc = base + (k->made[i]->offset & ~KEPT_ASKS);
 		struct tr_frag *f = tr_find(in_bales.tr, pc);
 		if (!f)
 			f = tr_translate(in_bales.tr->build, in_bales.tr->arenas, pc);
@@ -116,17 +210,18 @@ static void test_bales(void)
 		changes = round % 3 == 1;
 		const struct text *text = &texts[round % n_texts];
 		struct tr_kept *k = tr_kept_new(&room);
-		struct world first = { .text = text, .base = THERE, .kept = k };
+		uint64_t facts = asked_for(round);
+		struct world first = { .text = text, .base = THERE, .kept = k, .facts = facts };
 		begin(&first, round);
-		bales_at(THERE + 0x31234000, text, k, false);
+		bales_at(THERE + 0x31234000, text, k, false, facts);
 		/* the code is copied when it is wanted a second time, if there is room */
 		uint64_t tied = room, none = round & 1 ? room : 0;
 		room -= none;
-		bales_at(THERE + 0x31234000, text, k, true);
+		bales_at(THERE + 0x31234000, text, k, true, facts + !!facts);
 		copied += tied - none - room;
 		room += none;
 		tied = room;
-		bales_at(THERE, text, k, true);
+		bales_at(THERE, text, k, true, facts);
 		CU_ASSERT(none || room == tied);
 		bales += k->n_bales;
 		end(&first);
@@ -436,6 +531,8 @@ int main(void)
 		return 99;
 	CU_pSuite s = CU_add_suite("kept translations", NULL, NULL);
 	CU_add_test(s, "the same as translated there", test_same);
+	CU_add_test(s, "what asks for facts", test_asks);
+	CU_add_test(s, "in every other page", test_odd);
 	CU_add_test(s, "others agree about lags", test_lags);
 	CU_add_test(s, "in bales", test_bales);
 	CU_add_test(s, "bales that are refused", test_refused);
