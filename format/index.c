@@ -20,7 +20,7 @@
 #define MAGIC                                                                                      \
 	"\x89"                                                                                     \
 	"DEJX\r\n\x1a"
-#define VERSION	   1u
+#define VERSION	   2u
 #define HEADER	   40u
 #define BLOCK	   24u
 #define LEVEL	   1

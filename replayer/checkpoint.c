@@ -470,18 +470,25 @@ void rp_checkpoints_cut(struct rp_checkpoints *cs)
 		rp_checkpoint_free(cs->list[--cs->n]);
 }
 
-bool rp_checkpoint_untouched(const struct rp_checkpoints *cs, size_t i, uint64_t page)
+bool rp_checkpoint_quiet(const struct rp_checkpoints *cs, size_t i, const struct rp_thread_pos *to,
+			 uint64_t addr, uint64_t last, bool reads)
 {
-	const uint64_t addr = page * RP_PAGE, last = addr + RP_PAGE - 1;
+	struct rp_thread_pos now;
 
-	/* generated code says that bytes were stored that were known before by lines alone */
 	for (i++; i < cs->n; i++) {
-		if (rp_lines_met(&cs->list[i]->lines, LINE_WROTE, addr, last))
+		const struct rp_checkpoint *c = cs->list[i];
+		if (rp_lines_met(&c->lines, LINE_WROTE, addr, last) ||
+		    (reads && rp_lines_met(&c->lines, LINE_READ, addr, last)))
 			return false;
-		if (!cs->list[i]->light)
-			return !rp_changes_have(&cs->list[i]->changes, rp_key_view(page));
+		if (rp_thread_pos_cmp(&c->pos, to) >= 0)
+			return true;
 	}
-	return false;
+	/* what has been met since the last one is known if it has come from there, or from before
+	 */
+	rp_thread_pos(cs->th, &now);
+	return rp_thread_pos_cmp(&now, to) >= 0 &&
+	       !rp_line_log_met(&cs->mem->lines, LINE_WROTE, addr, last) &&
+	       !(reads && rp_line_log_met(&cs->mem->lines, LINE_READ, addr, last));
 }
 
 /* ---- going ----------------------------------------------------------------------------------- */

@@ -95,9 +95,10 @@ struct rp_checkpoint *rp_checkpoint_last(const struct rp_checkpoints *cs);
 struct rp_checkpoint *rp_checkpoint_next(const struct rp_checkpoints *cs);
 /* Whether there is a full one at this very position. */
 bool rp_checkpoint_here(const struct rp_checkpoints *cs);
-/* Whether nothing happened to a page, by its number, from the full checkpoint list[i] to the next
- * but that it was read. */
-bool rp_checkpoint_untouched(const struct rp_checkpoints *cs, size_t i, uint64_t page);
+/* Whether none of [addr, last] was written, or also not read, from checkpoint list[i] to `to`,
+ * which lies behind it. False also if that is not known. */
+bool rp_checkpoint_quiet(const struct rp_checkpoints *cs, size_t i, const struct rp_thread_pos *to,
+			 uint64_t addr, uint64_t last, bool reads);
 /* Put the thread to the last full checkpoint (or the beginning) not after `pos`. */
 int rp_checkpoint_go(struct rp_checkpoints *cs, const struct rp_thread_pos *pos,
 		     struct dj_error *err);

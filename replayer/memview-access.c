@@ -411,6 +411,7 @@ static void move_page(struct rp_memview *mv, uint64_t from, uint64_t num)
 		return;
 	p = rp_page_get(mv, num);
 	rp_note(mv, num << 12, RP_PAGE, false);
+	rp_line_log_note(&mv->lines, LINE_WROTE, num << 12, (num << 12) + RP_PAGE - 1);
 	rp_page_note(mv, p);
 	if (!p->own && !rp_page_make_own(mv, p))
 		return;

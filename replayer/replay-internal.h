@@ -46,7 +46,9 @@ struct rp_turns {
 /* A page of memory as it is to be shown. */
 struct rp_shown {
 	bool good;
-	bool plain; /* as the selected thread has it */
+	bool plain;	/* as the selected thread has it */
+	unsigned times; /* it has been looked at so often */
+	uint64_t lines; /* of 64 bytes, about which is known who changed them last */
 	uint64_t num;
 	uint32_t selected;		  /* for this thread, */
 	struct replay_pos moment;	  /* at this moment */

@@ -26,41 +26,16 @@
  *
  * Positions of bytes are not kept, since nearly all bytes need none: where threads that know a byte
  * agree about it there is no question. Where they do not, the histories of those that take part are
- * searched back for when they met the bytes of that page last: the others only where their
- * checkpoints say that the page has changed, the selected one only as far back as what the others
- * did.
+ * searched back for when they met the bytes last (shared-order.c).
  */
-#include "replayer/replay-internal.h"
+#include "replayer/shared.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define PAGE 4096u
-
-/* What one thread has to say about a page. */
-struct voice {
-	uint32_t thread;
-	uint64_t upto; /* the last event it has passed at the moment, unless it is the moment's */
-	uint8_t state[PAGE], value[PAGE];
-	struct rp_memview_notes notes;
-	uint64_t want[PAGE / 64]; /* bytes about which the order has to be found out */
-};
-
-struct page {
-	uint64_t num;
-	struct voice *own, **others;
-	size_t n, cap;
-};
-
-static bool bit(const uint64_t *bits, unsigned i)
-{
-	return bits[i / 64] >> i % 64 & 1;
-}
-
-static void set(uint64_t *bits, unsigned i)
-{
-	bits[i / 64] |= 1ULL << i % 64;
-}
+#define PAGE  SHARED_PAGE
+#define LINE  SHARED_LINE
+#define TIMES 8u /* that often a page is looked at for some of its lines */
 
 /* ---- who knows what ------------------------------------------------------------------------- */
 
@@ -152,8 +127,7 @@ static void hear(void *ctx, const struct dj_record *rec)
 	add_voice(b);
 }
 
-/* It has to stand where it stood, whoever is impatient. */
-static int put_back(struct replay *r, const struct rp_thread_pos *here, bool cancelled)
+int rp_shared_put_back(struct replay *r, const struct rp_thread_pos *here, bool cancelled)
 {
 	bool (*poll)(void *) = r->patience.poll;
 
@@ -213,7 +187,7 @@ static int listen_before(struct replay *r, uint64_t num, uint64_t upto, struct v
 		last = steps;
 	}
 	dj_cursor_free(c);
-	if (put_back(r, &here, r->cancelled) || ret) {
+	if (rp_shared_put_back(r, &here, r->cancelled) || ret) {
 		free(b.v);
 		return -1;
 	}
@@ -235,19 +209,13 @@ static int listen_at(struct replay *r, uint64_t num, uint64_t upto, struct voice
 	return 0;
 }
 
-static bool differ(const struct voice *a, const struct voice *b, unsigned i)
-{
-	return a->state[i] != b->state[i] ||
-	       (a->state[i] == RP_BYTE_HAS && a->value[i] != b->value[i]);
-}
-
 /* Whether anybody has anything to say that the thread itself does not know as well. */
 static bool matters(const struct page *p)
 {
 	for (size_t a = 0; a < p->n; a++)
 		for (unsigned i = 0; i < PAGE; i++)
 			if (p->others[a]->state[i] != RP_BYTE_NONE &&
-			    (!p->own || differ(p->others[a], p->own, i)))
+			    (!p->own || voices_differ(p->others[a], p->own, i)))
 				return true;
 	return false;
 }
@@ -298,186 +266,7 @@ static int ask(struct replay *r, struct page *p, uint32_t thread)
 	return 0;
 }
 
-/* ---- when they met it ------------------------------------------------------------------------ */
-
-static bool all_noted(const struct voice *v)
-{
-	for (unsigned w = 0; w < PAGE / 64; w++)
-		if (v->want[w] & ~v->notes.noted[w])
-			return false;
-	return true;
-}
-
-/* What an interval has shown, of what is not known from a later one. */
-static void merge(struct rp_memview_notes *to, const struct rp_memview_notes *from)
-{
-	for (unsigned i = 0; i < PAGE; i++)
-		if (bit(from->noted, i) && !bit(to->noted, i)) {
-			set(to->noted, i);
-			to->seq[i] = from->seq[i];
-		}
-}
-
-/* Run the thread in hand to `to`, noting. */
-static enum rp_thread_stop run_noting(struct replay *r, const struct rp_thread_pos *to,
-				      struct rp_memview_notes *part)
-{
-	memset(part->noted, 0, sizeof(part->noted));
-	part->peeked = false;
-	rp_memview_note(r->mv, part);
-	r->th->e->exact = true;
-	enum rp_thread_stop res = replay_run_to(r, to, 0, true);
-	r->th->e->exact = false;
-	rp_memview_note(r->mv, NULL);
-	return res == THREAD_END ? THREAD_LIMIT : res;
-}
-
-/* Search the voice's thread back from where it stands, for as long as events have the number
- * `floor` or a higher one; then put it back. */
-static int search(struct replay *r, struct voice *v, uint64_t floor)
-{
-	const struct rp_thread_pos begin = { .steps = r->th->info->first_steps };
-	struct rp_memview_notes *part = malloc(sizeof(*part));
-	struct rp_thread_pos here, hi;
-	uint64_t seq, within;
-	bool moved = false;
-	enum rp_thread_stop res = part ? THREAD_LIMIT : THREAD_FAILED;
-
-	rp_thread_pos(r->th, &here);
-	rp_thread_seq(r->th, &seq, &within);
-	if (part)
-		*part = v->notes;
-	for (hi = here; res == THREAD_LIMIT && rp_thread_pos_cmp(&hi, &begin) > 0 && seq >= floor &&
-			!all_noted(v);) {
-		size_t i = rp_checkpoint_count(r->cs, &hi);
-		while (i > 0 && (r->cs->list[i - 1]->light ||
-				 rp_thread_pos_cmp(&r->cs->list[i - 1]->pos, &hi) >= 0))
-			i--;
-		struct rp_checkpoint *c = i ? r->cs->list[i - 1] : NULL;
-		struct rp_thread_pos lo = c ? c->pos : begin;
-		seq = c ? c->seq : 0;
-		if (!c || v->notes.reads || !rp_checkpoint_untouched(r->cs, i - 1, v->notes.num)) {
-			moved = true;
-			res = rp_checkpoint_go(r->cs, &lo, NULL) ? THREAD_FAILED
-								 : run_noting(r, &hi, part);
-			if (res == THREAD_LIMIT)
-				merge(&v->notes, part);
-		}
-		hi = lo;
-	}
-	free(part);
-	if (res == THREAD_INTERRUPTED)
-		r->cancelled = true;
-	if (moved && put_back(r, &here, r->cancelled))
-		res = THREAD_FAILED;
-	return res == THREAD_LIMIT ? 0 : -1;
-}
-
-/* ---- deciding -------------------------------------------------------------------------------- */
-
-/* Whether two of those who have met the byte do not say the same. */
-static bool disputed(const struct page *p, unsigned i)
-{
-	const struct voice *first = p->own && p->own->state[i] != RP_BYTE_NONE ? p->own : NULL;
-
-	for (size_t a = 0; a < p->n; a++) {
-		if (p->others[a]->state[i] == RP_BYTE_NONE)
-			continue;
-		if (first && differ(first, p->others[a], i))
-			return true;
-		first = p->others[a];
-	}
-	return false;
-}
-
-/* Mark about which bytes the others have to be searched. Who agrees with the selected thread
- * counts, too: it may be right by what the other did. */
-static void question(struct page *p)
-{
-	for (unsigned i = 0; i < PAGE; i++) {
-		if (!disputed(p, i))
-			continue;
-		for (size_t a = 0; a < p->n; a++)
-			if (p->others[a]->state[i] != RP_BYTE_NONE)
-				set(p->others[a]->want, i);
-	}
-}
-
-static bool any_wanted(const struct voice *v)
-{
-	for (unsigned w = 0; w < PAGE / 64; w++)
-		if (v->want[w])
-			return true;
-	return false;
-}
-
-/* Whether `a` met the byte later than `b`. What was not found is older than all. */
-static bool met_later(const struct voice *a, const struct voice *b, unsigned i)
-{
-	bool x = bit(a->notes.noted, i), y = bit(b->notes.noted, i);
-
-	if (!x || !y)
-		return x;
-	if (a->notes.seq[i] != b->notes.seq[i])
-		return a->notes.seq[i] > b->notes.seq[i];
-	return a->thread > b->thread;
-}
-
-/* Of the others, who changed the byte last; NULL: nobody knows it. */
-static struct voice *last_of_others(const struct page *p, unsigned i)
-{
-	struct voice *last = NULL;
-
-	for (size_t a = 0; a < p->n; a++) {
-		struct voice *v = p->others[a];
-		if (v->state[i] != RP_BYTE_NONE && (!last || met_later(v, last, i)))
-			last = v;
-	}
-	return last;
-}
-
-/* Find out about the order, as far as it matters. */
-static int order(struct replay *r, struct page *p, uint32_t thread)
-{
-	uint64_t floor = UINT64_MAX;
-
-	question(p);
-	for (size_t a = 0; a < p->n; a++) {
-		struct voice *v = p->others[a];
-		if (!any_wanted(v))
-			continue;
-		if (v->thread == r->moment.thread ? rp_switch(r, v->thread, NULL)
-						  : rp_place_upto(r, v->thread, v->upto, NULL))
-			return -1;
-		if (search(r, v, 0))
-			return -1;
-	}
-	for (unsigned i = 0; p->own && i < PAGE; i++) {
-		struct voice *last = last_of_others(p, i);
-		if (!last || p->own->state[i] == RP_BYTE_NONE || !differ(last, p->own, i) ||
-		    !bit(last->notes.noted, i))
-			continue;
-		set(p->own->want, i);
-		if (last->notes.seq[i] < floor)
-			floor = last->notes.seq[i];
-	}
-	if (!p->own || !any_wanted(p->own))
-		return 0;
-	p->own->notes.reads = true;
-	return rp_switch(r, thread, NULL) || search(r, p->own, floor) ? -1 : 0;
-}
-
-static void decide(const struct page *p, struct rp_shown *s)
-{
-	for (unsigned i = 0; i < PAGE; i++) {
-		const struct voice *v = last_of_others(p, i), *own = p->own;
-		if (own && own->state[i] != RP_BYTE_NONE &&
-		    (!v || !differ(v, own, i) || !met_later(v, own, i)))
-			v = own;
-		s->state[i] = v ? v->state[i] : RP_BYTE_NONE;
-		s->value[i] = v ? v->value[i] : 0;
-	}
-}
+/* ---- what is shown --------------------------------------------------------------------------- */
 
 /* What nobody has met is as the moment's thread finds it mapped, since the selected one has yet to
  * come to know of it. */
@@ -495,10 +284,10 @@ static void fill_in(struct replay *r, uint64_t num, struct rp_shown *s)
 					      : RP_BYTE_STALE;
 }
 
-/* The page as it is to be shown at the moment. */
-static int make(struct replay *r, uint64_t num, struct rp_shown *s)
+/* These lines of the page as they are to be shown at the moment. */
+static int make(struct replay *r, uint64_t num, uint64_t lines, struct rp_shown *s)
 {
-	struct page p = { .num = num };
+	struct page p = { .num = num, .lines = lines };
 	uint32_t thread = r->selected;
 	bool told = r->signal_told;
 
@@ -511,11 +300,12 @@ static int make(struct replay *r, uint64_t num, struct rp_shown *s)
 		ret = ask(r, &p, thread);
 	s->plain = !gone && !soon && !matters(&p);
 	if (!ret && !s->plain)
-		ret = order(r, &p, thread);
+		ret = rp_shared_order(r, &p);
 	if (!ret && !s->plain)
-		decide(&p, s);
+		rp_shared_decide(&p, s);
 	if (!ret && gone)
 		fill_in(r, num, s);
+	s->lines = s->plain ? UINT64_MAX : lines;
 	rp_switch(r, thread, NULL); /* open already */
 	r->signal_told = told;
 	free(p.own);
@@ -528,8 +318,10 @@ static int make(struct replay *r, uint64_t num, struct rp_shown *s)
 /* ---- the interface ----------------------------------------------------------------------------
  */
 
-/* The page, as found out before at this moment or now; NULL: that cannot be. */
-static const struct rp_shown *shown(struct replay *r, uint64_t num)
+/* The page with these lines, as found out before at this moment or now; NULL: that cannot be. What
+ * the threads disagree about in other lines may take long to find out, and for naught. Who goes on
+ * to look at the page gets all of it. */
+static const struct rp_shown *shown(struct replay *r, uint64_t num, uint64_t lines)
 {
 	struct rp_shown **slot = &r->shown[num % SHOWN_PAGES], *s = *slot;
 	struct replay_pos moment;
@@ -537,17 +329,27 @@ static const struct rp_shown *shown(struct replay *r, uint64_t num)
 	replay_pos(r, &moment);
 	if (!s && !(s = *slot = calloc(1, sizeof(*s))))
 		return NULL;
-	if (s->good && s->num == num && s->selected == r->selected &&
-	    !memcmp(&s->moment, &moment, sizeof(moment)))
+	bool known = s->good && s->num == num && s->selected == r->selected &&
+		     !memcmp(&s->moment, &moment, sizeof(moment));
+	if (known && !(lines & ~s->lines))
 		return s;
+	s->times = known ? s->times + 1 : 1;
+	lines = s->times < TIMES ? lines | (known ? s->lines : 0) : UINT64_MAX;
 	bool cancelled = r->cancelled;
 	r->cancelled = false;
-	s->good = !make(r, num, s);
+	s->good = !make(r, num, lines, s);
 	r->cancelled = cancelled;
 	s->num = num;
 	s->selected = r->selected;
 	s->moment = moment;
 	return s->good ? s : NULL;
+}
+
+static uint64_t lines_of(uint64_t off, size_t n)
+{
+	uint64_t first = off / LINE, last = (off + n - 1) / LINE;
+
+	return (UINT64_MAX >> (63 - last)) & (UINT64_MAX << first);
 }
 
 size_t rp_shared_read(struct replay *r, uint64_t addr, uint8_t *buf, size_t len)
@@ -557,7 +359,7 @@ size_t rp_shared_read(struct replay *r, uint64_t addr, uint8_t *buf, size_t len)
 	while (done < len && addr + done >= addr) {
 		uint64_t at = addr + done, off = at % PAGE;
 		size_t n = PAGE - off < len - done ? PAGE - off : len - done, i = 0;
-		const struct rp_shown *s = shown(r, at / PAGE);
+		const struct rp_shown *s = shown(r, at / PAGE, lines_of(off, n));
 		if (!s || s->plain) {
 			i = rp_memview_read(r->mv, at, buf + done, n);
 		} else {

@@ -230,17 +230,3 @@ void rp_changes_turn(struct rp_changes *c)
 		c->list[i].after = before;
 	}
 }
-
-bool rp_changes_have(const struct rp_changes *c, uint64_t key)
-{
-	size_t lo = 0, hi = c->n;
-
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-		if (c->list[mid].key < key)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < c->n && c->list[lo].key == key;
-}

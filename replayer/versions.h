@@ -78,7 +78,6 @@ bool rp_changes_join(struct rp_changes *out, const struct rp_changes *first,
 		     const struct rp_changes *second);
 /* The same the other way. */
 void rp_changes_turn(struct rp_changes *c);
-bool rp_changes_have(const struct rp_changes *c, uint64_t key);
 
 /* Bytes that all versions and lists of this process take; and the most that ever were, with what
  * malloc() adds: that much memory the process may keep. */
