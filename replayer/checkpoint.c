@@ -483,8 +483,7 @@ bool rp_checkpoint_quiet(const struct rp_checkpoints *cs, size_t i, const struct
 		if (rp_thread_pos_cmp(&c->pos, to) >= 0)
 			return true;
 	}
-	/* what has been met since the last one is known if it has come from there, or from before
-	 */
+	/* what has been met since the last one is known, if it has come from there or before */
 	rp_thread_pos(cs->th, &now);
 	return rp_thread_pos_cmp(&now, to) >= 0 &&
 	       !rp_line_log_met(&cs->mem->lines, LINE_WROTE, addr, last) &&

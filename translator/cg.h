@@ -16,7 +16,7 @@
 
 /* Where code that is being written depends on where it lies and what the program's addresses are:
  * the distance to some address; the low half of an address of the program; a whole one; the number
- * of a stop. */
+ * of a stop. And how many facts a thread must know of. */
 enum cg_what { CG_DISTANCE, CG_LOW, CG_WHOLE, CG_NUMBER, CG_FACTS };
 #define CG_PLACES 2048
 struct cg_log {

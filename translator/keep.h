@@ -167,8 +167,7 @@ struct tr_kept_frag *tr_kept_next(struct tr_kept *kept, struct tr_kept_frag *k);
 /* Whether all pages that it depends on are there as they were. */
 bool tr_kept_same(const struct translator *tr, const struct tr_kept_frag *k, uint64_t pc);
 /* Whether the trace knows the code there, is told of it now, or need not know; while the program
- * runs it cannot be told. `*facts` is the number that a thread's T_FACTS must have come to, or 0.
- */
+ * runs it cannot be told. `*facts`: the number that a thread's T_FACTS must have come to, or 0. */
 bool tr_kept_told(const struct translator *tr, uint64_t pc, size_t len, uint64_t *facts);
 /* A checksum of the code in these lines of pages, the pages being relative to that of pc. */
 uint64_t tr_kept_code(const struct translator *tr, const struct tr_lines *uses, unsigned n,
