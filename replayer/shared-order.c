@@ -214,6 +214,17 @@ static struct voice *next(const struct replay *r, const struct page *p, const st
 	return last;
 }
 
+/* Its thread stands where it stood. Whoever has been interrupted waits for the two only that have
+ * to; the others go there when they are wanted. */
+static int stand_again(struct replay *r, const struct page *p, const struct voice *v)
+{
+	if (r->cancelled && v != p->own && v->thread != r->moment.thread) {
+		r->threads[v->thread].placed = false;
+		return 0;
+	}
+	return rp_switch(r, v->thread, NULL) || rp_shared_put_back(r, &v->here, r->cancelled);
+}
+
 static int search_all(struct replay *r, struct page *p)
 {
 	struct rp_memview_notes *part = malloc(sizeof(*part));
@@ -230,8 +241,7 @@ static int search_all(struct replay *r, struct page *p)
 	free(part);
 	free(met);
 	for (size_t a = 0; (v = voice(p, a)); a++)
-		if (v->moved && (rp_switch(r, v->thread, NULL) ||
-				 rp_shared_put_back(r, &v->here, r->cancelled)))
+		if (v->moved && stand_again(r, p, v))
 			ret = -1;
 	return ret;
 }

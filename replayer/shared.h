@@ -43,7 +43,8 @@ static inline bool voices_differ(const struct voice *a, const struct voice *b, u
 int rp_shared_put_back(struct replay *r, const struct rp_thread_pos *here, bool cancelled);
 
 /* Find out about the order, as far as it matters for these lines. All stand where they stand at the
- * moment, and do so afterwards. Not 0: that cannot be. */
+ * moment, and do so afterwards; after an interruption some are not placed any more. Not 0: that
+ * cannot be. */
 int rp_shared_order(struct replay *r, struct page *p);
 /* What is to be shown, after that. */
 void rp_shared_decide(const struct page *p, struct rp_shown *s);
