@@ -159,22 +159,8 @@ static bool is_quiet(const struct replay *r, const struct voice *v, size_t i)
 	return rp_checkpoint_quiet(r->cs, i, &v->low, page + first, page + last, v->notes.reads);
 }
 
-/* From where to search, list[i - 1] being the last checkpoint before what has been searched. If
- * that one is light somebody has to replay the way to it, which takes about as long as to search
- * it. So the search begins at the last full one (or at the beginning, 0), if it does not have to go
- * further for that than it has gone already. */
-static size_t begin_of(const struct replay *r, const struct voice *v, size_t i)
-{
-	size_t full = rp_checkpoint_full(r->cs, i);
-
-	if (full == i)
-		return i;
-	uint64_t from = full ? r->cs->list[full - 1]->pos.steps : r->th->info->first_steps;
-	uint64_t near = r->cs->list[i - 1]->pos.steps;
-	return near - from > v->low.steps - near + v->searched ? i : full;
-}
-
-/* Search one interval more. */
+/* Search one interval more: from the last full checkpoint before it on (or from the beginning), or
+ * skip it. */
 static int search(struct replay *r, struct voice *v, struct rp_memview_notes *part, struct met *met)
 {
 	size_t i = rp_checkpoint_count(r->cs, &v->low);
@@ -184,14 +170,13 @@ static int search(struct replay *r, struct voice *v, struct rp_memview_notes *pa
 		i--;
 	bool quiet = i && is_quiet(r, v, i - 1);
 	if (!quiet)
-		i = begin_of(r, v, i);
+		i = rp_checkpoint_full(r->cs, i);
 	const struct rp_checkpoint *c = i ? r->cs->list[i - 1] : NULL;
 	const struct rp_thread_pos first = { .steps = r->th->info->first_steps },
 				   from = c ? c->pos : first;
 	const uint64_t seq = c ? c->seq : 0;
 	if (!quiet) {
 		v->moved = true;
-		v->searched += v->low.steps - from.steps;
 		res = rp_land(r, &from, true, NULL) ? THREAD_FAILED : run_noting(r, &v->low, part);
 		if (res == THREAD_LIMIT)
 			merge(v, part, met);

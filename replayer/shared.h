@@ -22,8 +22,7 @@ struct voice {
 	/* down to here; what happened before has at most this number. */
 	struct rp_thread_pos low;
 	uint64_t seq;
-	uint64_t searched; /* instructions */
-	bool moved;	   /* it does not stand there now */
+	bool moved; /* it does not stand there now */
 };
 
 struct page {

@@ -184,6 +184,35 @@ static unsigned both_sides(struct replay *r)
 	return compare(r, &here, "from the other side");
 }
 
+static unsigned pulses, interruptions;
+
+static bool interrupt(void *ctx)
+{
+	struct replay *r = ctx;
+
+	r->patience.due = 0; /* it asks at each pulse */
+	if (pulses && --pulses)
+		return false;
+	interruptions++;
+	return true;
+}
+
+/* Who is interrupted while it looks is where it was, and sees then what there is to be seen. */
+static unsigned interrupted_look(struct replay *r, const struct state *was)
+{
+	const struct rp_patience patience = r->patience;
+	struct state s;
+
+	pulses = (unsigned)rnd() % (rnd() & 1 ? 10 : 1000);
+	r->patience.poll = interrupt;
+	r->patience.ctx = r;
+	r->patience.due = 0;
+	look(r, &s, true);
+	r->patience.poll = patience.poll;
+	r->patience.ctx = patience.ctx;
+	return compare(r, was, "after an interruption");
+}
+
 /* Steps both ways with a look at memory that nobody knows after each: a look that ran ahead each
  * time, as a debugger would make one after each step, would take some 10 ms. */
 static unsigned cheap_looks(struct replay *r)
@@ -454,6 +483,7 @@ int main(int argc, char **argv)
 	for (unsigned i = 0; i < n && bad < 10; i++) {
 		const struct state *s = &states[rnd() % n];
 		seek(r, &s->pos);
+		bad += interrupted_look(r, s);
 		bad += compare(r, s, "out of order");
 	}
 	if (dj_trace_threads(replay_trace(r)) == 1) {
@@ -467,7 +497,8 @@ int main(int argc, char **argv)
 	bad += from_index(r, argv[1], states, n);
 	bad += landed(argv[1], states, n);
 	clock_gettime(CLOCK_MONOTONIC, &t1);
-	printf("%u positions, %u differences, %" PRIu64 " landings, %.1f s\n", n, bad, r->landed,
+	printf("%u positions, %u differences, %" PRIu64 " landings, %u interruptions, %.1f s\n", n,
+	       bad, r->landed, interruptions,
 	       (double)(t1.tv_sec - t0.tv_sec) + (double)(t1.tv_nsec - t0.tv_nsec) / 1e9);
 	replay_close(r);
 	free(states);

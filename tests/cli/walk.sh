@@ -65,6 +65,10 @@ ${CC:-gcc} -O1 -w "$here/early.c" -o early || exit 99
 "$walk" early.deja 80 1 >early.out || fail "tests/cli/replay-walk early.deja 80 1"
 cat early.out
 [ "$(grep -c ' no ground .* 0 failed$' early.out)" = 2 ] || fail "a process could not land the thread"
+# Threads that disagree about what is in memory; and whoever asks is interrupted meanwhile.
+walk disputed ./disputed >disputed.out
+cat disputed.out
+grep -q ' [1-9][0-9]* interruptions' disputed.out || fail "nobody was interrupted who looked at memory"
 # Regular expressions and floating point; child processes, signals and pipes.
 walk awk awk 'BEGIN { for (i = 0; i < 2000; i++) { s = sprintf("%d %.3f", i, i / 7)
 	gsub(/[37]/, "xy", s); t[i % 97] = t[i % 97] substr(s, 1, 2); n += length(s) * sqrt(i) }
@@ -78,7 +82,6 @@ if [ "$positions" -ge 1000 ]; then
 	walk gzip sh -c 'gzip -1 </usr/bin/bash | gzip -d | wc -c'
 	walk sort sh -c 'ls -lR /usr/lib | head -20000 | sort -k5n | md5sum'
 	walk sed sed -n 's/[aeiou]\{2\}/<&>/gp' /etc/services
-	walk disputed ./disputed
 	walk find find /usr/share -name '*a*b*'
 fi
 # Single steps tell which code ran; and a page that is left out shows.
