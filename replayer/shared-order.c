@@ -193,9 +193,13 @@ static struct voice *next(const struct replay *r, const struct page *p, const st
 {
 	struct voice *v, *last = NULL;
 
-	for (size_t a = 0; (v = voice(p, a)); a++)
-		if ((!last || v->seq > last->seq) && !is_over(r, v) && is_open(v, met))
+	for (size_t a = 0; (v = voice(p, a)); a++) {
+		if (v->done || (last && v->seq <= last->seq))
+			continue;
+		v->done = is_over(r, v) || !is_open(v, met);
+		if (!v->done)
 			last = v;
+	}
 	return last;
 }
 

@@ -23,6 +23,7 @@ struct voice {
 	struct rp_thread_pos low;
 	uint64_t seq;
 	bool moved; /* it does not stand there now */
+	bool done;  /* what it did still earlier does not matter */
 };
 
 struct page {
