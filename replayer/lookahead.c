@@ -147,13 +147,15 @@ static void spoil_all(struct replay *r)
 	rp_lookahead_spoil(&r->look, pos, 0, UINT64_MAX);
 }
 
-/* Run the thread in hand on to instruction `end`, learning. */
-static void learn(struct replay *r, uint64_t end)
+/* Run the thread in hand on to instruction `end`, learning, for as long as that may take. False if
+ * somebody did not want to wait for it. */
+static bool learn(struct replay *r, uint64_t end)
 {
 	const struct rp_thread_pos to = { .steps = end };
 	bool sharing = rp_sharing(r);
 	uint64_t sysno;
 	struct rp_thread *th = r->th;
+	enum rp_thread_stop res = THREAD_LIMIT;
 
 	r->patience.allowance = LOOK_WORK;
 	r->mv->look = &r->look;
@@ -164,9 +166,8 @@ static void learn(struct replay *r, uint64_t end)
 		if (rp_thread_signal_here(th) || (rp_thread_syscall_here(th, &sysno) &&
 						  !rp_memview_knows_syscall(th->e->cpu.gpr)))
 			spoil_all(r);
-		if (rp_thread_run(th, &to, THREAD_EV_SYSCALL | THREAD_EV_SIGNAL | THREAD_EV_EXEC) !=
-			    THREAD_EVENT ||
-		    th->event == THREAD_EV_EXEC)
+		res = rp_thread_run(th, &to, THREAD_EV_SYSCALL | THREAD_EV_SIGNAL | THREAD_EV_EXEC);
+		if (res != THREAD_EVENT || th->event == THREAD_EV_EXEC)
 			break;
 		if (th->event == THREAD_EV_ORDER) {
 			spoil_all(r);
@@ -175,7 +176,9 @@ static void learn(struct replay *r, uint64_t end)
 	}
 	th->seq_stop = UINT64_MAX;
 	r->mv->look = NULL;
+	bool waited = res != THREAD_INTERRUPTED || !r->patience.allowance;
 	r->patience.allowance = UINT64_MAX;
+	return waited;
 }
 
 /* Look ahead from here, or from `start` before it, and come back. */
@@ -195,9 +198,8 @@ static void look(struct replay *r, const struct rp_thread_pos *here, uint64_t st
 	r->th->e->stop_at = NULL;
 	if (whole ? !replay_move(r, &from, NULL) : (from = *here, true)) {
 		r->patience.poll = poll;
-		learn(r, (here->steps / LOOK_STRETCH + 2) * LOOK_STRETCH);
+		l->good = learn(r, (here->steps / LOOK_STRETCH + 2) * LOOK_STRETCH);
 		r->patience.poll = NULL;
-		l->good = true;
 		l->thread = r->selected;
 		l->from = from;
 		rp_thread_pos(r->th, &l->upto);

@@ -132,8 +132,10 @@ enum rp_patience_end rp_patience_look(struct rp_patience *p, uint64_t work, uint
 	uint64_t t;
 
 	if (p->allowance != UINT64_MAX) {
-		if (p->allowance <= work)
+		if (p->allowance <= work) {
+			p->allowance = 0;
 			return PATIENCE_INTERRUPTED;
+		}
 		p->allowance -= work;
 	}
 	t = now();
