@@ -470,6 +470,15 @@ void rp_checkpoints_cut(struct rp_checkpoints *cs)
 		rp_checkpoint_free(cs->list[--cs->n]);
 }
 
+size_t rp_checkpoint_before(const struct rp_checkpoints *cs, const struct rp_thread_pos *pos)
+{
+	size_t i = rp_checkpoint_count(cs, pos);
+
+	while (i > 0 && rp_thread_pos_cmp(&cs->list[i - 1]->pos, pos) >= 0)
+		i--;
+	return i;
+}
+
 bool rp_checkpoint_quiet(const struct rp_checkpoints *cs, size_t i, const struct rp_thread_pos *to,
 			 uint64_t addr, uint64_t last, bool reads)
 {
@@ -485,7 +494,7 @@ bool rp_checkpoint_quiet(const struct rp_checkpoints *cs, size_t i, const struct
 	}
 	/* what has been met since the last one is known, if it has come from there or before */
 	rp_thread_pos(cs->th, &now);
-	return rp_thread_pos_cmp(&now, to) >= 0 &&
+	return !cs->mem->lost && rp_thread_pos_cmp(&now, to) >= 0 &&
 	       !rp_line_log_met(&cs->mem->lines, LINE_WROTE, addr, last) &&
 	       !(reads && rp_line_log_met(&cs->mem->lines, LINE_READ, addr, last));
 }

@@ -88,6 +88,8 @@ void rp_checkpoints_shed(struct rp_checkpoints *cs, size_t n);
 void rp_checkpoints_cut(struct rp_checkpoints *cs);
 /* How many checkpoints there are up to and including `pos`: list[n - 1] is the last of them. */
 size_t rp_checkpoint_count(const struct rp_checkpoints *cs, const struct rp_thread_pos *pos);
+/* How many there are before it. */
+size_t rp_checkpoint_before(const struct rp_checkpoints *cs, const struct rp_thread_pos *pos);
 /* How many of the first n there are up to and including the last full one of them. */
 size_t rp_checkpoint_full(const struct rp_checkpoints *cs, size_t n);
 /* The last full one up to here, and the first of either kind after here; NULL if there is none. */

@@ -151,16 +151,6 @@ void rp_hunt_begin(struct replay *r, struct rp_hunt *h, bool inclusive)
 	rp_thread_seq(r->th, &h->seq, &within);
 }
 
-/* How many checkpoints lie before the hunt's end. */
-static size_t before(const struct replay *r, const struct rp_hunt *h)
-{
-	size_t i = rp_checkpoint_count(r->cs, &h->hi.pos);
-
-	while (i > 0 && rp_thread_pos_cmp(&r->cs->list[i - 1]->pos, &h->hi.pos) >= 0)
-		i--;
-	return i;
-}
-
 /* From where to search, list[i - 1] being the last checkpoint before the hunt's end: how many
  * checkpoints lie up to there. If that one is light somebody would have to replay the way to it,
  * which takes about as long as to search it. So the search begins at the last full one (or at the
@@ -189,14 +179,15 @@ enum rp_thread_stop rp_hunt_on(struct replay *r, struct rp_hunt *h, struct dj_er
 
 	if (rp_thread_pos_cmp(&h->hi.pos, &begin) <= 0 && !h->inclusive)
 		return THREAD_END;
-	size_t i = before(r, h);
+	size_t i = rp_checkpoint_before(r->cs, &h->hi.pos);
 	bool skip = i && quiet(r, i - 1, h);
 	if (!skip) {
 		const struct rp_thread_pos from = i ? r->cs->list[i - 1]->pos : begin;
 		bool parts = !h->inclusive && rp_survey(r, &h->survey, &from, &h->hi.pos);
 		if (r->cancelled)
 			return THREAD_INTERRUPTED;
-		i = parts ? before(r, h) : rp_checkpoint_count(r->cs, &from);
+		i = parts ? rp_checkpoint_before(r->cs, &h->hi.pos)
+			  : rp_checkpoint_count(r->cs, &from);
 		skip = parts && i && quiet(r, i - 1, h);
 	}
 	if (!skip)

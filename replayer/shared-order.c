@@ -163,11 +163,8 @@ static bool is_quiet(const struct replay *r, const struct voice *v, size_t i)
  * skip it. */
 static int search(struct replay *r, struct voice *v, struct rp_memview_notes *part, struct met *met)
 {
-	size_t i = rp_checkpoint_count(r->cs, &v->low);
+	size_t i = rp_checkpoint_before(r->cs, &v->low);
 	enum rp_thread_stop res = THREAD_LIMIT;
-
-	while (i > 0 && rp_thread_pos_cmp(&r->cs->list[i - 1]->pos, &v->low) >= 0)
-		i--;
 	bool quiet = i && is_quiet(r, v, i - 1);
 	if (!quiet)
 		i = rp_checkpoint_full(r->cs, i);
