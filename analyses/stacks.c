@@ -394,7 +394,7 @@ static int option(void *state, unsigned which, const char *arg, struct dj_error 
 		return 0; /* where the pass ends */
 	case OPT_EVERY:
 		o->every = o->every_us = 0;
-		return ana_when_parse(arg, &o->every_us)
+		return replay_time(arg, strlen(arg), &o->every_us) && o->every_us
 			       ? 0
 			       : ana_number("every", arg, 1, &o->every, err);
 	case OPT_RUNNING:

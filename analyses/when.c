@@ -2,7 +2,6 @@
 #include "analyses/when.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 struct ana_when {
 	struct dj_time *time;
@@ -138,22 +137,4 @@ uint64_t ana_when_samples(struct ana_when *w, uint64_t steps, bool end)
 	return w->time[i].steps == steps || !i
 		       ? w->before[i]
 		       : w->before[i - 1] + moments(w, us) - moments(w, w->time[i - 1].us);
-}
-
-bool ana_when_parse(const char *word, uint64_t *us)
-{
-	static const struct {
-		const char *name;
-		double us;
-	} units[] = { { "us", 1 }, { "ms", 1e3 }, { "s", 1e6 } };
-	size_t len = strspn(word, "0123456789.");
-	double value = len && len < 20 && word[0] != '.' ? strtod(word, NULL) : 0;
-
-	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
-		if (!strcmp(word + len, units[i].name) && value * units[i].us >= 1 &&
-		    value * units[i].us < 1e15) {
-			*us = (uint64_t)(value * units[i].us + 0.5);
-			return true;
-		}
-	return false;
 }

@@ -32,7 +32,4 @@ void ana_when_between(struct ana_when *when, uint64_t from, uint64_t to,
 int ana_when_sample(struct ana_when *when, uint64_t every, bool running);
 uint64_t ana_when_samples(struct ana_when *when, uint64_t steps, bool end);
 
-/* "250us", "10ms", "1.5s": microseconds, at least 1. False: not such a word. */
-bool ana_when_parse(const char *word, uint64_t *us);
-
 #endif

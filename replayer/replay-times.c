@@ -9,33 +9,45 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "250us", "10ms", "1.5s", and perhaps "@TID" behind it. */
-static bool parse(const char *text, uint64_t *us, uint64_t *tid)
+bool replay_time(const char *word, size_t len, uint64_t *us)
 {
 	static const struct {
 		const char *name;
 		double us;
 	} units[] = { { "us", 1 }, { "ms", 1e3 }, { "s", 1e6 } };
-	size_t digits = strspn(text, "0123456789."), len = strcspn(text, "@");
+	size_t digits = strspn(word, "0123456789.");
 	char *end;
-	double value = digits && digits < 20 ? strtod(text, &end) : -1;
+	double value;
+
+	if (!digits || digits >= 20 || digits > len)
+		return false;
+	value = strtod(word, &end);
+	if (end != word + digits) /* "1.5.2s" */
+		return false;
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+		if (len == digits + strlen(units[i].name) &&
+		    !strncmp(word + digits, units[i].name, len - digits) &&
+		    value * units[i].us < 1e15) {
+			/* 0.000251 times a million is less than 251. */
+			*us = (uint64_t)(value * units[i].us + 0.5);
+			return true;
+		}
+	return false;
+}
+
+/* A time, and perhaps "@TID" behind it; without, `*tid` is 0. */
+static bool parse(const char *text, uint64_t *us, uint64_t *tid)
+{
+	size_t len = strcspn(text, "@");
+	char *end;
 
 	*tid = 0;
-	if (value < 0 || end != text + digits) /* "1.5.2s" */
-		return false;
 	if (text[len] == '@') {
 		*tid = strtoull(text + len + 1, &end, 10);
 		if (!*tid || *end)
 			return false;
 	}
-	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
-		if (len == digits + strlen(units[i].name) &&
-		    !strncmp(text + digits, units[i].name, len - digits) &&
-		    value * units[i].us < 1e15) {
-			*us = (uint64_t)(value * units[i].us);
-			return true;
-		}
-	return false;
+	return replay_time(text, len, us);
 }
 
 bool replay_text_is_time(const char *text)

@@ -111,7 +111,10 @@ void replay_pos_text(struct replay *r, char *buf, size_t size);
  * (without @TID the selected one if it lived then, or else the first that did) was then. All others
  * are where the order of events has them, as after any move. Stays put on error. */
 int replay_goto_text(struct replay *r, const char *text, struct dj_error *err);
-/* Whether it is a time. */
+/* A time of `len` characters, "250us", "10ms", "1.5s", to the nearest microsecond; false: not one.
+ */
+bool replay_time(const char *word, size_t len, uint64_t *us);
+/* Whether a position is given as a time. */
 bool replay_text_is_time(const char *text);
 /* Move to a position of any thread. */
 int replay_seek(struct replay *r, const struct replay_pos *pos, struct dj_error *err);

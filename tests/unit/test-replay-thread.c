@@ -589,6 +589,45 @@ void test_order(void)
 		}
 }
 
+/* A time is the microsecond that its digits say, though few of them are numbers of a processor. */
+void test_time(void)
+{
+	static const char *const wrong[] = { "",
+					     "5",
+					     "1.5.2s",
+					     "s",
+					     "0x5us",
+					     "1e3us",
+					     "-1s",
+					     "5 us",
+					     "5m",
+					     "nans",
+					     "1234567890123456789012us",
+					     "9999999999s" };
+	char text[40];
+	uint64_t us, bad = 0;
+
+	for (uint64_t want = 0; want < 3000000; want += 1 + want / 5000) {
+		static const struct {
+			const char *unit;
+			uint64_t us;
+			int digits;
+		} units[] = { { "us", 1, 0 }, { "ms", 1000, 3 }, { "s", 1000000, 6 } };
+
+		for (size_t i = 0; i < 3; i++) {
+			int n = snprintf(text, sizeof(text), "%.*f%s", units[i].digits,
+					 (double)want / (double)units[i].us, units[i].unit);
+
+			us = want + 1;
+			bad += !replay_time(text, (size_t)n, &us) || us != want;
+		}
+	}
+	CU_ASSERT_EQUAL(bad, 0);
+	CU_ASSERT(replay_time("1.5s@7", 4, &us) && us == 1500000);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+		CU_ASSERT(!replay_time(wrong[i], strlen(wrong[i]), &us));
+}
+
 /* What is learned of a byte at a position: `want`, or -1 for nothing. */
 static bool learned(const struct rp_lookahead *l, uint64_t steps, uint32_t signals, uint64_t addr,
 		    int want)

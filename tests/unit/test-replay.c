@@ -160,6 +160,7 @@ int main(void)
 	CU_add_test(s, "the order of positions", test_order);
 	CU_add_test(s, "divergence", test_divergence);
 	CU_add_test(s, "learned bytes", test_learned);
+	CU_add_test(s, "times as text", test_time);
 	CU_add_test(s, "beginning with a full keyframe", test_full_keyframe);
 	CU_add_test(s, "an index and little room", test_index_room);
 	CU_add_test(s, "checkpoints of much memory", test_checkpoints_light);

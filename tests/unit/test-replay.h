@@ -49,6 +49,7 @@ void test_text(void);
 void test_copy(void);
 void test_order(void);
 void test_learned(void);
+void test_time(void);
 
 /* test-replay-observers.c */
 void test_observers(void);
