@@ -105,24 +105,6 @@ static bool to_last(struct replay *r, const struct rp_thread_pos *here)
 	return good;
 }
 
-/* Where the thread has to stand again, whoever is impatient. */
-static void back_to(struct replay *r, const struct rp_thread_pos *here)
-{
-	bool (*poll)(void *) = r->patience.poll;
-	bool (*stop_at)(void *, struct emu *) = r->th->e->stop_at;
-	const uint64_t seq_stop = r->th->seq_stop;
-
-	r->patience.poll = NULL;
-	r->th->e->stop_at = NULL;
-	r->th->seq_stop = UINT64_MAX;
-	/* there is a full checkpoint, unless an index was refused */
-	if (!rp_checkpoint_go(r->cs, here, NULL))
-		replay_run_to(r, here, 0, false);
-	r->patience.poll = poll;
-	r->th->e->stop_at = stop_at;
-	r->th->seq_stop = seq_stop;
-}
-
 bool rp_ground_have(struct replay *r)
 {
 	struct rp_timeline *line = &r->threads[r->selected];
@@ -146,7 +128,7 @@ bool rp_ground_have(struct replay *r)
 		if (!g->over)
 			start(r, g);
 	}
-	back_to(r, &here);
+	rp_stand_again(r, &here);
 	return g && !g->over;
 }
 

@@ -119,13 +119,11 @@ void rp_stop_at_last(struct replay *r, struct rp_last *l, struct replay_stop *st
  * end. */
 static bool quiet(struct replay *r, size_t i, const struct rp_hunt *h)
 {
-	const struct rp_checkpoint *c = r->cs->list[i];
+	const struct rp_upto there = rp_upto_checkpoint(r->cs->list[i]);
 	const struct rp_lines *lines = NULL;
 	struct rp_thread_pos now;
 
-	if ((r->signals && h->hi.signals != c->signals_total) ||
-	    (r->catching && h->hi.calls != c->events - c->signals_total) ||
-	    h->hi.forks != c->forks || h->hi.image != c->space->image_steps)
+	if (!rp_same_events(r, &there, &h->hi))
 		return false;
 	/* a call or a signal at the very end is not counted yet, nor has the instruction run */
 	if (h->inclusive && (r->signals || r->catching || r->nbreaks))
@@ -142,12 +140,7 @@ void rp_hunt_begin(struct replay *r, struct rp_hunt *h, bool inclusive)
 {
 	uint64_t within;
 
-	*h = (struct rp_hunt){ .inclusive = inclusive, .newest = true };
-	h->hi.calls = r->th->events - r->th->signals_total;
-	h->hi.signals = r->th->signals_total;
-	h->hi.forks = r->th->forks;
-	h->hi.image = r->th->space->image_steps;
-	rp_thread_pos(r->th, &h->hi.pos);
+	*h = (struct rp_hunt){ .hi = rp_upto_here(r), .inclusive = inclusive, .newest = true };
 	rp_thread_seq(r->th, &h->seq, &within);
 }
 
@@ -193,16 +186,8 @@ enum rp_thread_stop rp_hunt_on(struct replay *r, struct rp_hunt *h, struct dj_er
 	if (!skip)
 		i = begin_of(r, h, i);
 	struct rp_checkpoint *c = i ? r->cs->list[i - 1] : NULL;
-	struct rp_upto lo = { .pos = begin };
-	uint64_t seq = rp_thread_first_seq(r->th->info);
-	if (c) {
-		lo = (struct rp_upto){ .pos = c->pos,
-				       .calls = c->events - c->signals_total,
-				       .signals = c->signals_total,
-				       .forks = c->forks,
-				       .image = c->space->image_steps };
-		seq = c->seq;
-	}
+	struct rp_upto lo = c ? rp_upto_checkpoint(c) : (struct rp_upto){ .pos = begin };
+	uint64_t seq = c ? c->seq : rp_thread_first_seq(r->th->info);
 	if (!skip) {
 		if (rp_land(r, &lo.pos, true, err))
 			return r->cancelled ? THREAD_INTERRUPTED : THREAD_FAILED;

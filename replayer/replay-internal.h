@@ -1,8 +1,9 @@
 /*
  * Inside the replay interface (replay.h): shared by replay.c (opening, state), replay-thread.c
  * (threads, the moment), replay-move.c (positions), replay-seq.c and replay-text.c (event numbers,
- * positions as text), replay-run.c and replay-back.c (running to a condition), replay-turns.c (the
- * threads one after the other), replay-ahead.c (while nobody waits) and replay-copy.c.
+ * positions as text), replay-run.c and replay-back.c (running to a condition), replay-forward-all.c
+ * and replay-back-all.c (the same through several threads), replay-turns.c (the threads one after
+ * the other), replay-ahead.c (while nobody waits) and replay-copy.c.
  */
 #ifndef DEJA_REPLAYER_REPLAY_INTERNAL_H
 #define DEJA_REPLAYER_REPLAY_INTERNAL_H
@@ -142,6 +143,8 @@ struct replay {
 	uint64_t landed;       /* so often it did */
 	uint64_t survey_worth; /* instructions of an interval that is looked at in parts */
 	uint64_t surveys;      /* so often that was done */
+	uint64_t leap_first;   /* instructions that threads execute by turns before all leap */
+	uint64_t leaps;	       /* so often they did */
 	unsigned landers_over; /* so often the process that was asked had ended; */
 	unsigned not_landed;   /* and the one that was begun for it did not do it, either */
 	unsigned landings_failed; /* generated code could not, or was wrong */
@@ -178,6 +181,9 @@ enum rp_thread_stop rp_pass_to(struct replay *r, const struct rp_thread_pos *to,
 uint64_t rp_spacing(const struct replay *r);
 /* Move exactly. Where it was interrupted, which is an error and r->cancelled, it stays. */
 int replay_move(struct replay *r, const struct rp_thread_pos *to, struct dj_error *err);
+/* Where the thread in hand has to stand again, whoever is impatient. There should be a full
+ * checkpoint. */
+void rp_stand_again(struct replay *r, const struct rp_thread_pos *here);
 /* What rp_thread_run() and its like answered, as an error if the move is at its end there. */
 int rp_move_failed(struct replay *r, enum rp_thread_stop res, struct dj_error *err);
 /* Move to the position before this one. 1 if this is the beginning, -1 on error. */
@@ -218,6 +224,24 @@ void rp_conditions(struct replay *r, bool on);
  * last checkpoint of the thread in hand. */
 bool rp_lines_quiet(const struct replay *r, const struct rp_lines *lines);
 
+/* A position of a thread, and how many things had happened up to there that may be stopped for. */
+struct rp_upto {
+	struct rp_thread_pos pos;
+	uint64_t calls, signals, forks, image;
+};
+/* Where the thread in hand stands, and at a checkpoint. */
+struct rp_upto rp_upto_here(const struct replay *r);
+struct rp_upto rp_upto_checkpoint(const struct rp_checkpoint *c);
+/* Whether nothing that is to be told happened between them. What code was run and which memory
+ * accessed, the lines say. */
+bool rp_same_events(const struct replay *r, const struct rp_upto *a, const struct rp_upto *b);
+
+/* Run the thread in hand until one of its conditions, its end, or an event that is not to be
+ * passed yet (*res says which): true if there is something to tell. */
+bool rp_run_forward(struct replay *r, uint64_t seq_stop, struct replay_stop *stop, int *res);
+/* Whether going on is to be told at once that a signal arrives here. */
+bool rp_signal_first(struct replay *r, struct replay_stop *stop);
+
 /* What a search has from looking at long intervals in parts. */
 struct rp_survey {
 	unsigned of_no_use; /* so often it was of no use, */
@@ -254,11 +278,7 @@ struct rp_last {
 };
 /* A search back through the history of one thread. */
 struct rp_hunt {
-	/* the end of the interval that is searched next, and what had happened up to there */
-	struct rp_upto {
-		struct rp_thread_pos pos;
-		uint64_t calls, signals, forks, image;
-	} hi;
+	struct rp_upto hi; /* the end of the interval that is searched next */
 	uint64_t seq;	   /* the event number there */
 	bool newest;	   /* it is where the search began */
 	bool inclusive;	   /* conditions at that very position count */
@@ -275,6 +295,14 @@ void rp_stop_at_last(struct replay *r, struct rp_last *l, struct replay_stop *st
 /* Of the thread in hand alone. */
 void rp_continue_backward(struct replay *r, struct replay_stop *stop);
 void rp_step_backward(struct replay *r, struct replay_stop *stop);
+
+/* ---- replay-forward-all.c ---------------------------------------------------------------- */
+
+/*
+ * On from the moment through all threads of the scope until there is something to tell (true), or
+ * it is the turn of thread `until`, which has not moved (false). REPLAY_ALL: of none.
+ */
+bool rp_all_forward(struct replay *r, uint32_t until, struct replay_stop *stop);
 
 /* ---- replay-back-all.c -------------------------------------------------------------------- */
 

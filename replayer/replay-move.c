@@ -146,6 +146,23 @@ int replay_move(struct replay *r, const struct rp_thread_pos *to, struct dj_erro
 	return rp_move_failed(r, res, err);
 }
 
+void rp_stand_again(struct replay *r, const struct rp_thread_pos *here)
+{
+	bool (*poll)(void *) = r->patience.poll;
+	bool (*stop_at)(void *, struct emu *) = r->th->e->stop_at;
+	const uint64_t seq_stop = r->th->seq_stop;
+
+	r->patience.poll = NULL;
+	r->th->e->stop_at = NULL;
+	r->th->seq_stop = UINT64_MAX;
+	/* there is a full checkpoint, unless an index was refused */
+	if (!rp_checkpoint_go(r->cs, here, NULL))
+		replay_run_to(r, here, 0, false);
+	r->patience.poll = poll;
+	r->th->e->stop_at = stop_at;
+	r->th->seq_stop = seq_stop;
+}
+
 int rp_move_failed(struct replay *r, enum rp_thread_stop res, struct dj_error *err)
 {
 	if (res == THREAD_FAILED)

@@ -241,15 +241,32 @@ bool rp_lines_quiet(const struct replay *r, const struct rp_lines *lines)
 	return rp_memview_watches_quiet(r->mv, lines);
 }
 
-/* Whether nothing that stops the thread in hand lies between it and a checkpoint, the one before
- * that apart. */
-static bool quiet_to(const struct replay *r, const struct rp_checkpoint *c)
+struct rp_upto rp_upto_here(const struct replay *r)
 {
 	const struct rp_thread *th = r->th;
+	struct rp_upto here = { .calls = th->events - th->signals_total,
+				.signals = th->signals_total,
+				.forks = th->forks,
+				.image = th->space->image_steps };
 
-	return c->seq < th->seq_stop && (!r->signals || c->signals_total == th->signals_total) &&
-	       (!r->catching || c->events - c->signals_total == th->events - th->signals_total) &&
-	       c->forks == th->forks && c->space->image_steps == th->space->image_steps;
+	rp_thread_pos(th, &here.pos);
+	return here;
+}
+
+struct rp_upto rp_upto_checkpoint(const struct rp_checkpoint *c)
+{
+	return (struct rp_upto){ .pos = c->pos,
+				 .calls = c->events - c->signals_total,
+				 .signals = c->signals_total,
+				 .forks = c->forks,
+				 .image = c->space->image_steps };
+}
+
+bool rp_same_events(const struct replay *r, const struct rp_upto *a, const struct rp_upto *b)
+{
+	return (!r->signals || a->signals == b->signals) &&
+	       (!r->catching || a->calls == b->calls) && a->forks == b->forks &&
+	       a->image == b->image;
 }
 
 /* Survey in so many parts, and add to *met in how many of them something may be that is looked
@@ -310,7 +327,8 @@ static void quiet_upto(struct replay *r, struct rp_survey *s, struct rp_thread_p
 		if (i == r->cs->n)
 			continue; /* it was one in the middle */
 		const struct rp_checkpoint *c = r->cs->list[i];
-		if (!quiet_to(r, c))
+		const struct rp_upto there = rp_upto_checkpoint(c), here = rp_upto_here(r);
+		if (c->seq >= r->th->seq_stop || !rp_same_events(r, &here, &there))
 			return;
 		if (rp_lines_quiet(r, &c->lines))
 			*at = c->pos;
@@ -340,20 +358,20 @@ static int skip(struct replay *r, struct rp_survey *s, struct replay_stop *stop,
 		rp_fill(r, stop, REPLAY_FAILED);
 		return -1;
 	}
-	if (r->cancelled) {
-		*res = THREAD_INTERRUPTED;
-		rp_fill(r, stop, REPLAY_INTERRUPTED);
-		return -1;
-	}
 	*res = THREAD_BREAK;
-	return rp_position_condition(r, stop, true) ? -1 : 0;
+	rp_thread_pos(r->th, &to);
+	if (rp_thread_pos_cmp(&to, &now) && rp_position_condition(r, stop, true))
+		return -1;
+	if (!r->cancelled)
+		return 0;
+	*res = THREAD_INTERRUPTED;
+	rp_fill(r, stop, REPLAY_INTERRUPTED);
+	return -1;
 }
 
 /* ---- forward ---------------------------------------------------------------------------- */
 
-/* Run the thread in hand until one of its conditions, its end, or an event that is not to be
- * passed yet: true if there is something to tell. */
-static bool run_forward(struct replay *r, uint64_t seq_stop, struct replay_stop *stop, int *res)
+bool rp_run_forward(struct replay *r, uint64_t seq_stop, struct replay_stop *stop, int *res)
 {
 	const struct rp_thread_pos far = { .steps = UINT64_MAX };
 	const uint64_t began = r->th->e->steps;
@@ -390,15 +408,26 @@ static bool run_forward(struct replay *r, uint64_t seq_stop, struct replay_stop 
 	r->th->e->unseen = true;
 	if (skipped < 0)
 		return true;
+	/* what there is to tell where it was interrupted would not be told when it goes on */
+	if (*res == THREAD_INTERRUPTED)
+		*res = rp_thread_interrupted(r->th, &from, rp_events_wanted(r));
 	if (*res == THREAD_REQUEST && r->mv->hit.hit && r->mv->hit.in_rep && !r->in_copy)
 		*res = refine_forward(r, &from);
 	bool done = rp_reason_of(r, *res, stop);
+	if (r->th->halted == THREAD_INTERRUPTED) {
+		/* by a callback, while the thread came to something else: not to be taken for
+		 * another interruption later */
+		r->th->halted = THREAD_LIMIT;
+		if (!done || *res == THREAD_END) {
+			*res = THREAD_INTERRUPTED;
+			done = rp_reason_of(r, *res, stop);
+		}
+	}
 	rp_conditions(r, false);
 	return done;
 }
 
-/* Whether going on is to be told at once that a signal arrives here. */
-static bool signal_first(struct replay *r, struct replay_stop *stop)
+bool rp_signal_first(struct replay *r, struct replay_stop *stop)
 {
 	return !r->signal_told && reported(r, rp_thread_signal_here(r->th)) &&
 	       rp_position_condition(r, stop, false);
@@ -408,60 +437,10 @@ static void continue_forward(struct replay *r, struct replay_stop *stop)
 {
 	int res;
 
-	if (signal_first(r, stop))
+	if (rp_signal_first(r, stop))
 		return;
-	while (!run_forward(r, UINT64_MAX, stop, &res))
+	while (!rp_run_forward(r, UINT64_MAX, stop, &res))
 		;
-}
-
-/* ---- forward through several threads ------------------------------------------------------- */
-
-/* The thread in hand has come to an event that is another's turn before, or to its end. */
-static bool turn_over(const struct replay *r, int res)
-{
-	return res == THREAD_END || (res == THREAD_EVENT && r->th->event == THREAD_EV_ORDER);
-}
-
-/*
- * On from the moment through all threads of the scope until there is something to tell (true), or
- * it is the turn of thread `until`, which has not moved (false).
- */
-static bool all_forward(struct replay *r, uint32_t until, struct replay_stop *stop)
-{
-	struct dj_error err = { 0 };
-	int res = rp_turns_begin(r, &err);
-
-	r->untold = false;
-	if (res < 0)
-		return rp_failed(r, stop, &err), true;
-	bool running = !res;
-	if (running && r->selected == until) {
-		/* it stands before the event that it is to go on with */
-		rp_turns_wait(r);
-		running = false;
-	}
-	if (running && until == REPLAY_ALL && signal_first(r, stop))
-		return true;
-	for (;;) {
-		if (running) {
-			bool done = run_forward(r, rp_turns_limit(r), stop, &res);
-			if (done && !turn_over(r, res))
-				return true;
-			if (!turn_over(r, res))
-				continue;
-			rp_turns_wait(r);
-		}
-		running = true;
-		const struct rp_turn *next = rp_turns_next(r, &err);
-		if (!next && err.text[0])
-			return rp_failed(r, stop, &err), true;
-		if (!next)
-			return rp_fill(r, stop, REPLAY_END), true;
-		if (next->thread == until)
-			return false;
-		if (next->fresh && rp_position_condition(r, stop, true))
-			return true;
-	}
 }
 
 static void step_forward(struct replay *r, struct replay_stop *stop)
@@ -475,6 +454,8 @@ static void step_forward(struct replay *r, struct replay_stop *stop)
 	r->th->e->unseen = r->in_copy;
 	enum rp_thread_stop res = rp_thread_step(r->th);
 	r->th->e->unseen = true;
+	if (res == THREAD_INTERRUPTED && r->mv->hit.hit)
+		res = THREAD_REQUEST;
 	if (!rp_reason_of(r, res, stop)) {
 		if (call && caught(r, sysno)) {
 			rp_fill(r, stop, REPLAY_SYSCALL_RETURN);
@@ -503,7 +484,7 @@ static void step_all_forward(struct replay *r, struct replay_stop *stop)
 
 	if (!rp_alone(r) && rp_curious(r) && !rp_thread_at_end(r->th) &&
 	    (thread != r->moment.thread || rp_thread_order_here(r->th))) {
-		if (all_forward(r, thread, stop))
+		if (rp_all_forward(r, thread, stop))
 			return;
 	} else {
 		rp_begin_move(r);
@@ -557,16 +538,12 @@ void replay_step(struct replay *r, enum replay_dir dir, struct replay_stop *stop
 	rp_watch_stopped(r);
 }
 
-void replay_continue(struct replay *r, enum replay_dir dir, struct replay_stop *stop)
+static void go_on(struct replay *r, enum replay_dir dir, struct replay_stop *stop)
 {
-	memset(stop, 0, sizeof(*stop));
-	r->cancelled = false;
-	if (copy_cannot(r, dir, stop))
-		return;
 	if (!rp_alone(r)) {
 		if (dir == REPLAY_FORWARD) {
 			rp_watch_forward(r);
-			all_forward(r, REPLAY_ALL, stop);
+			rp_all_forward(r, REPLAY_ALL, stop);
 			rp_watch_stopped(r);
 		} else {
 			rp_continue_all_backward(r, stop);
@@ -580,13 +557,29 @@ void replay_continue(struct replay *r, enum replay_dir dir, struct replay_stop *
 		rp_continue_backward(r, stop);
 }
 
+void replay_continue(struct replay *r, enum replay_dir dir, struct replay_stop *stop)
+{
+	const bool told = r->signal_told;
+	struct replay_pos began, now;
+
+	memset(stop, 0, sizeof(*stop));
+	r->cancelled = false;
+	if (copy_cannot(r, dir, stop))
+		return;
+	replay_pos(r, &began);
+	go_on(r, dir, stop);
+	replay_pos(r, &now);
+	if (stop->reason == REPLAY_INTERRUPTED && !replay_pos_cmp(&now, &began))
+		r->signal_told = told; /* nothing has moved */
+}
+
 void replay_step_range(struct replay *r, uint64_t lo, uint64_t hi, struct replay_stop *stop)
 {
 	memset(stop, 0, sizeof(*stop));
 	r->cancelled = false;
 	if (r->selected != r->moment.thread)
 		r->signal_told = false;
-	if (signal_first(r, stop)) {
+	if (rp_signal_first(r, stop)) {
 		rp_begin_move(r);
 		return;
 	}

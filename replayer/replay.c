@@ -137,6 +137,7 @@ struct replay *replay_open(const char *path, struct dj_error *err)
 	r->land_page = LAND_PAGE;
 	r->land_most = LAND_MOST;
 	r->survey_worth = SURVEY;
+	r->leap_first = r->near;
 	r->scope = REPLAY_PROCESS;
 	r->open_max = OPEN_MAX;
 	r->break_generation = 1;

@@ -395,10 +395,13 @@ static enum rp_thread_stop run_chunk(struct rp_thread *th, const struct rp_threa
 	}
 }
 
-/* An event to stop before, at the position just reached. */
+/* An event to stop for, at the position just reached. */
 static bool event_here(struct rp_thread *th, unsigned events)
 {
-	if ((events & THREAD_EV_EXEC) && th->exec_passed)
+	if ((events & THREAD_EV_RETURN) && th->call_passed) {
+		th->event = THREAD_EV_RETURN;
+		th->sysno = th->last_sysno;
+	} else if ((events & THREAD_EV_EXEC) && th->exec_passed)
 		th->event = THREAD_EV_EXEC;
 	else if ((events & THREAD_EV_FORK) && th->fork_passed)
 		th->event = THREAD_EV_FORK;
@@ -438,6 +441,24 @@ static enum rp_thread_stop resettle(struct rp_thread *th)
 	return rp_thread_settle(th);
 }
 
+/* What there is to stop for at a position just reached, or THREAD_LIMIT. */
+static enum rp_thread_stop wanted_here(struct rp_thread *th, unsigned events)
+{
+	struct rp_thread_pos pos;
+
+	if (event_here(th, events))
+		return THREAD_EVENT;
+	rp_thread_pos(th, &pos);
+	if (!th->e->stop_at || pos.rep)
+		return THREAD_LIMIT;
+	/* asked here because the records at this position may change what the instruction finds;
+	 * once asked, the emulator need not */
+	th->resume_steps = UINT64_MAX;
+	bool stop = th->e->stop_at(th, th->e);
+	th->resume_steps = pos.steps;
+	return stop ? THREAD_BREAK : THREAD_LIMIT;
+}
+
 static enum rp_thread_stop run_to(struct rp_thread *th, const struct rp_thread_pos *to,
 				  unsigned events)
 {
@@ -447,12 +468,14 @@ static enum rp_thread_stop run_to(struct rp_thread *th, const struct rp_thread_p
 
 	if (th->div.found)
 		return THREAD_FAILED;
-	th->exec_passed = th->fork_passed = false;
-	enum rp_thread_stop settled = resettle(th);
-	if (settled != THREAD_LIMIT)
-		return settled;
-	if (unsettled && event_here(th, events))
-		return THREAD_EVENT;
+	if (!unsettled)
+		th->call_passed = th->exec_passed = th->fork_passed = false;
+	enum rp_thread_stop res = resettle(th);
+	if (res == THREAD_LIMIT && unsettled)
+		res = wanted_here(th, events);
+	if (res != THREAD_LIMIT)
+		return res;
+	th->call_passed = false;
 	rp_thread_pos(th, &pos);
 	th->resume_steps = pos.steps;
 	while (rp_thread_pos_cmp(&pos, to) < 0) {
@@ -466,31 +489,36 @@ static enum rp_thread_stop run_to(struct rp_thread *th, const struct rp_thread_p
 		}
 		bool call = rp_thread_here(th) && th->next->kind == DJ_REC_SYSCALL && !th->nimports;
 		/* here, where all that this position may be stopped for has been looked at */
-		enum rp_thread_stop res = rp_thread_pulse(th, RECORD_WORK + pos.steps - before);
+		res = rp_thread_pulse(th, RECORD_WORK + pos.steps - before);
 		before = pos.steps;
-		if (res == THREAD_LIMIT)
+		if (res == THREAD_LIMIT) {
+			th->call_passed = call;
 			res = run_chunk(th, to);
+		}
+		if (res == THREAD_LIMIT)
+			res = wanted_here(th, events);
 		if (res != THREAD_LIMIT)
 			return res;
+		th->call_passed = false;
 		rp_thread_pos(th, &pos);
-		if (call && (events & THREAD_EV_RETURN)) {
-			th->event = THREAD_EV_RETURN;
-			th->sysno = th->last_sysno;
-			return THREAD_EVENT;
-		}
-		if (events && event_here(th, events))
-			return THREAD_EVENT;
-		if (th->e->stop_at && !pos.rep) {
-			/* asked here because the records at this position may change what
-			 * the instruction finds; once asked, the emulator need not */
-			th->resume_steps = UINT64_MAX;
-			bool stop = th->e->stop_at(th, th->e);
-			th->resume_steps = pos.steps;
-			if (stop)
-				return THREAD_BREAK;
-		}
 	}
 	return THREAD_LIMIT;
+}
+
+enum rp_thread_stop rp_thread_interrupted(struct rp_thread *th, const struct rp_thread_pos *since,
+					  unsigned events)
+{
+	struct rp_thread_pos pos;
+
+	if (th->mem && th->mem->hit.hit) {
+		th->e->stop_requested = false;
+		return THREAD_REQUEST;
+	}
+	rp_thread_pos(th, &pos);
+	enum rp_thread_stop res = THREAD_LIMIT;
+	if (!th->unsettled && rp_thread_pos_cmp(&pos, since))
+		res = wanted_here(th, events);
+	return res == THREAD_LIMIT ? THREAD_INTERRUPTED : res;
 }
 
 enum rp_thread_stop rp_thread_run(struct rp_thread *th, const struct rp_thread_pos *to,

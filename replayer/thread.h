@@ -132,8 +132,8 @@ struct rp_thread {
 	bool exited;	      /* EXIT was passed */
 	int32_t status;
 
-	unsigned event; /* after THREAD_EVENT */
-	bool exec_passed, fork_passed;
+	unsigned event;				    /* after THREAD_EVENT */
+	bool call_passed, exec_passed, fork_passed; /* to get to this position */
 	int32_t fork_pid;
 	uint32_t fork_what;
 	uint64_t sysno;			  /* THREAD_EV_SYSCALL, _RETURN */
@@ -202,6 +202,10 @@ uint64_t rp_thread_first_seq(const struct dj_thread_info *info);
  */
 enum rp_thread_stop rp_thread_run(struct rp_thread *th, const struct rp_thread_pos *to,
 				  unsigned events);
+/* It was interrupted, having come from `since`: what it would have stopped for where it is now,
+ * THREAD_INTERRUPTED if there is nothing. */
+enum rp_thread_stop rp_thread_interrupted(struct rp_thread *th, const struct rp_thread_pos *since,
+					  unsigned events);
 
 /* The next smallest step: an instruction, an iteration, or a signal's delivery. */
 enum rp_thread_stop rp_thread_step(struct rp_thread *th);

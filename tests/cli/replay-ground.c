@@ -8,8 +8,9 @@
  * - steps: of code that ran on the way nothing may be missing, either (the emulator goes step by
  *   step to see)
  * - skew: a page is left out of what came back: that must show
- * - stops: continuing with a breakpoint, also one with a condition, or a watchpoint, over ground as
- *   it is being covered, stops where it does without; forwards and then back
+ * - stops: continuing with a breakpoint, also one with a condition, a watchpoint, or signals and a
+ *   system call, over ground as it is being covered, through one process and through all, stops
+ *   where it does without; forwards and then back
  * - back: a watchpoint finds going back what it found going forward, in the same threads
  * - kept: what was covered is kept beside the trace; another replay that uses it finds the same at
  *   each checkpoint, light or full
@@ -44,6 +45,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #define LITTLE ((size_t)1 << 20) /* bytes of memory at checkpoints */
@@ -188,13 +190,42 @@ static bool seldom(void *ctx, uint32_t thread, uint64_t addr)
 
 static void condition(struct replay *r, unsigned how, uint64_t at)
 {
-	replay_report_signals(r, 0);
+	static const uint64_t seldom_made = SYS_munmap;
+
+	replay_report_signals(r, how == 4 ? UINT64_MAX : 0);
+	replay_catch_syscalls(r, how == 4, &seldom_made, 1);
 	if (how == 0 || how == 3)
 		replay_break_add(r, at);
 	if (how == 3)
 		replay_set_condition(r, seldom, r);
-	else if (how)
+	else if (how == 1 || how == 2)
 		replay_watch_add(r, at, 8, how == 1 ? REPLAY_WATCH_WRITE : REPLAY_WATCH_ACCESS);
+}
+
+static unsigned pulses, interruptions;
+
+static bool interrupt(void *ctx)
+{
+	struct replay *r = ctx;
+
+	r->patience.due = 0; /* it asks at each pulse */
+	return !pulses || !--pulses;
+}
+
+/* Forward, interrupted now and then: who goes on then stops where he would have stopped. */
+static void forward(struct replay *r, struct replay_stop *stop)
+{
+	for (unsigned times = (unsigned)rnd() % 4; times; times--) {
+		pulses = 1 + (unsigned)rnd() % (rnd() & 1 ? 10 : 1000);
+		replay_set_poll(r, interrupt, r);
+		r->patience.due = 0;
+		replay_continue(r, REPLAY_FORWARD, stop);
+		replay_set_poll(r, NULL, NULL);
+		if (stop->reason != REPLAY_INTERRUPTED)
+			return;
+		interruptions++;
+	}
+	replay_continue(r, REPLAY_FORWARD, stop);
 }
 
 /* Where both stop, one after the other; then back the same way, which is past the same threads'
@@ -208,7 +239,10 @@ static unsigned go_through(struct replay *quick, struct replay *slow, bool watch
 	for (int back = 0; back < 2; back++)
 		for (unsigned i = 0; i < STOPS; i++, n++) {
 			enum replay_dir dir = back ? REPLAY_BACKWARD : REPLAY_FORWARD;
-			replay_continue(quick, dir, &a);
+			if (back)
+				replay_continue(quick, dir, &a);
+			else
+				forward(quick, &a);
 			replay_continue(slow, dir, &b);
 			if (a.reason != b.reason || replay_pos_cmp(&a.pos, &b.pos) != 0) {
 				printf("%s: reason %d at step %" PRIu64 ", not %d at %" PRIu64 "\n",
@@ -218,18 +252,19 @@ static unsigned go_through(struct replay *quick, struct replay *slow, bool watch
 				return n;
 			}
 			if (back && watch &&
-			    (met ? a.reason != REPLAY_WATCH || a.tid != tid[met - 1]
-				 : a.reason == REPLAY_WATCH)) {
+			    (a.reason == REPLAY_WATCH ? !met || a.tid != tid[met - 1]
+						      : met && a.reason == REPLAY_BEGIN)) {
 				printf("back: %u more watched accesses lie before step %" PRIu64
 				       "\n",
 				       met, a.pos.steps);
 				bad++;
 				return n;
 			}
-			met -= back && met;
 			if (a.reason == REPLAY_END || a.reason == REPLAY_BEGIN)
 				break;
-			if (!back)
+			if (a.reason == REPLAY_WATCH && back)
+				met--;
+			else if (a.reason == REPLAY_WATCH)
 				tid[met++] = a.tid;
 		}
 	return n;
@@ -345,10 +380,10 @@ static int back(const char *path)
 static unsigned stops(const char *path, uint64_t spacing)
 {
 	struct replay *look = start(path, UINT64_MAX / 4, UINT64_MAX);
-	uint64_t surveys = 0;
+	uint64_t surveys = 0, leaps = 0;
 	unsigned n = 0;
 
-	for (unsigned i = 0; i < 12 && !bad; i++) {
+	for (unsigned i = 0; i < 15 && !bad; i++) {
 		struct replay *quick = start(path, spacing, 1);
 		struct replay *slow = start(path, UINT64_MAX / 4, UINT64_MAX);
 		const struct dj_thread_info *info = dj_trace_thread(replay_trace(look), 0);
@@ -358,22 +393,29 @@ static unsigned stops(const char *path, uint64_t spacing)
 		pos.steps += rnd() % ((info->last_steps - info->first_steps + 1) >> rnd() % 10);
 		replay_seek(look, &pos, NULL);
 		replay_regs(look, &regs);
-		unsigned how = i % 4;
-		uint64_t at = how % 3 == 0	   ? regs.rip
+		const unsigned how = i % 5;
+		const bool watch = how == 1 || how == 2;
+		uint64_t at = !watch		   ? regs.rip
 			      : look->nthreads > 1 ? shared_word(look)
 						   : word_of(look);
-		if (how % 3 && watched)
+		if (watch && watched)
 			at = watched;
+		replay_set_scope(quick, i % 2 ? REPLAY_PROCESSES : REPLAY_PROCESS);
+		replay_set_scope(slow, i % 2 ? REPLAY_PROCESSES : REPLAY_PROCESS);
 		quick->ground_first = 1000;
 		quick->survey_worth = 500;
+		quick->leap_first = 100;
+		quick->near = spacing / 50;
+		slow->leap_first = UINT64_MAX;
 		condition(quick, how, at);
 		condition(slow, how, at);
-		n += go_through(quick, slow, how % 3);
+		n += go_through(quick, slow, watch);
 		if (!bad)
 			n += from_an_end(quick, slow, REPLAY_BACKWARD);
 		if (!bad)
 			n += from_an_end(quick, slow, REPLAY_FORWARD);
 		surveys += quick->surveys;
+		leaps += quick->leaps;
 		replay_close(quick);
 		replay_close(slow);
 	}
@@ -382,8 +424,15 @@ static unsigned stops(const char *path, uint64_t spacing)
 		printf("no interval was looked at in parts\n");
 		bad++;
 	}
+	if (!leaps && !bad && fast_possible(look->th->e->kind) && look->nthreads > 1 &&
+	    look->th->end_steps > 20 * spacing && !share_places(look)) {
+		printf("threads never leapt\n");
+		bad++;
+	}
 	replay_close(look);
-	printf("%u stops, %" PRIu64 " surveys, %u differences\n", n, surveys, bad);
+	printf("%u stops, %" PRIu64 " surveys, %" PRIu64
+	       " leaps, %u interruptions, %u differences\n",
+	       n, surveys, leaps, interruptions, bad);
 	return n;
 }
 

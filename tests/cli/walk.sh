@@ -220,6 +220,8 @@ for word in 0 1 2; do
 	covered cover.deja 3000 stops 0 $((at + 8 * word))
 done
 covered threads.deja 20000 stops
+# Signals, and processes one beside the other.
+covered sh.deja 20000 stops
 # The same of a page that they map anew, and that system calls write to: three threads, and nine.
 # What nine are told of each other's mappings, and where, is another matter each time.
 for others in 2 8; do
