@@ -23,7 +23,7 @@
 #define KEPT_MAPPED 64		   /* of each byte mapped: in checkpoints */
 #define FOR_MAPPED  5 / 2	   /* of each byte mapped: shadow, copy of its own, what is known */
 
-static uint64_t now(void)
+uint64_t rp_patience_now(void)
 {
 	struct timespec ts;
 
@@ -138,7 +138,7 @@ enum rp_patience_end rp_patience_look(struct rp_patience *p, uint64_t work, uint
 		}
 		p->allowance -= work;
 	}
-	t = now();
+	t = rp_patience_now();
 	if (t < p->due)
 		return PATIENCE_LASTS;
 	p->due = t + INTERVAL;

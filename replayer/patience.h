@@ -31,6 +31,9 @@ struct rp_patience {
 
 enum rp_patience_end { PATIENCE_LASTS, PATIENCE_INTERRUPTED, PATIENCE_MEMORY };
 
+/* Milliseconds, of a clock that goes on evenly. */
+uint64_t rp_patience_now(void);
+
 void rp_patience_init(struct rp_patience *p, bool (*poll)(void *ctx), void *ctx);
 void rp_patience_free(struct rp_patience *p);
 /* Bytes that the process has taken by now. */

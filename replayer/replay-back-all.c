@@ -40,6 +40,7 @@ struct parties {
 	struct party *list;
 	size_t n;
 	struct party *best; /* who has found what sorts last so far */
+	struct party *now;  /* who is searched */
 };
 
 static struct key unsearched(const struct party *p)
@@ -129,6 +130,7 @@ static enum rp_thread_stop hunt(struct replay *r, struct parties *all, const str
 		if (!next || (low && !later(unsearched(next), *low)) ||
 		    (all->best && !later(unsearched(next), found_at(all->best))))
 			break;
+		all->now = next;
 		search(r, all, next, err, &res);
 	}
 	if (all->best && low && !later(found_at(all->best), *low))
@@ -167,6 +169,20 @@ static void moment_before(struct replay *r, uint64_t seq)
 	r->moment = last;
 }
 
+/* The search was interrupted in a thread of which no other reaches further: the moment is where
+ * that has come to. */
+static void leave(struct replay *r, const struct party *p)
+{
+	struct rp_thread_pos now;
+
+	rp_switch(r, p->thread, NULL); /* open: nothing can fail */
+	rp_hunt_leave(r, &p->h);
+	r->moment.thread = p->thread;
+	r->threads[p->thread].placed = false;
+	rp_thread_pos(r->th, &now);
+	r->untold = p->h.inclusive && !rp_thread_pos_cmp(&now, &p->h.origin);
+}
+
 /* Stop where the search has led to. False: that turns out to be nothing; the moment is there. */
 static bool stop_there(struct replay *r, struct party *p, struct replay_stop *stop)
 {
@@ -177,13 +193,24 @@ static bool stop_there(struct replay *r, struct party *p, struct replay_stop *st
 	r->moment.thread = p->thread;
 	r->threads[p->thread].placed = false;
 	rp_stop_at_last(r, l, stop);
-	bool good = stop->reason != REPLAY_FAILED && stop->reason != REPLAY_INTERRUPTED;
+	if (stop->reason == REPLAY_INTERRUPTED) {
+		leave(r, p);
+		return rp_fill(r, stop, REPLAY_INTERRUPTED), true;
+	}
+	bool good = stop->reason != REPLAY_FAILED;
 	if (before && good)
 		moment_before(r, l->seq);
 	replay_pos(r, &stop->pos);
 	r->untold = r->moment.thread != p->thread;
-	if (!good || rp_watch_is_hit(r, &l->unsure, stop))
+	if (!good)
 		return true;
+	if (rp_watch_is_hit(r, &l->unsure, stop)) {
+		if (stop->reason == REPLAY_INTERRUPTED) {
+			leave(r, p);
+			rp_fill(r, stop, REPLAY_INTERRUPTED);
+		}
+		return true;
+	}
 	r->untold = true;
 	return false;
 }
@@ -211,14 +238,30 @@ static void stop_at_beginning(struct replay *r, struct replay_stop *stop)
 }
 
 /* A search ended without an answer. */
-static void gave_up(struct replay *r, enum rp_thread_stop res, const struct dj_error *err,
-		    struct replay_stop *stop)
+static void gave_up(struct replay *r, enum rp_thread_stop res, const struct parties *all,
+		    const struct dj_error *err, struct replay_stop *stop)
 {
-	r->moment.thread = r->selected;
-	if (res == THREAD_INTERRUPTED)
-		rp_fill(r, stop, REPLAY_INTERRUPTED);
-	else
+	struct party *p = all->now;
+
+	if (res != THREAD_INTERRUPTED) {
+		r->moment.thread = r->selected;
 		rp_failed(r, stop, err);
+		return;
+	}
+	if (!p->began) {
+		/* it is anywhere: the moment stays, and its thread goes back there */
+		p = NULL;
+		for (size_t i = 0; i < all->n; i++)
+			if (all->list[i].thread == r->moment.thread && all->list[i].began)
+				p = &all->list[i];
+		if (p)
+			p->h.clear = p->h.origin;
+	}
+	if (p)
+		leave(r, p);
+	else
+		rp_switch(r, r->moment.thread, NULL);
+	rp_fill(r, stop, REPLAY_INTERRUPTED);
 }
 
 /* Go to what comes last before the moment in any thread of the scope but `except`; and after `low`,
@@ -235,7 +278,7 @@ static bool find_last(struct replay *r, uint32_t except, const struct key *low,
 		if (!gather(r, except, &all))
 			res = hunt(r, &all, low, &err);
 		if (res != THREAD_LIMIT)
-			gave_up(r, res, &err, stop);
+			gave_up(r, res, &all, &err, stop);
 		else if (all.best)
 			done = stop_there(r, all.best, stop);
 		else

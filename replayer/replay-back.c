@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+#define SOON 80u /* milliseconds that nobody notices who has interrupted */
+
 static void remember(struct replay *r, struct rp_hunt *h, const struct replay_stop *stop)
 {
 	const struct rp_thread_pos *hi = &h->hi.pos;
@@ -141,6 +143,7 @@ void rp_hunt_begin(struct replay *r, struct rp_hunt *h, bool inclusive)
 	uint64_t within;
 
 	*h = (struct rp_hunt){ .hi = rp_upto_here(r), .inclusive = inclusive, .newest = true };
+	h->origin = h->clear = h->hi.pos;
 	rp_thread_seq(r->th, &h->seq, &within);
 }
 
@@ -172,6 +175,7 @@ enum rp_thread_stop rp_hunt_on(struct replay *r, struct rp_hunt *h, struct dj_er
 
 	if (rp_thread_pos_cmp(&h->hi.pos, &begin) <= 0 && !h->inclusive)
 		return THREAD_END;
+	h->clear = h->hi.pos;
 	size_t i = rp_checkpoint_before(r->cs, &h->hi.pos);
 	bool skip = i && quiet(r, i - 1, h);
 	if (!skip) {
@@ -204,6 +208,18 @@ enum rp_thread_stop rp_hunt_on(struct replay *r, struct rp_hunt *h, struct dj_er
 	return res;
 }
 
+void rp_hunt_leave(struct replay *r, const struct rp_hunt *h)
+{
+	struct rp_thread_pos to = h->origin;
+	size_t i = rp_checkpoint_before(r->cs, &h->clear);
+
+	while (i < r->cs->n && r->cs->list[i]->light)
+		i++;
+	if (i < r->cs->n && rp_thread_pos_cmp(&r->cs->list[i]->pos, &to) < 0)
+		to = r->cs->list[i]->pos;
+	rp_stand_soon(r, &to, SOON);
+}
+
 void rp_continue_backward(struct replay *r, struct replay_stop *stop)
 {
 	struct rp_thread_pos begin = { .steps = r->th->info->first_steps };
@@ -226,6 +242,10 @@ void rp_continue_backward(struct replay *r, struct replay_stop *stop)
 		rp_failed(r, stop, &err);
 	else
 		rp_stop_at_last(r, &h.last, stop);
+	if (stop->reason == REPLAY_INTERRUPTED) {
+		rp_hunt_leave(r, &h);
+		rp_fill(r, stop, REPLAY_INTERRUPTED);
+	}
 }
 
 void rp_step_backward(struct replay *r, struct replay_stop *stop)

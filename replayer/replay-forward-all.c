@@ -71,6 +71,8 @@ static bool take(struct replay *r, struct reach *p)
 		    replay_move(r, &(struct rp_thread_pos){ .steps = r->th->info->first_steps },
 				NULL))
 			return false;
+		if (p->thread == r->moment.thread)
+			rp_checkpoint_take(r->cs); /* for the way back */
 		p->at = rp_upto_here(r);
 		p->from = p->sure = p->at.pos;
 		p->begun = true;
@@ -86,7 +88,6 @@ static bool emulate(struct replay *r, struct leap *l, struct reach *p)
 
 	if (l->paid > l->gone / 2 || r->cancelled || !rp_worker_possible(r))
 		return false;
-	rp_checkpoint_take(r->cs); /* for the way back */
 	if (rp_land(r, &p->at.pos, false, NULL) ||
 	    rp_move_failed(r, replay_run_to(r, &to, 0, false), NULL))
 		return false;

@@ -97,6 +97,7 @@ struct replay {
 	enum replay_scope scope;
 	struct rp_turns turns;
 	struct rp_shown *shown[SHOWN_PAGES]; /* by the page's number */
+	bool look_cut; /* finding one out was interrupted; whoever wants to know clears it before */
 
 	/* the selected thread's */
 	struct rp_thread *th;
@@ -184,6 +185,8 @@ int replay_move(struct replay *r, const struct rp_thread_pos *to, struct dj_erro
 /* Where the thread in hand has to stand again, whoever is impatient. There should be a full
  * checkpoint. */
 void rp_stand_again(struct replay *r, const struct rp_thread_pos *here);
+/* The same, or somewhere before, if that takes longer than so many milliseconds. */
+void rp_stand_soon(struct replay *r, const struct rp_thread_pos *here, unsigned ms);
 /* What rp_thread_run() and its like answered, as an error if the move is at its end there. */
 int rp_move_failed(struct replay *r, enum rp_thread_stop res, struct dj_error *err);
 /* Move to the position before this one. 1 if this is the beginning, -1 on error. */
@@ -278,11 +281,12 @@ struct rp_last {
 };
 /* A search back through the history of one thread. */
 struct rp_hunt {
-	struct rp_upto hi; /* the end of the interval that is searched next */
-	uint64_t seq;	   /* the event number there */
-	bool newest;	   /* it is where the search began */
-	bool inclusive;	   /* conditions at that very position count */
-	uint64_t searched; /* instructions that were gone through in vain */
+	struct rp_upto hi;		    /* the end of the interval that is searched next */
+	uint64_t seq;			    /* the event number there */
+	struct rp_thread_pos origin, clear; /* from there to where it began nothing was found */
+	bool newest;			    /* it is where the search began */
+	bool inclusive;			    /* conditions at that very position count */
+	uint64_t searched;		    /* instructions that were gone through in vain */
 	struct rp_survey survey;
 	struct rp_last last;
 };
@@ -290,6 +294,9 @@ struct rp_hunt {
 void rp_hunt_begin(struct replay *r, struct rp_hunt *h, bool inclusive);
 /* Search the next interval. THREAD_END: nothing is left. */
 enum rp_thread_stop rp_hunt_on(struct replay *r, struct rp_hunt *h, struct dj_error *err);
+/* It was interrupted: stand where whoever goes on back comes to all that was not searched yet, or,
+ * if that takes too long, before that. */
+void rp_hunt_leave(struct replay *r, const struct rp_hunt *h);
 /* Go to what was found. */
 void rp_stop_at_last(struct replay *r, struct rp_last *l, struct replay_stop *stop);
 /* Of the thread in hand alone. */
@@ -319,8 +326,9 @@ void rp_shared_free(struct replay *r);
 
 /* ---- replay-watch.c ----------------------------------------------------------------------- */
 
-/* From the moment on forwards, with several threads; and when that is over. */
-void rp_watch_forward(struct replay *r);
+/* From the moment on forwards, with several threads; and when that is over. False: it was
+ * interrupted. */
+bool rp_watch_forward(struct replay *r);
 void rp_watch_stopped(struct replay *r);
 /* The thread in hand begins to be searched back, or something in it is looked for again. */
 void rp_watch_back(struct replay *r);
@@ -331,7 +339,7 @@ void rp_watch_again(struct replay *r);
 /* For the thread in hand, as r->watch_how says. */
 void rp_watch_set(struct replay *r);
 /* Where a watch was hit, at the moment before that: whether it is a hit. It is if it was sure, or
- * if some of these bytes were others, of which the stop tells then. */
+ * if some of these bytes were others, of which the stop tells then; or that it was interrupted. */
 bool rp_watch_is_hit(struct replay *r, const struct rp_memview_touches *unsure,
 		     struct replay_stop *stop);
 void rp_watched_free(struct replay_watch *w);

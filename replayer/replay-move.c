@@ -146,21 +146,43 @@ int replay_move(struct replay *r, const struct rp_thread_pos *to, struct dj_erro
 	return rp_move_failed(r, res, err);
 }
 
-void rp_stand_again(struct replay *r, const struct rp_thread_pos *here)
+static bool overdue(void *ctx)
 {
-	bool (*poll)(void *) = r->patience.poll;
+	return rp_patience_now() >= *(const uint64_t *)ctx;
+}
+
+/* From the last full checkpoint to `here`, whoever is impatient; until `poll` says that it takes
+ * too long. */
+static void stand(struct replay *r, const struct rp_thread_pos *here, bool (*poll)(void *),
+		  void *ctx)
+{
+	const struct rp_patience patience = r->patience;
 	bool (*stop_at)(void *, struct emu *) = r->th->e->stop_at;
 	const uint64_t seq_stop = r->th->seq_stop;
 
-	r->patience.poll = NULL;
+	r->patience.poll = poll;
+	r->patience.ctx = ctx;
 	r->th->e->stop_at = NULL;
 	r->th->seq_stop = UINT64_MAX;
 	/* there is a full checkpoint, unless an index was refused */
 	if (!rp_checkpoint_go(r->cs, here, NULL))
 		replay_run_to(r, here, 0, false);
-	r->patience.poll = poll;
+	r->patience.poll = patience.poll;
+	r->patience.ctx = patience.ctx;
 	r->th->e->stop_at = stop_at;
 	r->th->seq_stop = seq_stop;
+}
+
+void rp_stand_again(struct replay *r, const struct rp_thread_pos *here)
+{
+	stand(r, here, NULL, NULL);
+}
+
+void rp_stand_soon(struct replay *r, const struct rp_thread_pos *here, unsigned ms)
+{
+	uint64_t end = rp_patience_now() + ms;
+
+	stand(r, here, overdue, &end);
 }
 
 int rp_move_failed(struct replay *r, enum rp_thread_stop res, struct dj_error *err)

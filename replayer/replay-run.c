@@ -532,9 +532,10 @@ void replay_step(struct replay *r, enum replay_dir dir, struct replay_stop *stop
 		rp_step_all_backward(r, stop);
 		return;
 	}
-	if (!rp_alone(r))
-		rp_watch_forward(r);
-	step_all_forward(r, stop);
+	if (rp_alone(r) || rp_watch_forward(r))
+		step_all_forward(r, stop);
+	else
+		rp_fill(r, stop, REPLAY_INTERRUPTED);
 	rp_watch_stopped(r);
 }
 
@@ -542,8 +543,10 @@ static void go_on(struct replay *r, enum replay_dir dir, struct replay_stop *sto
 {
 	if (!rp_alone(r)) {
 		if (dir == REPLAY_FORWARD) {
-			rp_watch_forward(r);
-			rp_all_forward(r, REPLAY_ALL, stop);
+			if (rp_watch_forward(r))
+				rp_all_forward(r, REPLAY_ALL, stop);
+			else
+				rp_fill(r, stop, REPLAY_INTERRUPTED);
 			rp_watch_stopped(r);
 		} else {
 			rp_continue_all_backward(r, stop);
@@ -583,8 +586,9 @@ void replay_step_range(struct replay *r, uint64_t lo, uint64_t hi, struct replay
 		rp_begin_move(r);
 		return;
 	}
-	if (!rp_alone(r))
-		rp_watch_forward(r);
-	step_range(r, lo, hi, stop);
+	if (rp_alone(r) || rp_watch_forward(r))
+		step_range(r, lo, hi, stop);
+	else
+		rp_fill(r, stop, REPLAY_INTERRUPTED);
 	rp_watch_stopped(r);
 }

@@ -338,6 +338,7 @@ static const struct rp_shown *shown(struct replay *r, uint64_t num, uint64_t lin
 	bool cancelled = r->cancelled;
 	r->cancelled = false;
 	s->good = !make(r, num, lines, s);
+	r->look_cut |= r->cancelled;
 	r->cancelled = cancelled;
 	s->num = num;
 	s->selected = r->selected;

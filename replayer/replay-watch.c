@@ -224,8 +224,12 @@ static bool differs(struct replay *r, const struct rp_memview_touch *touch)
 bool rp_watch_is_hit(struct replay *r, const struct rp_memview_touches *unsure,
 		     struct replay_stop *stop)
 {
+	r->look_cut = false;
 	for (unsigned i = 0; i < unsure->n; i++) {
-		if (!differs(r, &unsure->list[i]))
+		bool hit = differs(r, &unsure->list[i]);
+		if (r->look_cut)
+			return rp_fill(r, stop, REPLAY_INTERRUPTED), true;
+		if (!hit)
 			continue;
 		stop->watch = unsure->list[i].id;
 		stop->watch_addr = unsure->list[i].addr;
@@ -252,19 +256,21 @@ static bool rooms(struct replay *r)
 	return good;
 }
 
-void rp_watch_forward(struct replay *r)
+bool rp_watch_forward(struct replay *r)
 {
 	struct replay_pos moment;
 
 	r->watch_how = WATCH_OWN;
+	r->look_cut = false;
 	if (!r->nwatches || !rp_sharing(r) || !rooms(r))
-		return;
+		return true;
 	r->watch_how = WATCH_IN_ORDER;
 	for (size_t i = 0; i < r->nwatches; i++)
 		r->watches[i].all.steps = UINT64_MAX;
 	replay_pos(r, &moment);
 	if (r->watched_good && !memcmp(&moment, &r->watched_upto, sizeof(moment)))
-		return;
+		return true;
+	r->watched_good = false;
 	for (size_t i = 0; i < r->nwatches; i++) {
 		struct replay_watch *w = &r->watches[i];
 		if (!w->all.known)
@@ -276,6 +282,9 @@ void rp_watch_forward(struct replay *r)
 			w->all.seq[k] = moment.seq;
 		}
 	}
+	if (r->look_cut)
+		r->watch_how = WATCH_OWN;
+	return !r->look_cut;
 }
 
 void rp_watch_stopped(struct replay *r)

@@ -212,20 +212,20 @@ static bool interrupt(void *ctx)
 	return !pulses || !--pulses;
 }
 
-/* Forward, interrupted now and then: who goes on then stops where he would have stopped. */
-static void forward(struct replay *r, struct replay_stop *stop)
+/* Interrupted now and then: who goes on then stops where he would have stopped. */
+static void go_on(struct replay *r, enum replay_dir dir, struct replay_stop *stop)
 {
 	for (unsigned times = (unsigned)rnd() % 4; times; times--) {
 		pulses = 1 + (unsigned)rnd() % (rnd() & 1 ? 10 : 1000);
 		replay_set_poll(r, interrupt, r);
 		r->patience.due = 0;
-		replay_continue(r, REPLAY_FORWARD, stop);
+		replay_continue(r, dir, stop);
 		replay_set_poll(r, NULL, NULL);
 		if (stop->reason != REPLAY_INTERRUPTED)
 			return;
 		interruptions++;
 	}
-	replay_continue(r, REPLAY_FORWARD, stop);
+	replay_continue(r, dir, stop);
 }
 
 /* Where both stop, one after the other; then back the same way, which is past the same threads'
@@ -239,10 +239,7 @@ static unsigned go_through(struct replay *quick, struct replay *slow, bool watch
 	for (int back = 0; back < 2; back++)
 		for (unsigned i = 0; i < STOPS; i++, n++) {
 			enum replay_dir dir = back ? REPLAY_BACKWARD : REPLAY_FORWARD;
-			if (back)
-				replay_continue(quick, dir, &a);
-			else
-				forward(quick, &a);
+			go_on(quick, dir, &a);
 			replay_continue(slow, dir, &b);
 			if (a.reason != b.reason || replay_pos_cmp(&a.pos, &b.pos) != 0) {
 				printf("%s: reason %d at step %" PRIu64 ", not %d at %" PRIu64 "\n",
