@@ -191,28 +191,23 @@ static bool stop_there(struct replay *r, struct party *p, struct replay_stop *st
 
 	rp_switch(r, p->thread, NULL);
 	r->moment.thread = p->thread;
-	r->threads[p->thread].placed = false;
+	r->threads[p->thread].placed = r->untold = false;
 	rp_stop_at_last(r, l, stop);
+	if (stop->reason != REPLAY_FAILED && stop->reason != REPLAY_INTERRUPTED) {
+		if (before)
+			moment_before(r, l->seq);
+		replay_pos(r, &stop->pos);
+		r->untold = r->moment.thread != p->thread;
+		if (!rp_watch_is_hit(r, &l->unsure, stop)) {
+			r->untold = true;
+			return false;
+		}
+	}
 	if (stop->reason == REPLAY_INTERRUPTED) {
 		leave(r, p);
-		return rp_fill(r, stop, REPLAY_INTERRUPTED), true;
+		rp_fill(r, stop, REPLAY_INTERRUPTED);
 	}
-	bool good = stop->reason != REPLAY_FAILED;
-	if (before && good)
-		moment_before(r, l->seq);
-	replay_pos(r, &stop->pos);
-	r->untold = r->moment.thread != p->thread;
-	if (!good)
-		return true;
-	if (rp_watch_is_hit(r, &l->unsure, stop)) {
-		if (stop->reason == REPLAY_INTERRUPTED) {
-			leave(r, p);
-			rp_fill(r, stop, REPLAY_INTERRUPTED);
-		}
-		return true;
-	}
-	r->untold = true;
-	return false;
+	return true;
 }
 
 /* To where the first of the threads begins. */

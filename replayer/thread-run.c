@@ -446,10 +446,12 @@ static enum rp_thread_stop wanted_here(struct rp_thread *th, unsigned events)
 {
 	struct rp_thread_pos pos;
 
-	if (event_here(th, events))
+	if (events && event_here(th, events))
 		return THREAD_EVENT;
+	if (!th->e->stop_at)
+		return THREAD_LIMIT;
 	rp_thread_pos(th, &pos);
-	if (!th->e->stop_at || pos.rep)
+	if (pos.rep)
 		return THREAD_LIMIT;
 	/* asked here because the records at this position may change what the instruction finds;
 	 * once asked, the emulator need not */
