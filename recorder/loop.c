@@ -554,15 +554,16 @@ static void next_turn(struct rec_recording *rec)
 			go_on(t, tries(t));
 		else
 			rec->turns |= t->state == REC_WAIT || t->state == REC_TRAP_WAIT;
-	bool waits = rec->order.waits, slept = false;
+	bool waits = rec->order.waits;
 	unsigned n = 0;
 	rec->order.waits = rec->order.more = false;
 	for (struct rec_thread *t = rec->threads; t && waits; t = t->next) {
 		if (t->order.waits && !being_replaced(t) && !rec_order_waits(t) && !rec_over(rec)) {
-			rec->order.more |= n >= AT_ONCE;
-			slept = slept || rec_order_pause(t);
-			if (n++ < AT_ONCE)
+			if (n < AT_ONCE && !rec_order_held(t)) {
+				n++;
 				go_on(t, rec_order_on(t));
+			}
+			rec->order.more |= t->order.waits;
 		}
 		rec->order.waits |= t->order.waits;
 	}

@@ -26,7 +26,8 @@
  * The supervisor may have been held up itself, and whoever has the lock may be of low priority. */
 #define LOST_SECONDS 60
 #define LOST_STOPS   10000
-#define PAUSE	     50000 /* nanoseconds that its owner gets to go on */
+/* So often a lock is looked at, with a pause each time, before who waits for it looks itself. */
+#define LOOKS 16
 /* So often the supervisor looks at a lock that it wants itself. */
 #define TRIES 20000
 
@@ -335,8 +336,11 @@ bool rec_order_waits(struct rec_thread *t)
 	return owner && owner != t && needs_us(owner);
 }
 
-bool rec_order_pause(const struct rec_thread *t)
+bool rec_order_held(struct rec_thread *t)
 {
-	const struct timespec pause = { .tv_nsec = PAUSE };
-	return owner_id(t) == t->order.owner && !nanosleep(&pause, NULL);
+	const unsigned most = t->order.stops < LOOKS ? t->order.stops : LOOKS;
+	if (owner_id(t) == t->order.owner && t->order.looks++ < (most ? most : 1))
+		return true;
+	t->order.looks = 0;
+	return false;
 }

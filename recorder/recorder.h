@@ -137,7 +137,7 @@ struct rec_recording {
 	bool told;		 /* that a child goes on unrecorded */
 	struct {		 /* order.c */
 		bool waits;	 /* some thread does, for a lock */
-		bool more;	 /* ... and need not any more, but for others that go first */
+		bool more;	 /* ... and goes on in a moment, by itself */
 		bool shared;	 /* several threads take their numbers from one counter */
 		uint64_t number; /* what that began with */
 		int fd;		 /* the pages of the order; 0: not needed yet */
@@ -316,7 +316,7 @@ struct rec_thread {
 	struct {
 		bool blocked, instead; /* ...; rt_sigaction has SIG_DFL for SIG_IGN */
 		bool again; /* `info` has been taken from the kernel, which is to have it back */
-		bool then_call; /* the handler is put back before a call */
+		bool then_call, left; /* the handler is put back before a call; by others */
 		siginfo_t info;
 		struct rec_action action; /* the argument of rt_sigaction, ... */
 		uint64_t resets;	  /* ...and how many there had been when that was begun */
@@ -360,7 +360,7 @@ struct rec_thread {
 		int64_t lock;	       /* this one */
 		uint64_t owner, steps; /* it has been waiting for, at these T_STEPS... */
 		int64_t since;
-		unsigned stops;
+		unsigned stops, looks; /* since then; since the last stop */
 	} order;
 
 	/* of the operation under way */

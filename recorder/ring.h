@@ -94,8 +94,10 @@ void rec_order_release(struct rec_thread *t);
  * those that have stopped and wait to be looked at. */
 void rec_order_wait(struct rec_thread *t, uint64_t lock);
 bool rec_order_waits(struct rec_thread *t);
-/* If the owner has it still, give it time. True if so. */
-bool rec_order_pause(const struct rec_thread *t);
+/* If nothing keeps it from going on: whether the owner has it still, and is to get more time. Asked
+ * again and again, with a pause each time: the oftener, the oftener the thread has stopped for it.
+ */
+bool rec_order_held(struct rec_thread *t);
 /* Stopped at a trap for the lock of a place, which it need not wait for any more (cache.c). */
 enum rec_state rec_order_on(struct rec_thread *t);
 /* Whether others have stopped, too, and wait to be looked at (loop.c). */

@@ -26,10 +26,15 @@
  * blocks it, and each trap of ours in the second takes the first one's handler away. So there:
  *
  *  - The handler is put back whenever a thread goes on, also one that blocks SIGTRAP, and before
- *    each call that the supervisor makes for the program, which may sleep. A thread that
- *    stops in the midst of a fragment goes to the next boundary for it.
- *    The call that does it takes two stops, and while it is made another thread may trap: which
- *    came first nobody knows, so it is made again (`trap.resets`).
+ *    each call that the supervisor makes for the program, which may sleep. Not, however, by a
+ *    thread that stops in the midst of a fragment: it would be stepped to the next boundary, often
+ * with a place of the order in its hands (order.c), for which others would stop and be stepped in
+ * their turn. If that thread lets SIGTRAP in itself, by a call, it comes here first
+ * (rec_trap_classes); and if another is to get one, that waits as below, and this thread is brought
+ * out, and puts it back. The call that does it takes two stops, and while it is made another thread
+ * may trap: which came first nobody knows, so it is made again (`trap.resets`). If others are about
+ * to make it too, that is left to the last of them (`trap.left`): else each trap would cost as many
+ * calls as there are threads that make one.
  *  - Between a trap of ours and that, the kernel may find a SIGTRAP for another thread. But it asks
  *    us first, and there we let that thread wait (REC_TRAP_WAIT) until nobody who blocks SIGTRAP
  *    can run into a trap of ours: such threads are brought out of the cache, as for gather.c, and
@@ -144,9 +149,8 @@ static void settle(struct rec_thread *t)
 		set_blocked(t, true);
 	if (group->trap.action.handler == DEFAULT || !(t->trap.blocked || ignored))
 		return;
+	t->trap.left = false;
 	group->trap.resets++;
-	if (group->trap.lost)
-		return;
 	group->trap.lost = true;
 	rec_trap_classes(t);
 }
@@ -397,16 +401,37 @@ bool rec_trap_inherited(struct rec_thread *t)
 
 /* ---- putting it back --------------------------------------------------------------------- */
 
+static rec_then restored;
+
+static bool restores(const struct rec_thread *t)
+{
+	return t->state == REC_CALL && t->call.then == restored;
+}
+
+static bool another_restores(const struct rec_thread *t)
+{
+	for (const struct rec_thread *o = t->rec->threads; o; o = o->next)
+		if (o->group == t->group && o != t && restores(o))
+			return true;
+	return false;
+}
+
+/* Whether the thread is to put it back. */
+static bool wanted(const struct rec_thread *t)
+{
+	return rec_trap_lost(t) && !(t->trap.left && another_restores(t));
+}
+
 /* Another thread may be waiting for it. */
 bool rec_trap_urgent(const struct rec_thread *t)
 {
-	return rec_trap_lost(t) && t->proc->n_threads > 1;
+	return t->proc->n_threads > 1 && wanted(t);
 }
 
 bool rec_trap_to_restore(const struct rec_thread *t)
 {
 	if (!t->trap.blocked)
-		return rec_trap_lost(t) || t->trap.again;
+		return wanted(t) || t->trap.again;
 	/* not between a trap that was made for a signal and that */
 	bool now = t->n_pending && t->can_inject && !t->proc->gather.by && !t->group->trap.due;
 	return rec_trap_urgent(t) && !now;
@@ -415,12 +440,20 @@ bool rec_trap_to_restore(const struct rec_thread *t)
 static enum rec_state restored(struct rec_thread *t, int64_t result)
 {
 	(void)result;
-	bool ignored = t->group->trap.action.handler == IGNORE; /* since a moment ago */
-	if (t->group->trap.resets != t->trap.resets && !ignored)
-		return rec_trap_restore(t); /* by another thread: before the call or since */
+	struct rec_process *group = t->group;
+	const bool ignored = group->trap.action.handler == IGNORE; /* since a moment ago */
+	const bool same =
+		!memcmp(rec_tcb(t, T_ARGS), &group->trap.action, sizeof(group->trap.action));
+	/* by another thread: before the call or since */
+	const bool reset = group->trap.resets != t->trap.resets && group->trap.lost;
+	t->trap.left = !ignored && same && reset && another_restores(t);
+	if (!ignored && !t->trap.left && (reset || !same))
+		return rec_trap_restore(t);
 	t->quiet = false;
-	t->group->trap.lost = ignored;
-	t->group->trap.restores++;
+	if (!t->trap.left) {
+		group->trap.lost = ignored;
+		group->trap.restores++;
+	}
 	set_blocked(t, t->trap.blocked);
 	if (t->n_pending)
 		rec_hold(t, false);
@@ -439,6 +472,7 @@ enum rec_state rec_trap_restore(struct rec_thread *t)
 		t->trap.again = false;
 		rec_put_aside(t, &t->trap.info);
 	}
+	rec_count(t, REC_COUNT_TRAP_CALLS);
 	rec_hold(t, true);
 	t->trap.resets = t->group->trap.resets;
 	*(struct rec_action *)rec_tcb(t, T_ARGS) = t->group->trap.action;
@@ -449,16 +483,15 @@ enum rec_state rec_trap_restore(struct rec_thread *t)
 
 /* ---- a SIGTRAP for a thread, while others block it ------------------------------------------- */
 
-/* Whether a trap of ours may come in the thread, and reset the handler. */
 /* Whether it just says what SIGTRAP is to do, itself or for us: when that has come into force
  * nobody knows. */
 static bool acts(const struct rec_thread *o)
 {
-	return (o->state == REC_CALL && o->call.then == restored) ||
-	       (o->state == REC_SYSCALL && o->sys.regs.rax == SYS_rt_sigaction &&
-		(int)o->sys.regs.rdi == SIGTRAP && o->sys.regs.rsi);
+	return restores(o) || (o->state == REC_SYSCALL && o->sys.regs.rax == SYS_rt_sigaction &&
+			       (int)o->sys.regs.rdi == SIGTRAP && o->sys.regs.rsi);
 }
 
+/* Whether a trap of ours may come in the thread, and reset the handler. */
 static bool may_trap(const struct rec_thread *o)
 {
 	switch (o->state) {
@@ -477,7 +510,7 @@ static bool may_trap(const struct rec_thread *o)
 /* No trap of ours in another thread can come before a SIGTRAP is delivered in this one. */
 static bool calm(const struct rec_thread *t)
 {
-	if (rec_trap_urgent(t))
+	if (t->proc->n_threads > 1 && rec_trap_lost(t))
 		return false;
 	for (const struct rec_thread *o = t->rec->threads; o; o = o->next)
 		if (o->group == t->group && o != t && (may_trap(o) || acts(o)))

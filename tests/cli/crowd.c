@@ -101,6 +101,34 @@ static void handle_traps(void)
 	}
 }
 
+/* The first waits for it again and again, sent by the second, while all others have it blocked and
+ * are in each other's way: no system call brings them to the supervisor. */
+static void await_traps(void)
+{
+	static unsigned n, got;
+	static pthread_t first;
+	const unsigned i = __atomic_fetch_add(&n, 1, __ATOMIC_SEQ_CST);
+	sigset_t all, old;
+	sigfillset(&all);
+	if (pthread_sigmask(SIG_BLOCK, &all, &old))
+		fail("await");
+	if (i == 0) {
+		__atomic_store_n(&first, pthread_self(), __ATOMIC_SEQ_CST);
+		for (; got < TIMES; __atomic_fetch_add(&got, 1, __ATOMIC_SEQ_CST))
+			sigsuspend(&old);
+		return;
+	}
+	for (unsigned sent = 0; __atomic_load_n(&got, __ATOMIC_SEQ_CST) < TIMES;) {
+		pthread_t whom = __atomic_load_n(&first, __ATOMIC_SEQ_CST);
+		__atomic_fetch_add(&n, 1, __ATOMIC_SEQ_CST);
+		if (i == 1 && whom && sent == __atomic_load_n(&got, __ATOMIC_SEQ_CST)) {
+			sent++;
+			if (pthread_kill(whom, SIGTRAP))
+				fail("await");
+		}
+	}
+}
+
 static void change_mask(void)
 {
 	sigset_t all, old;
@@ -172,10 +200,10 @@ static const struct {
 	const char *name;
 	void (*act)(void);
 } kinds[] = {
-	{ "thread", make_thread },  { "file", map_file },    { "code", make_code },
-	{ "ignore", ignore_traps }, { "mask", change_mask }, { "handle", handle_traps },
-	{ "signal", send_signals }, { "fork", make_child },  { "spawn", execute },
-	{ "grow", grow },	    { "vdso", use_none },
+	{ "thread", make_thread },  { "file", map_file },	{ "code", make_code },
+	{ "ignore", ignore_traps }, { "mask", change_mask },	{ "handle", handle_traps },
+	{ "await", await_traps },   { "signal", send_signals }, { "fork", make_child },
+	{ "spawn", execute },	    { "grow", grow },		{ "vdso", use_none },
 };
 
 static void *one(void *arg)
@@ -199,7 +227,7 @@ int main(int argc, char **argv)
 	if (act == use_none && munmap((void *)getauxval(AT_SYSINFO_EHDR), 2 * PAGE))
 		fail("vdso");
 	signal(SIGUSR1, on_signal);
-	if (act == handle_traps)
+	if (act == handle_traps || act == await_traps)
 		signal(SIGTRAP, on_signal);
 	file = open("/proc/self/exe", O_RDONLY);
 	pthread_barrier_init(&barrier, NULL, n);

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Many threads that all do the same at once: the program comes to what it comes to natively, the
 # trace replays, and who waits for others does not stop again and again for it: four times as many
-# threads make some four times as many stops, not sixteen times.
+# threads make some four times as many stops, not sixteen times. The same holds for what each of them has
+# to put back that others take away.
 #
 # usage: tests/cli/crowd.sh [N]     (DEJA names the program under test)
 . "$(dirname "$0")/../lib/shell.sh"
@@ -10,20 +11,27 @@ work_in crowd
 ${CC:-gcc} -O1 -o crowd "$here/crowd.c" || exit 99
 can_record
 
-# record KIND N: sets $stops
+# record KIND N: sets $stops, and $restored to how often SIGTRAP's handler was put back
 record() {
 	timeout -s KILL 100 "$deja" record -v -o t.deja ./crowd "$1" "$2" >out 2>err ||
 		fail "$1 by $2: status $?: $(tail -2 err)"
 	./crowd "$1" "$2" | cmp -s - out || fail "$1 by $2: it said $(cat out)"
 	stops=$(sed -n 's/.* \([0-9]*\) stops.*/\1/p' err)
+	restored=$("$deja" info t.deja | sed -n "s/,//g; s/ *\([0-9]*\) *times SIGTRAP's handler was put back$/\1/p")
 	"$deja" verify t.deja >verified 2>&1 || fail "$1 by $2: $(cat verified)"
 }
 
 for kind in thread file code ignore handle mask signal fork spawn grow vdso; do
 	record $kind "$n"
-	few=${stops:-0}
+	few=${stops:-0} seldom=${restored:-0}
 	record $kind $((4 * n))
 	((few > n && stops < 8 * few)) ||
 		fail "$kind: $few stops by $n threads, ${stops:-none} by $((4 * n))"
+	[ $kind != handle ] || ((seldom > n && restored < 8 * seldom)) ||
+		fail "$kind: put back $seldom times by $n threads, ${restored:-no} times by $((4 * n))"
+done
+# These make as many as they need.
+for others in 1 2 6; do
+	record await $((2 + others))
 done
 conclude
