@@ -318,9 +318,9 @@ struct rec_thread {
 		bool again; /* `info` has been taken from the kernel, which is to have it back */
 		bool then_call, left; /* the handler is put back before a call; by others */
 		siginfo_t info;
-		struct rec_action action; /* the argument of rt_sigaction, ... */
-		uint64_t resets;	  /* ...and how many there had been when that was begun */
-	} trap;				  /* SIGTRAP (sigtrap.c) */
+		struct rec_action action, back; /* the argument of rt_sigaction; of ours, ... */
+		uint64_t resets; /* ...and how many there had been when that was begun */
+	} trap;			 /* SIGTRAP (sigtrap.c) */
 	bool quiet; /* calls made for us stop at their entry and exit, where no signal is forced */
 	bool held;  /* all others are blocked meanwhile... */
 	uint64_t mask;	     /* ... and this is what the program blocks */

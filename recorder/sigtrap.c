@@ -442,8 +442,7 @@ static enum rec_state restored(struct rec_thread *t, int64_t result)
 	(void)result;
 	struct rec_process *group = t->group;
 	const bool ignored = group->trap.action.handler == IGNORE; /* since a moment ago */
-	const bool same =
-		!memcmp(rec_tcb(t, T_ARGS), &group->trap.action, sizeof(group->trap.action));
+	const bool same = !memcmp(&t->trap.back, &group->trap.action, sizeof(t->trap.back));
 	/* by another thread: before the call or since */
 	const bool reset = group->trap.resets != t->trap.resets && group->trap.lost;
 	t->trap.left = !ignored && same && reset && another_restores(t);
@@ -475,7 +474,8 @@ enum rec_state rec_trap_restore(struct rec_thread *t)
 	rec_count(t, REC_COUNT_TRAP_CALLS);
 	rec_hold(t, true);
 	t->trap.resets = t->group->trap.resets;
-	*(struct rec_action *)rec_tcb(t, T_ARGS) = t->group->trap.action;
+	t->trap.back = t->group->trap.action;
+	*(struct rec_action *)rec_tcb(t, T_ARGS) = t->trap.back;
 	t->quiet = true;
 	return rec_call(t, restored, SYS_rt_sigaction, SIGTRAP, t->s + (uint64_t)T_ARGS, 0,
 			sizeof(uint64_t), 0, 0);
