@@ -26,15 +26,16 @@
  * blocks it, and each trap of ours in the second takes the first one's handler away. So there:
  *
  *  - The handler is put back whenever a thread goes on, also one that blocks SIGTRAP, and before
- *    each call that the supervisor makes for the program, which may sleep. Not, however, by a
- *    thread that stops in the midst of a fragment: it would be stepped to the next boundary, often
- * with a place of the order in its hands (order.c), for which others would stop and be stepped in
- * their turn. If that thread lets SIGTRAP in itself, by a call, it comes here first
- * (rec_trap_classes); and if another is to get one, that waits as below, and this thread is brought
- * out, and puts it back. The call that does it takes two stops, and while it is made another thread
- * may trap: which came first nobody knows, so it is made again (`trap.resets`). If others are about
- * to make it too, that is left to the last of them (`trap.left`): else each trap would cost as many
- * calls as there are threads that make one.
+ *    each call that the supervisor makes for the program, which may sleep.
+ *    The call that does it takes two stops, and while it is made another thread may trap: which
+ *    came first nobody knows, so it is made again (`trap.resets`). If others are about to make it
+ *    too, that is left to the last of them (`trap.left`): else each trap would cost as many calls
+ *    as there are threads that make one.
+ *  - Not, however, by a thread that stops in the midst of a fragment: it would be stepped to the
+ *    next boundary, often with a place of the order in its hands (order.c), for which others would
+ *    stop and be stepped in their turn. If that thread lets SIGTRAP in itself, by a call, it comes
+ *    here first (rec_trap_classes). If another is to get one, that waits as below, and this thread
+ *    is brought out, and puts the handler back.
  *  - Between a trap of ours and that, the kernel may find a SIGTRAP for another thread. But it asks
  *    us first, and there we let that thread wait (REC_TRAP_WAIT) until nobody who blocks SIGTRAP
  *    can run into a trap of ours: such threads are brought out of the cache, as for gather.c, and
