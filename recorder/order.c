@@ -22,12 +22,13 @@
 #define LOCKS 64
 /* No recording has so many events between two looks at the counter. */
 #define PLAUSIBLE (1ULL << 40)
-/* A lock that nobody gives back for so long, and so many stops of one who waits for it, is lost.
- * The supervisor may have been held up itself, and whoever has the lock may be of low priority. */
-#define LOST_SECONDS 60
-#define LOST_STOPS   10000
 /* So often a lock is looked at, with a pause each time, before who waits for it looks itself. */
 #define LOOKS 16
+/* A lock that nobody gives back for so long, and so many stops of one who waits for it, with 10,000
+ * looks, is lost. The supervisor may have been held up itself, and whoever has the lock may be of
+ * low priority. */
+#define LOST_SECONDS 60
+#define LOST_STOPS   (10000 / LOOKS)
 /* So often the supervisor looks at a lock that it wants itself. */
 #define TRIES 20000
 
