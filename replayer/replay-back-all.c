@@ -139,15 +139,15 @@ static enum rp_thread_stop hunt(struct replay *r, struct parties *all, const str
 }
 
 /* The thread in hand stands before its event `seq`: make the last position before that, whosever it
- * is, the moment. */
-static void moment_before(struct replay *r, uint64_t seq)
+ * is, the moment. False: that was interrupted, and whose it is is not known. */
+static bool moment_before(struct replay *r, uint64_t seq)
 {
 	struct replay_pos here, last;
 	uint32_t thread = r->selected;
 
 	rp_here(r, &last);
 	if (last.seq == seq)
-		return; /* nothing of anybody's is between */
+		return true; /* nothing of anybody's is between */
 	for (uint32_t i = 0; i < r->nthreads; i++) {
 		uint64_t upto = i < thread ? seq : seq - 1, end;
 		if (i == thread || !rp_in_scope(r, i) ||
@@ -158,7 +158,12 @@ static void moment_before(struct replay *r, uint64_t seq)
 		/* the most that its position can be */
 		if (!later((struct key){ upto, i }, (struct key){ last.seq, last.thread }))
 			continue;
-		if (rp_place_upto(r, i, upto, NULL))
+		bool placed = !rp_place_upto(r, i, upto, NULL);
+		if (r->cancelled) {
+			rp_switch(r, thread, NULL);
+			return false;
+		}
+		if (!placed)
 			continue;
 		rp_here(r, &here);
 		if (replay_pos_cmp(&here, &last) > 0)
@@ -167,6 +172,7 @@ static void moment_before(struct replay *r, uint64_t seq)
 	rp_switch(r, thread, NULL);
 	r->threads[thread].placed = true;
 	r->moment = last;
+	return true;
 }
 
 /* The search was interrupted in a thread of which no other reaches further: the moment is where
@@ -193,9 +199,12 @@ static bool stop_there(struct replay *r, struct party *p, struct replay_stop *st
 	r->moment.thread = p->thread;
 	r->threads[p->thread].placed = r->untold = false;
 	rp_stop_at_last(r, l, stop);
-	if (stop->reason != REPLAY_FAILED && stop->reason != REPLAY_INTERRUPTED) {
-		if (before)
-			moment_before(r, l->seq);
+	bool there = stop->reason != REPLAY_FAILED && stop->reason != REPLAY_INTERRUPTED;
+	if (there && before && !moment_before(r, l->seq)) {
+		stop->reason = REPLAY_INTERRUPTED;
+		there = false;
+	}
+	if (there) {
 		replay_pos(r, &stop->pos);
 		r->untold = r->moment.thread != p->thread;
 		if (!rp_watch_is_hit(r, &l->unsure, stop)) {
@@ -322,11 +331,12 @@ static void step_across(struct replay *r, struct replay_stop *stop)
 {
 	uint32_t thread = r->selected;
 	struct replay_stop other = { 0 };
-	struct rp_thread_pos to;
+	struct rp_thread_pos at, to;
 	struct replay_pos from, here;
 
 	replay_pos(r, &r->moment);
 	rp_here(r, &from);
+	rp_thread_pos(r->th, &at);
 	rp_step_backward(r, stop);
 	struct rp_memview_touches unsure = r->mv->hit.unsure;
 	r->threads[thread].placed = false;
@@ -343,7 +353,11 @@ static void step_across(struct replay *r, struct replay_stop *stop)
 			return;
 		}
 		settle_there(r, thread, &to, stop);
-		moment_before(r, from.seq);
+		if (!moment_before(r, from.seq)) {
+			rp_stand_again(r, &at); /* one step, which is to be undone again */
+			rp_fill(r, stop, REPLAY_INTERRUPTED);
+			return;
+		}
 		replay_pos(r, &stop->pos);
 		r->untold = r->moment.thread != thread;
 		if (rp_watch_is_hit(r, &unsure, stop))

@@ -201,6 +201,8 @@ enum rp_thread_stop rp_hunt_on(struct replay *r, struct rp_hunt *h, struct dj_er
 		h->searched += h->hi.pos.steps - lo.pos.steps;
 		if (res == THREAD_FAILED)
 			dj_fail(err, r->th->err.exit_status, "%s", r->th->err.text);
+		if (res == THREAD_INTERRUPTED) /* the interval is still to be searched */
+			return res;
 	}
 	h->hi = lo;
 	h->seq = seq;
