@@ -19,7 +19,8 @@ struct pass {
 	uint64_t most;		/* bytes mapped in any process (patience.h) */
 	uint64_t before;	/* that this process had taken when the pass began */
 	pthread_mutex_t shared; /* what the threads share of the trace */
-	pthread_mutex_t ends;	/* held around begin() and end() */
+	struct rp_starts *starts;
+	pthread_mutex_t ends; /* held around begin() and end() */
 
 	pthread_mutex_t lock; /* the rest */
 	pthread_cond_t one_finished;

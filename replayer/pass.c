@@ -3,6 +3,7 @@
  * told is in pass-tell.c.
  */
 #include "replayer/pass-internal.h"
+#include "replayer/starts.h"
 
 #include <inttypes.h>
 #include <sched.h>
@@ -144,6 +145,7 @@ static void replay_thread_of(struct pass *p, uint32_t thread)
 		patience.before = p->before;
 		run.th->patience = &patience;
 		run.th->shared = &p->shared;
+		rp_starts_use(p->starts, run.th);
 		if (p->translate && rp_thread_length(p->t, thread) >= TRANSLATE)
 			rp_thread_translate(run.th);
 		run_thread(&run);
@@ -323,6 +325,7 @@ int replay_pass(struct dj_trace *t, const struct replay_pass *asked, struct repl
 	}
 	p.translate &= p.tells || asked->from;
 	p.before = taken_before();
+	p.starts = rp_starts_new(t);
 	make_queue(&p);
 	pthread_mutex_init(&p.shared, NULL);
 	pthread_mutex_init(&p.lock, NULL);
@@ -338,6 +341,7 @@ int replay_pass(struct dj_trace *t, const struct replay_pass *asked, struct repl
 						  .seq = rp_thread_first_seq(
 							  dj_trace_thread(t, p.queue[p.next])) });
 	free(p.queue);
+	rp_starts_free(p.starts);
 	out->seconds = now() - start;
 	if (!p.failed)
 		return 0;

@@ -10,9 +10,20 @@ struct rp_remap {
 	uint64_t first, last;
 };
 
+#define PAGE   4096u /* mappings are of whole ones */
+#define PLACES 16u   /* of which it is kept */
+
+/* The events that did it at one page. */
+struct place {
+	uint64_t page; /* address / PAGE */
+	uint64_t *seqs;
+	size_t n;
+};
+
 struct rp_remaps {
 	struct rp_remap *list; /* by seq */
 	size_t n, cap;
+	struct place *places[PLACES]; /* by page; NULL: none yet */
 };
 
 static bool add(struct rp_remaps *m, const struct dj_record *rec)
@@ -54,6 +65,50 @@ static struct rp_remaps *load(struct dj_trace *t, uint32_t process)
 	return m;
 }
 
+static void place_free(struct place *p)
+{
+	if (p)
+		free(p->seqs);
+	free(p);
+}
+
+static bool covers(const struct rp_remap *e, uint64_t page)
+{
+	return e->first / PAGE <= page && page <= e->last / PAGE;
+}
+
+static struct place *place_new(const struct rp_remaps *m, uint64_t page)
+{
+	struct place *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	p->page = page;
+	for (size_t i = 0; i < m->n; i++)
+		p->n += covers(&m->list[i], page);
+	p->seqs = malloc((p->n + 1) * sizeof(*p->seqs));
+	if (!p->seqs) {
+		free(p);
+		return NULL;
+	}
+	p->n = 0;
+	for (size_t i = 0; i < m->n; i++)
+		if (covers(&m->list[i], page))
+			p->seqs[p->n++] = m->list[i].seq;
+	return p;
+}
+
+/* What is asked about are a few pages, each again and again: of all threads, at each moment. */
+static const struct place *place_of(struct rp_remaps *m, uint64_t page)
+{
+	struct place **slot = &m->places[page % PLACES];
+
+	if (*slot && (*slot)->page == page)
+		return *slot;
+	place_free(*slot);
+	return *slot = place_new(m, page);
+}
+
 bool rp_remapped(struct rp_remaps_of *all, struct dj_trace *t, uint32_t process, uint64_t addr,
 		 uint64_t after, uint64_t upto)
 {
@@ -69,25 +124,26 @@ bool rp_remapped(struct rp_remaps_of *all, struct dj_trace *t, uint32_t process,
 	struct rp_remaps *m = all->by_process[process];
 	if (!m && !(m = all->by_process[process] = load(t, process)))
 		return false;
-	for (hi = m->n; lo < hi;) {
+	const struct place *p = place_of(m, addr / PAGE);
+	for (hi = p ? p->n : 0; lo < hi;) {
 		size_t mid = lo + (hi - lo) / 2;
-		if (m->list[mid].seq <= after)
+		if (p->seqs[mid] <= after)
 			lo = mid + 1;
 		else
 			hi = mid;
 	}
-	for (; lo < m->n && m->list[lo].seq <= upto; lo++)
-		if (m->list[lo].first <= addr && addr <= m->list[lo].last)
-			return true;
-	return false;
+	return p && lo < p->n && p->seqs[lo] <= upto;
 }
 
 void rp_remaps_free(struct rp_remaps_of *all)
 {
 	for (size_t i = 0; all->by_process && i < all->n; i++) {
-		if (all->by_process[i])
-			free(all->by_process[i]->list);
-		free(all->by_process[i]);
+		struct rp_remaps *m = all->by_process[i];
+		for (size_t k = 0; m && k < PLACES; k++)
+			place_free(m->places[k]);
+		if (m)
+			free(m->list);
+		free(m);
 	}
 	free(all->by_process);
 }

@@ -19,6 +19,15 @@
 
 #define BLOOM_BITS 65536u
 
+/* What else a thread is told to be mapped or unmapped on a way, and where. */
+struct rp_told {
+	uint64_t from, to; /* steps; nothing is known of the way from UINT64_MAX */
+	size_t n, cap;
+	struct rp_told_of {
+		uint64_t steps, seq, addr, length;
+	} * v;
+};
+
 /* One thread's history, opened when it is needed. */
 struct rp_timeline {
 	struct rp_thread *th;
@@ -27,6 +36,7 @@ struct rp_timeline {
 	struct rp_ground
 		*ground; /* who covers what lies ahead of the last checkpoint; NULL: nobody */
 	struct rp_lander *lander; /* who lands it (land.h); NULL: nobody */
+	struct rp_told told;	  /* replay-shared.c */
 	bool alive;		  /* when last asked */
 	bool placed; /* it stands at its last position before an ordered event, or at its end */
 };
@@ -164,6 +174,8 @@ struct replay {
 
 	struct rp_lookahead look;
 	struct rp_remaps_of remaps;
+	struct rp_told told;	  /* while a page is looked at */
+	struct rp_starts *starts; /* NULL: threads begin without */
 
 	struct replay_mapping *maps;
 	size_t maps_cap;

@@ -35,7 +35,8 @@
 
 #define PAGE  SHARED_PAGE
 #define LINE  SHARED_LINE
-#define TIMES 8u /* that often a page is looked at for some of its lines */
+#define TIMES 8u    /* that often a page is looked at for some of its lines */
+#define TOLD  1024u /* that a thread is told of on a way are remembered */
 
 /* ---- who knows what ------------------------------------------------------------------------- */
 
@@ -92,13 +93,17 @@ struct before_told {
 	bool told;
 };
 
-/* Whether the record tells the thread in hand that another has mapped something else at the page by
- * an event behind `upto`. */
-static bool tells(const struct before_told *b, const struct dj_record *rec)
+/* Whether the record tells the thread in hand that another has mapped something else. */
+static bool tells(const struct replay *r, const struct dj_record *rec)
 {
 	return (rec->kind == DJ_REC_MAP || rec->kind == DJ_REC_UNMAP) &&
-	       rec->thread != (int32_t)b->r->selected && rec->seq != DJ_SEQ_UNKNOWN &&
-	       rec->seq > b->upto && b->num * PAGE - rec->addr < rec->length;
+	       rec->thread != (int32_t)r->selected && rec->seq != DJ_SEQ_UNKNOWN;
+}
+
+/* The same for the page, by an event behind `upto`. */
+static bool concerns(const struct before_told *b, uint64_t seq, uint64_t addr, uint64_t length)
+{
+	return seq > b->upto && b->num * PAGE - addr < length;
 }
 
 /* What the thread in hand knows now lies above what it has known. */
@@ -121,7 +126,7 @@ static void hear(void *ctx, const struct dj_record *rec)
 {
 	struct before_told *b = ctx;
 
-	if (!tells(b, rec))
+	if (!tells(b->r, rec) || !concerns(b, rec->seq, rec->addr, rec->length))
 		return;
 	b->told = true;
 	add_voice(b);
@@ -162,6 +167,65 @@ static int hear_at(struct before_told *b, uint64_t steps, const struct rp_thread
 	return 0;
 }
 
+static int told_of(struct rp_told *told, const struct dj_record *rec)
+{
+	if (told->n == told->cap) {
+		size_t cap = told->cap * 2 + 16;
+		struct rp_told_of *grown = realloc(told->v, cap * sizeof(*grown));
+		if (!grown)
+			return -1;
+		told->v = grown;
+		told->cap = cap;
+	}
+	told->v[told->n++] = (struct rp_told_of){ rec->steps, rec->seq, rec->addr, rec->length };
+	return 0;
+}
+
+static int find_told(struct replay *r, uint64_t from, uint64_t to, struct rp_told *told)
+{
+	struct dj_error err = { 0 };
+	struct dj_cursor *c = dj_cursor_new(r->t, r->selected, &err);
+	const struct dj_record *rec;
+	int ret = c ? dj_cursor_seek_steps(c, from, &err) : -1;
+
+	told->n = 0;
+	told->from = UINT64_MAX;
+	while (!ret && (rec = dj_cursor_next(c, &err)) && rec->steps <= to)
+		if (rec->steps >= from && tells(r, rec))
+			ret = told_of(told, rec);
+	dj_cursor_free(c);
+	if (ret)
+		return -1;
+	told->from = from;
+	told->to = to;
+	return 0;
+}
+
+/* What the thread in hand is told behind its last event, up to where it stands. Many pages are
+ * looked at from there, and often at many moments: it may be asleep. If it is little, each thread's
+ * is remembered. NULL: that cannot be found out. */
+static const struct rp_told *told_here(struct replay *r)
+{
+	struct rp_told *own = &r->threads[r->selected].told, *told = &r->told;
+	const uint64_t to = r->th->e->steps;
+	uint64_t seq, within;
+
+	rp_thread_seq(r->th, &seq, &within);
+	const uint64_t from = to - within - (to > within);
+	if (own->from == from && own->to == to)
+		return own;
+	if (find_told(r, from, to, told))
+		return NULL;
+	struct rp_told_of *v = told->n > TOLD ? NULL : malloc((told->n + 1) * sizeof(*v));
+	if (!v)
+		return told;
+	for (size_t i = 0; i < told->n; i++)
+		v[i] = told->v[i];
+	free(own->v);
+	*own = (struct rp_told){ from, to, told->n, told->n, v };
+	return own;
+}
+
 /* What the thread in hand has to say about the page if mappings by events behind `upto` are no
  * reason to forget what it knows. It may have been told of them at any step behind the last event
  * that it has passed: most often at the very last, but also where a system call took its time. Not
@@ -169,24 +233,19 @@ static int hear_at(struct before_told *b, uint64_t steps, const struct rp_thread
 static int listen_before(struct replay *r, uint64_t num, uint64_t upto, struct voice **v)
 {
 	struct before_told b = { .r = r, .num = num, .upto = upto };
-	struct dj_error err = { 0 };
-	struct dj_cursor *c = dj_cursor_new(r->t, r->selected, &err);
-	const struct dj_record *rec;
+	const struct rp_told *told = told_here(r);
 	struct rp_thread_pos here;
-	uint64_t seq, within, last = UINT64_MAX;
+	uint64_t last = UINT64_MAX;
+	int ret = told ? 0 : -1;
 
 	rp_thread_pos(r->th, &here);
-	rp_thread_seq(r->th, &seq, &within);
-	int ret =
-		c ? dj_cursor_seek_steps(c, here.steps - within - (here.steps > within), &err) : -1;
-	while (!ret && (rec = dj_cursor_next(c, &err)) && rec->steps <= here.steps) {
-		uint64_t steps = rec->steps;
-		if (steps == last || !tells(&b, rec))
+	for (size_t i = 0; !ret && i < told->n; i++) {
+		const struct rp_told_of *o = &told->v[i];
+		if (o->steps == last || !concerns(&b, o->seq, o->addr, o->length))
 			continue;
-		ret = hear_at(&b, steps, &here);
-		last = steps;
+		ret = hear_at(&b, o->steps, &here);
+		last = o->steps;
 	}
-	dj_cursor_free(c);
 	if (rp_shared_put_back(r, &here, r->cancelled) || ret) {
 		free(b.v);
 		return -1;
@@ -382,4 +441,5 @@ void rp_shared_free(struct replay *r)
 {
 	for (unsigned i = 0; i < SHOWN_PAGES; i++)
 		free(r->shown[i]);
+	free(r->told.v);
 }

@@ -6,6 +6,7 @@
 #include "replayer/ground.h"
 #include "replayer/keep.h"
 #include "replayer/land.h"
+#include "replayer/starts.h"
 #include "replayer/wire.h"
 
 #include <stdlib.h>
@@ -35,11 +36,13 @@ static int open_thread(struct replay *r, size_t i, struct dj_error *err)
 	if (!s->mv)
 		return dj_fail(err, 1, "out of memory");
 	s->th->mem = s->mv;
+	s->told.from = UINT64_MAX;
 	s->th->patience = &r->patience;
 	s->th->e->hooks |= EMU_HOOK_TRACK;
 	s->th->e->unseen = true; /* but for what is run forward for its own sake */
 	if (r->observer.kinds)
 		rp_thread_observe(s->th, &r->observer);
+	rp_starts_use(r->starts, s->th);
 	rp_checkpoints_init(&s->cs, s->th, s->mv, r->budget);
 	for (size_t k = 0; k < r->nwatches; k++)
 		rp_memview_watch_add(s->mv, r->watches[k].id, r->watches[k].addr, r->watches[k].len,
@@ -64,6 +67,7 @@ static void close_thread(struct rp_timeline *s)
 		rp_checkpoints_free(&s->cs);
 	rp_memview_free(s->mv);
 	rp_thread_free(s->th);
+	free(s->told.v);
 	*s = (struct rp_timeline){ 0 };
 }
 
@@ -155,6 +159,7 @@ struct replay *replay_open(const char *path, struct dj_error *err)
 		return NULL;
 	}
 	r->nthreads = dj_trace_threads(r->t);
+	r->starts = rp_starts_new(r->t);
 	r->threads = calloc(r->nthreads + 1, sizeof(*r->threads));
 	if (!r->threads)
 		dj_fail(err, 1, "out of memory");
@@ -181,6 +186,7 @@ void replay_close(struct replay *r)
 	for (size_t i = 0; r->threads && i < r->nthreads; i++)
 		close_thread(&r->threads[i]);
 	free(r->threads);
+	rp_starts_free(r->starts);
 	free(r->turns.heap);
 	rp_shared_free(r);
 	rp_patience_free(&r->patience);

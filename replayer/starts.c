@@ -11,10 +11,15 @@
  * mappings and pages of code: so far apart are those that are kept.
  *
  * What is kept is never changed, and is made into a space of the thread's own: spaces and the trees
- * of their mappings belong to one thread of ours. Pages of code, which are large, are shared.
+ * of their mappings belong to one thread of ours, and names to whoever replays. Pages of code,
+ * which are large, are shared.
+ *
+ * A debugger's session begins each thread that it comes to, and again whenever it goes back to
+ * before the thread's first checkpoint.
  */
 #include "replayer/starts.h"
 
+#include "replayer/memview.h"
 #include "replayer/thread-internal.h"
 
 #include <pthread.h>
@@ -109,8 +114,11 @@ static struct rp_space *space_of(const struct start *o, const struct rp_thread *
 	s->image = o->image;
 	s->image_seq = o->image_seq;
 	s->image_steps = th->begin_steps;
-	for (size_t i = 0; i < o->nmaps; i++)
-		dj_mappings_put(&s->maps, &o->maps[i]);
+	for (size_t i = 0; i < o->nmaps; i++) {
+		struct dj_mapping m = o->maps[i];
+		m.name = rp_space_intern(th->names, m.name);
+		dj_mappings_put(&s->maps, &m);
+	}
 	s->code = code;
 	s->ncode = s->code_cap = o->ncode;
 	for (size_t i = 0; i < o->ncode; i++)
@@ -129,6 +137,9 @@ static bool find(void *arg, uint64_t steps, uint64_t facts, struct dj_mark_place
 		th->starts = NULL;
 		return false;
 	}
+	/* who wants each fact for itself */
+	if (th->hearer || th->observer.kinds || (th->mem && th->mem->look))
+		return false;
 	pthread_mutex_lock(&s->lock);
 	size_t i = behind(p, facts);
 	if (i)
@@ -141,6 +152,8 @@ static bool find(void *arg, uint64_t steps, uint64_t facts, struct dj_mark_place
 	th->space = space;
 	th->mapped = o->mapped;
 	*at = o->at;
+	/* who comes back to before the first record that is served now does so with these */
+	th->next_mark.facts = o->at;
 	return true;
 }
 
@@ -221,5 +234,10 @@ void rp_starts_use(struct rp_starts *s, struct rp_thread *th)
 	if (!s || th->info->late || th->from != RP_NO_KEYFRAME || th->info->tid == info->pid)
 		return;
 	th->starts = s;
-	dj_cursor_on_begin(th->cur, &(struct dj_cursor_begin){ find, keep, th });
+}
+
+void rp_starts_begin(struct rp_thread *th)
+{
+	if (th->starts)
+		dj_cursor_on_begin(th->cur, &(struct dj_cursor_begin){ find, keep, th });
 }

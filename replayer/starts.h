@@ -13,7 +13,10 @@ struct rp_thread;
 /* NULL if there is no memory, which only takes time. */
 struct rp_starts *rp_starts_new(struct dj_trace *t);
 void rp_starts_free(struct rp_starts *s);
-/* The thread, which has not begun, may begin with what is known, and adds to it. */
+/* The thread, which has not begun, may begin with what is known, each time that it does, and adds
+ * to it. */
 void rp_starts_use(struct rp_starts *s, struct rp_thread *th);
+/* It begins now. */
+void rp_starts_begin(struct rp_thread *th);
 
 #endif

@@ -4,6 +4,7 @@
  */
 #include "replayer/thread-internal.h"
 #include "replayer/memview.h"
+#include "replayer/starts.h"
 
 #include <stdlib.h>
 
@@ -386,6 +387,7 @@ enum rp_thread_stop rp_thread_begin(struct rp_thread *th)
 	th->event_steps = th->e->steps;
 	th->numbers = (struct rp_numbers){ .last = seq == DJ_SEQ_UNKNOWN ? 0 : seq };
 	th->numbers.next = th->numbers.last + 1;
+	rp_starts_begin(th);
 	rp_thread_advance(th);
 	return rp_thread_settle(th);
 }

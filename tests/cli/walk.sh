@@ -1,5 +1,5 @@
 #!/bin/bash
-# Random positions of four programs recorded on the spot: every step undone comes back to the
+# Random positions of five programs recorded on the spot: every step undone comes back to the
 # same state, and a position is the same whichever side one comes from (tests/cli/replay-walk.c).
 # Ground that was covered in generated code is what the emulator makes of it, checkpoint by
 # checkpoint, for these and some more (tests/cli/replay-ground.c).
@@ -45,6 +45,10 @@ walk reader ./reader
 ${CC:-gcc} -O1 -w -pthread "$here/../gdb/threads.c" -o threads || exit 99
 ${CC:-gcc} -O1 -w -pthread "$here/disputed.c" -o disputed || exit 99
 positions=$((positions / 5)) walk threads ./threads
+# Threads that begin when much has been mapped: what that comes to they have from one another.
+${CC:-gcc} -O1 -w -mcx16 -pthread "$here"/../programs/threads/*.c -o each || exit 99
+positions=$((positions / 5)) walk maps ./each maps
+covered maps.deja 20000 stops
 # What string instructions copy and fill at once.
 ${CC:-gcc} -O1 -w "$here/copies.c" -o copies || exit 99
 cover 20000 ./copies
