@@ -353,7 +353,9 @@ static void step_across(struct replay *r, struct replay_stop *stop)
 			return;
 		}
 		settle_there(r, thread, &to, stop);
-		if (!moment_before(r, from.seq)) {
+		if (stop->reason == REPLAY_FAILED)
+			return;
+		if (stop->reason == REPLAY_INTERRUPTED || !moment_before(r, from.seq)) {
 			rp_stand_again(r, &at); /* one step, which is to be undone again */
 			rp_fill(r, stop, REPLAY_INTERRUPTED);
 			return;

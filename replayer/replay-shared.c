@@ -219,8 +219,8 @@ static const struct rp_told *told_here(struct replay *r)
 	struct rp_told_of *v = told->n > TOLD ? NULL : malloc((told->n + 1) * sizeof(*v));
 	if (!v)
 		return told;
-	for (size_t i = 0; i < told->n; i++)
-		v[i] = told->v[i];
+	if (told->n)
+		memcpy(v, told->v, told->n * sizeof(*v));
 	free(own->v);
 	*own = (struct rp_told){ from, to, told->n, told->n, v };
 	return own;

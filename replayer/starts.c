@@ -137,8 +137,8 @@ static bool find(void *arg, uint64_t steps, uint64_t facts, struct dj_mark_place
 		th->starts = NULL;
 		return false;
 	}
-	/* who wants each fact for itself */
-	if (th->hearer || th->observer.kinds || (th->mem && th->mem->look))
+	/* who wants each fact for itself; and a mark before what is gathered would not have them */
+	if (th->hearer || th->observer.kinds || (th->mem && th->mem->look) || th->nimports)
 		return false;
 	pthread_mutex_lock(&s->lock);
 	size_t i = behind(p, facts);

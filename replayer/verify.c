@@ -166,8 +166,7 @@ static void one_way(struct pool *p, struct part *o, struct run *run, uint64_t to
 		th->extend = extend;
 		th->extend_ctx = run;
 	}
-	if (!p->observer) /* who would hear of each fact */
-		rp_starts_use(p->starts, th);
+	rp_starts_use(p->starts, th);
 	uint64_t first = first_of(p->t, o);
 	enum rp_thread_stop res = run_thread(p, th, total, progress);
 	o->res.translated = th->fast ? fast_steps(th->fast) : 0;
