@@ -1,9 +1,10 @@
 /*
  * Inside the replay interface (replay.h): shared by replay.c (opening, state), replay-thread.c
  * (threads, the moment), replay-move.c (positions), replay-seq.c and replay-text.c (event numbers,
- * positions as text), replay-run.c and replay-back.c (running to a condition), replay-forward-all.c
- * and replay-back-all.c (the same through several threads), replay-turns.c (the threads one after
- * the other), replay-ahead.c (while nobody waits) and replay-copy.c.
+ * positions as text), replay-conditions.c (what to stop for), replay-run.c and replay-back.c
+ * (running to that), replay-forward-all.c and replay-back-all.c (the same through several threads),
+ * replay-turns.c (the threads one after the other), replay-ahead.c (while nobody waits) and
+ * replay-copy.c.
  */
 #ifndef DEJA_REPLAYER_REPLAY_INTERNAL_H
 #define DEJA_REPLAYER_REPLAY_INTERNAL_H
@@ -231,10 +232,31 @@ bool rp_begun(const struct replay *r, const struct replay_pos *moment, uint32_t 
 /* The number of a thread's last event; false if only replaying can tell. */
 bool rp_last_seq(const struct replay *r, uint32_t thread, uint64_t *seq);
 
-/* ---- replay-run.c, replay-back.c ---------------------------------------------------------- */
+/* ---- replay-conditions.c ------------------------------------------------------------------ */
 
 /* Turn the conditions on or off in the thread in hand. */
 void rp_conditions(struct replay *r, bool on);
+/* What rp_thread_run() is to stop for. */
+unsigned rp_events_wanted(const struct replay *r);
+/* Whether there is a breakpoint, and whoever set it wants to hear of it now. */
+bool rp_breaks_at(struct replay *r, uint64_t rip);
+/* Whether the system call is one of those that are to be told. */
+bool rp_caught(const struct replay *r, uint64_t sysno);
+/* Conditions that hold at a position rather than on the way to it; breakpoints if `breaks`. */
+bool rp_position_condition(struct replay *r, struct replay_stop *stop, bool breaks);
+/* What rp_thread_run() stopped for, as a reason; false if it is nothing anyone asked for. */
+bool rp_reason_of(struct replay *r, int res, struct replay_stop *stop);
+/* A stop here for that reason. */
+void rp_fill(struct replay *r, struct replay_stop *stop, enum replay_reason reason);
+/* A stop that is an error, unless it was an interruption. */
+void rp_failed(struct replay *r, struct replay_stop *stop, const struct dj_error *err);
+/* Whether going on is to be told at once that a signal arrives here. */
+bool rp_signal_first(struct replay *r, struct replay_stop *stop);
+
+/* ---- replay-run.c, replay-back.c ---------------------------------------------------------- */
+
+/* The user asks for something: what interrupted the request before is none of its business. */
+void rp_forget_interruption(struct replay *r);
 /* Whether no condition on code or memory can have held where these lines were met; NULL: since the
  * last checkpoint of the thread in hand. */
 bool rp_lines_quiet(const struct replay *r, const struct rp_lines *lines);
@@ -254,8 +276,6 @@ bool rp_same_events(const struct replay *r, const struct rp_upto *a, const struc
 /* Run the thread in hand until one of its conditions, its end, or an event that is not to be
  * passed yet (*res says which): true if there is something to tell. */
 bool rp_run_forward(struct replay *r, uint64_t seq_stop, struct replay_stop *stop, int *res);
-/* Whether going on is to be told at once that a signal arrives here. */
-bool rp_signal_first(struct replay *r, struct replay_stop *stop);
 
 /* What a search has from looking at long intervals in parts. */
 struct rp_survey {
@@ -267,16 +287,6 @@ struct rp_survey {
  * thread may be elsewhere then. r->cancelled: it was interrupted. */
 bool rp_survey(struct replay *r, struct rp_survey *s, const struct rp_thread_pos *from,
 	       const struct rp_thread_pos *to);
-/* What rp_thread_run() is to stop for. */
-unsigned rp_events_wanted(const struct replay *r);
-/* A stop here for that reason. */
-void rp_fill(struct replay *r, struct replay_stop *stop, enum replay_reason reason);
-/* Conditions that hold at a position rather than on the way to it; breakpoints if `breaks`. */
-bool rp_position_condition(struct replay *r, struct replay_stop *stop, bool breaks);
-/* What rp_thread_run() stopped for, as a reason; false if it is nothing anyone asked for. */
-bool rp_reason_of(struct replay *r, int res, struct replay_stop *stop);
-/* A stop that is an error, unless it was an interruption. */
-void rp_failed(struct replay *r, struct replay_stop *stop, const struct dj_error *err);
 /* Whether anybody wants to know what other threads do meanwhile. */
 bool rp_curious(const struct replay *r);
 
@@ -346,8 +356,9 @@ void rp_watch_stopped(struct replay *r);
 void rp_watch_back(struct replay *r);
 /* A search back is over. */
 void rp_watch_own(struct replay *r);
-/* The instruction that made the last hit is executed once more. */
-void rp_watch_again(struct replay *r);
+/* The instruction that made the last hit, in the thread in hand when it had done `steps`, is to be
+ * executed once more. */
+void rp_watch_again(struct replay *r, uint64_t steps);
 /* For the thread in hand, as r->watch_how says. */
 void rp_watch_set(struct replay *r);
 /* Where a watch was hit, at the moment before that: whether it is a hit. It is if it was sure, or

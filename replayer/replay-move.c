@@ -266,7 +266,7 @@ int replay_seek(struct replay *r, const struct replay_pos *pos, struct dj_error 
 	struct rp_thread_pos to = { .steps = pos->steps, .signals = pos->signals, .rep = pos->rep };
 	uint32_t from = r->selected;
 
-	r->cancelled = false;
+	rp_forget_interruption(r);
 	if (r->in_copy)
 		return dj_fail(err, 1, "this is a throw-away copy: it has no history to move in");
 	if (pos->thread >= r->nthreads)

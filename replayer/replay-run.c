@@ -1,229 +1,46 @@
 /*
- * Running forward to a condition; and what the conditions are, for running back (replay-back.c).
- *
- * Conditions are watched while running: breakpoints by the emulator's stop_at, watched memory by
- * the memory view, the rest at the records.
+ * Running forward to a condition (replay-conditions.c).
  */
 #include "replayer/ground.h"
-#include "replayer/keep.h"
 #include "replayer/land.h"
 
 #include <string.h>
 
 #define BEGINNING 8u /* times as long: an interval that a survey has a process begun for */
 
-static bool is_break(const struct replay *r, uint64_t rip)
+/* One step, with the conditions on. What was hit comes first: going on from there, nobody would
+ * tell. */
+static enum rp_thread_stop watched_step(struct replay *r)
 {
-	uint64_t bit = rip % BLOOM_BITS;
+	enum rp_thread_stop res = rp_thread_step(r->th);
 
-	if (!(r->bloom[bit / 64] >> bit % 64 & 1))
-		return false;
-	for (size_t i = 0; i < r->nbreaks; i++)
-		if (r->breaks[i].addr == rip)
-			return true;
-	return false;
-}
-
-/* Whether there is a breakpoint, and whoever set it wants to hear of it now. */
-static bool breaks_at(struct replay *r, uint64_t rip)
-{
-	bool holds;
-
-	if (!is_break(r, rip))
-		return false;
-	if (!r->holds || r->in_copy)
-		return true;
-	r->asking = true;
-	holds = r->holds(r->holds_ctx, r->selected, rip);
-	r->asking = false;
-	return holds;
-}
-
-/* The emulator asks before each instruction; ctx is the thread, whose place this file knows
- * through one pointer, since one replay runs at a time in a thread of the process. */
-static _Thread_local struct replay *running;
-
-static bool stop_at(void *ctx, struct emu *e)
-{
-	const struct rp_thread *th = ctx;
-
-	return e->steps != th->resume_steps && breaks_at(running, e->cpu.rip);
-}
-
-/* Asked once per block of code and generation: breakpoints are few. */
-static bool stop_within(void *ctx, uint64_t lo, uint64_t hi)
-{
-	(void)ctx;
-	for (size_t i = 0; i < running->nbreaks; i++)
-		if (running->breaks[i].addr >= lo && running->breaks[i].addr < hi)
-			return true;
-	return false;
-}
-
-static bool caught(const struct replay *r, uint64_t sysno)
-{
-	if (!r->catching)
-		return false;
-	for (size_t i = 0; i < r->ncatch; i++)
-		if (r->catch[i] == sysno)
-			return true;
-	return r->ncatch == 0;
-}
-
-static bool reported(const struct replay *r, const struct dj_record *sig)
-{
-	return sig && sig->signo < 64 && r->signals >> sig->signo & 1;
-}
-
-unsigned rp_events_wanted(const struct replay *r)
-{
-	return (r->catching ? THREAD_EV_SYSCALL | THREAD_EV_RETURN : 0u) |
-	       (r->signals ? THREAD_EV_SIGNAL : 0u) | THREAD_EV_EXEC | THREAD_EV_FORK;
-}
-
-/* Turn the conditions on or off in the thread. */
-void rp_conditions(struct replay *r, bool on)
-{
-	running = on ? r : NULL;
-	r->th->e->stop_at = on && r->nbreaks ? stop_at : NULL;
-	r->th->e->stop_within = stop_within;
-	r->th->e->stop_generation = r->break_generation;
-	r->th->e->exact = on && r->nwatches;
-	r->mv->watching = on;
-	rp_watch_set(r);
-	r->mv->hit.hit = false;
-}
-
-void rp_fill(struct replay *r, struct replay_stop *stop, enum replay_reason reason)
-{
-	struct replay_thread who;
-
-	struct rp_thread_pos here;
-
-	if (reason == REPLAY_FAILED && r->cancelled)
-		reason = REPLAY_INTERRUPTED;
-	rp_thread_pos(r->th, &here);
-	if (reason == REPLAY_FAILED && rp_keep_refuse(r, &here))
-		dj_fail(&r->th->err, 2,
-			"the index beside the trace is wrong; it is not used any more");
-	stop->reason = reason;
-	replay_pos(r, &stop->pos);
-	replay_thread(r, &who);
-	stop->pid = who.pid;
-	stop->tid = who.tid;
-	stop->exited = r->th->exited;
-	stop->status = r->th->status;
-	if (reason == REPLAY_FAILED)
-		stop->err = r->th->err;
-	if (reason == REPLAY_WATCH) {
-		stop->watch = r->mv->hit.id;
-		stop->watch_addr = r->mv->hit.addr;
-	}
-}
-
-void rp_failed(struct replay *r, struct replay_stop *stop, const struct dj_error *err)
-{
-	rp_fill(r, stop, REPLAY_FAILED);
-	if (stop->reason == REPLAY_FAILED)
-		stop->err = *err;
-}
-
-/* Conditions that hold at a position rather than on the way to it. */
-bool rp_position_condition(struct replay *r, struct replay_stop *stop, bool breaks)
-{
-	const struct dj_record *sig = rp_thread_signal_here(r->th);
-	uint64_t sysno;
-
-	if (reported(r, sig)) {
-		rp_fill(r, stop, REPLAY_SIGNAL);
-		stop->signo = (int)sig->signo;
-		r->signal_told = true;
-		return true;
-	}
-	if (rp_thread_syscall_here(r->th, &sysno) && caught(r, sysno)) {
-		rp_fill(r, stop, REPLAY_SYSCALL_ENTRY);
-		stop->sysno = sysno;
-		return true;
-	}
-	if (breaks && !r->th->e->in_rep && breaks_at(r, r->th->e->cpu.rip)) {
-		rp_fill(r, stop, REPLAY_BREAK);
-		return true;
-	}
-	return false;
-}
-
-/* What rp_thread_run() stopped for, as a reason; false if it is nothing anyone asked for. */
-bool rp_reason_of(struct replay *r, int res, struct replay_stop *stop)
-{
-	struct rp_thread *th = r->th;
-
-	switch (res) {
-	case THREAD_BREAK:
-		/* a signal that arrives here comes before the instruction */
-		if (reported(r, rp_thread_signal_here(th)))
-			return rp_position_condition(r, stop, false);
-		rp_fill(r, stop, REPLAY_BREAK);
-		return true;
-	case THREAD_REQUEST:
-		if (!r->mv->hit.hit)
-			return false;
-		rp_fill(r, stop, REPLAY_WATCH);
-		return true;
-	case THREAD_END:
-		rp_fill(r, stop, REPLAY_END);
-		return true;
-	case THREAD_FAILED:
-		rp_fill(r, stop, REPLAY_FAILED);
-		return true;
-	case THREAD_INTERRUPTED:
-		rp_fill(r, stop, REPLAY_INTERRUPTED);
-		return true;
-	case THREAD_EVENT:
-		break;
-	default:
-		return false;
-	}
-	switch (th->event) {
-	case THREAD_EV_ORDER:
-		return false;
-	case THREAD_EV_SYSCALL:
-	case THREAD_EV_SIGNAL:
-		return rp_position_condition(r, stop, false);
-	case THREAD_EV_RETURN:
-		if (!caught(r, th->sysno))
-			return rp_position_condition(r, stop, true);
-		rp_fill(r, stop, REPLAY_SYSCALL_RETURN);
-		stop->sysno = th->sysno;
-		return true;
-	case THREAD_EV_EXEC:
-		rp_fill(r, stop, REPLAY_EXECED);
-		return true;
-	default:
-		rp_fill(r, stop, REPLAY_FORKED);
-		stop->child = th->fork_pid;
-		stop->how = th->fork_what;
-		return true;
-	}
+	return res == THREAD_INTERRUPTED && r->mv->hit.hit ? THREAD_REQUEST : res;
 }
 
 /* A watched access in a REP instruction was noticed after the fact: go to the exact iteration,
- * forward from `from` (not after it) or the last one before `end`. */
+ * forward from `from` (not after it). Who is interrupted on the way stands before the instruction,
+ * where what is kept of the watched bytes is as of then. */
 static enum rp_thread_stop refine_forward(struct replay *r, const struct rp_thread_pos *from)
 {
 	enum rp_thread_stop res;
 
-	struct rp_thread_pos start = r->mv->hit.before;
+	struct rp_thread_pos start = r->mv->hit.before, now;
 	struct dj_error err;
 
 	start.rep = 0;
 	if (rp_thread_pos_cmp(&start, from) < 0)
 		start = *from;
-	if (replay_move(r, &start, &err))
-		return r->cancelled ? THREAD_INTERRUPTED : THREAD_FAILED;
-	rp_watch_again(r);
+	rp_watch_again(r, start.steps);
+	if (replay_move(r, &start, &err)) {
+		if (!r->cancelled)
+			return THREAD_FAILED;
+		rp_stand_again(r, &start);
+		rp_thread_pos(r->th, &now);
+		return rp_thread_pos_cmp(&now, &start) ? THREAD_FAILED : THREAD_INTERRUPTED;
+	}
 	rp_conditions(r, true);
 	do
-		res = rp_thread_step(r->th);
+		res = watched_step(r);
 	while (res == THREAD_LIMIT && r->th->e->in_rep);
 	return res;
 }
@@ -427,12 +244,6 @@ bool rp_run_forward(struct replay *r, uint64_t seq_stop, struct replay_stop *sto
 	return done;
 }
 
-bool rp_signal_first(struct replay *r, struct replay_stop *stop)
-{
-	return !r->signal_told && reported(r, rp_thread_signal_here(r->th)) &&
-	       rp_position_condition(r, stop, false);
-}
-
 static void continue_forward(struct replay *r, struct replay_stop *stop)
 {
 	int res;
@@ -452,12 +263,10 @@ static void step_forward(struct replay *r, struct replay_stop *stop)
 	r->signal_told = false;
 	rp_conditions(r, true);
 	r->th->e->unseen = r->in_copy;
-	enum rp_thread_stop res = rp_thread_step(r->th);
+	enum rp_thread_stop res = watched_step(r);
 	r->th->e->unseen = true;
-	if (res == THREAD_INTERRUPTED && r->mv->hit.hit)
-		res = THREAD_REQUEST;
 	if (!rp_reason_of(r, res, stop)) {
-		if (call && caught(r, sysno)) {
+		if (call && rp_caught(r, sysno)) {
 			rp_fill(r, stop, REPLAY_SYSCALL_RETURN);
 			stop->sysno = sysno;
 		} else if (rp_position_condition(r, &at, false)) {
@@ -503,7 +312,7 @@ static void step_range(struct replay *r, uint64_t lo, uint64_t hi, struct replay
 			return;
 		if (rip < lo || rip >= hi)
 			return;
-		if (!r->th->e->in_rep && breaks_at(r, rip)) {
+		if (!r->th->e->in_rep && rp_breaks_at(r, rip)) {
 			rp_fill(r, stop, REPLAY_BREAK);
 			return;
 		}
@@ -512,6 +321,18 @@ static void step_range(struct replay *r, uint64_t lo, uint64_t hi, struct replay
 }
 
 /* ---- the interface -------------------------------------------------------------------------- */
+
+void rp_forget_interruption(struct replay *r)
+{
+	r->cancelled = false;
+	for (uint32_t i = 0; i < r->nthreads; i++) {
+		struct rp_thread *th = r->threads[i].th;
+		if (!th || th->halted != THREAD_INTERRUPTED)
+			continue;
+		th->halted = THREAD_LIMIT;
+		th->e->stop_requested = false;
+	}
+}
 
 /* A throw-away copy has no history of its own. */
 static bool copy_cannot(struct replay *r, enum replay_dir dir, struct replay_stop *stop)
@@ -525,7 +346,7 @@ static bool copy_cannot(struct replay *r, enum replay_dir dir, struct replay_sto
 void replay_step(struct replay *r, enum replay_dir dir, struct replay_stop *stop)
 {
 	memset(stop, 0, sizeof(*stop));
-	r->cancelled = false;
+	rp_forget_interruption(r);
 	if (copy_cannot(r, dir, stop))
 		return;
 	if (dir == REPLAY_BACKWARD) {
@@ -566,7 +387,7 @@ void replay_continue(struct replay *r, enum replay_dir dir, struct replay_stop *
 	struct replay_pos began, now;
 
 	memset(stop, 0, sizeof(*stop));
-	r->cancelled = false;
+	rp_forget_interruption(r);
 	if (copy_cannot(r, dir, stop))
 		return;
 	replay_pos(r, &began);
@@ -579,7 +400,7 @@ void replay_continue(struct replay *r, enum replay_dir dir, struct replay_stop *
 void replay_step_range(struct replay *r, uint64_t lo, uint64_t hi, struct replay_stop *stop)
 {
 	memset(stop, 0, sizeof(*stop));
-	r->cancelled = false;
+	rp_forget_interruption(r);
 	if (r->selected != r->moment.thread)
 		r->signal_told = false;
 	if (rp_signal_first(r, stop)) {

@@ -172,7 +172,7 @@ int replay_goto_text(struct replay *r, const char *text, struct dj_error *err)
 	struct replay_pos end;
 	uint32_t selected = r->selected;
 
-	r->cancelled = false;
+	rp_forget_interruption(r);
 	if (r->in_copy)
 		return dj_fail(err, 1, "this is a throw-away copy: it has no history to move in");
 	while (*text == ' ')

@@ -101,12 +101,12 @@ static void keep_before(struct replay *r, struct replay_watch *w)
 	memcpy(a->was_seq, a->seq, w->len * sizeof(*a->seq));
 }
 
-void rp_watch_again(struct replay *r)
+void rp_watch_again(struct replay *r, uint64_t steps)
 {
 	for (size_t i = 0; r->watch_how == WATCH_IN_ORDER && i < r->nwatches; i++) {
 		struct replay_watch *w = &r->watches[i];
 		struct rp_watched *a = &w->all;
-		if (!a->known || a->thread != r->selected || a->steps != r->th->e->steps)
+		if (!a->known || a->thread != r->selected || a->steps != steps)
 			continue;
 		memcpy(a->known, a->was_known, words(w) * sizeof(*a->known));
 		memcpy(a->lost, a->was_lost, words(w) * sizeof(*a->lost));

@@ -32,11 +32,14 @@ static enum rp_thread_stop arrived(struct rp_thread *th, uint64_t from)
 	return rp_thread_settle(th);
 }
 
-/* The emulator was asked to stop: by a callback that found a reason, or by the memory view. */
+/* The emulator was asked to stop: by a callback that found a reason, or by the memory view. If by
+ * both, what was hit comes first: nobody would tell later. */
 static enum rp_thread_stop requested(struct rp_thread *th)
 {
 	enum rp_thread_stop halted = th->halted;
 
+	if (halted == THREAD_INTERRUPTED && th->mem && th->mem->hit.hit)
+		return THREAD_REQUEST;
 	th->halted = THREAD_LIMIT;
 	return halted == THREAD_LIMIT ? THREAD_REQUEST : halted;
 }
