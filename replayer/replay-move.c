@@ -162,6 +162,7 @@ static void stand(struct replay *r, const struct rp_thread_pos *here, bool (*pol
 
 	r->patience.poll = poll;
 	r->patience.ctx = ctx;
+	r->patience.allowance = UINT64_MAX;
 	r->th->e->stop_at = NULL;
 	r->th->seq_stop = UINT64_MAX;
 	/* there is a full checkpoint, unless an index was refused */
@@ -169,8 +170,19 @@ static void stand(struct replay *r, const struct rp_thread_pos *here, bool (*pol
 		replay_run_to(r, here, 0, false);
 	r->patience.poll = patience.poll;
 	r->patience.ctx = patience.ctx;
+	r->patience.allowance = patience.allowance;
 	r->th->e->stop_at = stop_at;
 	r->th->seq_stop = seq_stop;
+}
+
+void rp_keep_place(struct replay *r)
+{
+	struct rp_thread_pos now;
+
+	rp_thread_pos(r->th, &now);
+	size_t n = rp_checkpoint_full(r->cs, rp_checkpoint_count(r->cs, &now));
+	if (!n || r->cs->list[n - 1]->pos.steps + r->near < now.steps)
+		rp_checkpoint_take(r->cs);
 }
 
 void rp_stand_again(struct replay *r, const struct rp_thread_pos *here)
@@ -275,6 +287,7 @@ int replay_seek(struct replay *r, const struct replay_pos *pos, struct dj_error 
 	if (pos->thread != from && rp_switch(r, pos->thread, err))
 		return -1;
 	r->threads[pos->thread].placed = false;
+	rp_keep_place(r);
 	if (to.steps < r->th->info->first_steps)
 		to = (struct rp_thread_pos){ .steps = r->th->info->first_steps };
 	if (replay_move(r, &to, err)) {

@@ -116,7 +116,7 @@ int replay_goto_text(struct replay *r, const char *text, struct dj_error *err);
 bool replay_time(const char *word, size_t len, uint64_t *us);
 /* Whether a position is given as a time. */
 bool replay_text_is_time(const char *text);
-/* Move to a position of any thread. */
+/* Move to a position of any thread. Stays put on error; being interrupted is one. */
 int replay_seek(struct replay *r, const struct replay_pos *pos, struct dj_error *err);
 
 /*

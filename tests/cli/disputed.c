@@ -1,6 +1,7 @@
 /*
  * Two threads store to the same words of the first one's stack, one after the other, with some work
- * between: who wrote last is what the order of events says. For tests/cli/walk.sh.
+ * between: who wrote last is what the order of events says. For tests/cli/walk.sh
+ * and tests/cli/pulses.sh.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -16,14 +17,21 @@ static unsigned work(unsigned x)
 	return x;
 }
 
+/* By a string instruction. */
+static void fill(volatile long *at, long value, unsigned long n)
+{
+	__asm__ volatile("rep stosq" : "+D"(at), "+c"(n) : "a"(value) : "memory");
+}
+
 static void store(volatile long *words, long value)
 {
 	for (long i = 0; i < ROUNDS; i++) {
 		pthread_mutex_lock(&lock);
-		/* the first changes each time, the second hardly ever, the third twice */
+		/* the first changes each time, the second hardly ever, two more when it is
+		 * another's turn */
 		words[0] = value + i;
 		words[1] = i / 20;
-		words[2] = value;
+		fill(words + 2, value, 2);
 		pthread_mutex_unlock(&lock);
 		words[8 + value / 1000] = (long)work((unsigned)i);
 	}

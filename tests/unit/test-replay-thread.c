@@ -94,20 +94,7 @@ void test_seeks(void)
 	}
 }
 
-/* Where the replay stands, in the world; its length if that has no such position. */
-static size_t here(void)
-{
-	struct replay_pos at;
-	size_t i = 0;
-
-	replay_pos(rep, &at);
-	while (i < world->n && (world->pos[i].steps != at.steps ||
-				world->pos[i].signals != at.signals || world->pos[i].rep != at.rep))
-		i++;
-	return i;
-}
-
-/* Who is interrupted on the way stands at a position, with the registers and the memory of it. */
+/* Who is interrupted on the way to a position stands where he was. */
 void test_interrupted(void)
 {
 	struct dj_error err;
@@ -119,15 +106,68 @@ void test_interrupted(void)
 		const struct world_pos *p = &world->pos[n % 3 ? rnd() % world->n : 0];
 		struct replay_pos to = { .steps = p->steps, .signals = p->signals, .rep = p->rep };
 
-		bad += !go(rnd() % world->n);
+		const size_t from = rnd() % world->n;
+		bad += !go(from);
 		rep->patience.allowance = rnd() % (n % 2 ? 100 : 100000);
-		interrupted += replay_seek(rep, &to, &err) != 0;
+		const bool stays = replay_seek(rep, &to, &err) != 0;
 		rep->patience.allowance = UINT64_MAX;
-		size_t i = here();
-		bad += i == world->n || !same(i);
+		bad += !same(stays ? from : (size_t)(p - world->pos));
+		interrupted += stays;
 	}
 	CU_ASSERT_EQUAL(bad, 0);
 	CU_ASSERT(interrupted > 100);
+	finish();
+}
+
+static unsigned looks, last_look;
+
+static bool at_last_look(void *ctx)
+{
+	(void)ctx;
+	rep->patience.due = 0; /* it looks each time that it could */
+	return ++looks >= last_look;
+}
+
+/* Wherever the way to a breakpoint is interrupted, that stops, and so does the one behind the block
+ * of code that begins there. Each time from the beginning, where no code is known yet. */
+void test_interrupted_breaks(void)
+{
+	const uint64_t at[] = { world_label("function"), world_label("code") + 51 };
+	size_t bad = 0, interrupted = 0, late = 0, first = 0, second;
+	struct replay_stop stop;
+	struct dj_error err;
+
+	start(10, 0, 1);
+	while (first < world->n && world->pos[first].rip != at[0])
+		first++;
+	for (second = first; second < world->n && world->pos[second].rip != at[1];)
+		second++;
+	CU_ASSERT_FATAL(second < world->n);
+	for (last_look = 1; last_look < 200 && bad < 3; last_look++) {
+		replay_close(rep);
+		CU_ASSERT_PTR_NOT_NULL_FATAL(rep = replay_open(path, &err));
+		replay_report_signals(rep, 0);
+		replay_break_add(rep, at[0]);
+		replay_break_add(rep, at[1]);
+		looks = 0;
+		replay_set_poll(rep, at_last_look, NULL);
+		rep->patience.due = 0;
+		replay_continue(rep, REPLAY_FORWARD, &stop);
+		replay_set_poll(rep, NULL, NULL);
+		if (looks < last_look)
+			break;
+		interrupted += stop.reason == REPLAY_INTERRUPTED;
+		if (stop.reason == REPLAY_INTERRUPTED)
+			replay_continue(rep, REPLAY_FORWARD, &stop);
+		else
+			late++; /* it was noticed when it had come there */
+		bad += stop.reason != REPLAY_BREAK || !same(first);
+		replay_continue(rep, REPLAY_FORWARD, &stop);
+		bad += stop.reason != REPLAY_BREAK || !same(second);
+	}
+	CU_ASSERT(last_look < 200);
+	CU_ASSERT(interrupted && late);
+	CU_ASSERT_EQUAL(bad, 0);
 	finish();
 }
 
@@ -379,13 +419,17 @@ void test_search_in_vain(void)
 	const uint64_t much = 1ULL << 40;
 	struct rp_thread_pos end = { .steps = 0 };
 	struct replay_stop stop;
+	struct dj_error err;
 	unsigned asked = 0, arrivals = 0;
 
 	start(300, 0, 1);
 	end.steps = world->pos[world->n - 1].steps;
 	uint64_t forward = work_to(&end, true);
+	replay_close(rep); /* with the checkpoint where it stands the next would go there at once */
+	CU_ASSERT_PTR_NOT_NULL_FATAL(rep = replay_open(path, &err));
+	replay_report_signals(rep, 0);
 	replay_limits(rep, 300, 100, 1 << 16);
-	CU_ASSERT_FATAL(go(0) && go(world->n - 1));
+	CU_ASSERT_FATAL(go(world->n - 1));
 	const size_t n = rep->cs->n;
 	size_t full = 0;
 	for (size_t i = 0; i < n; i++)

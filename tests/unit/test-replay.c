@@ -134,6 +134,7 @@ int main(void)
 	CU_add_test(s, "every step both ways", test_steps);
 	CU_add_test(s, "random positions", test_seeks);
 	CU_add_test(s, "interrupted on the way", test_interrupted);
+	CU_add_test(s, "interrupted on the way to a breakpoint", test_interrupted_breaks);
 	CU_add_test(s, "watchpoints", test_watch);
 	CU_add_test(s, "breakpoints", test_breaks);
 	CU_add_test(s, "conditions of breakpoints", test_conditions);

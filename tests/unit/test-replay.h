@@ -37,6 +37,7 @@ void test_verify(void);
 void test_steps(void);
 void test_seeks(void);
 void test_interrupted(void);
+void test_interrupted_breaks(void);
 void test_watch(void);
 void test_breaks(void);
 void test_conditions(void);
