@@ -31,6 +31,7 @@ static enum rp_thread_stop refine_forward(struct replay *r, const struct rp_thre
 	if (rp_thread_pos_cmp(&start, from) < 0)
 		start = *from;
 	rp_watch_again(r, start.steps);
+	rp_conditions(r, false); /* no move is to stop for what was hit */
 	if (replay_move(r, &start, &err)) {
 		if (!r->cancelled)
 			return THREAD_FAILED;

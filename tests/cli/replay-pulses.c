@@ -144,6 +144,26 @@ static uint64_t loop_behind(struct replay *r, const struct replay_pos *from, uin
 	return other;
 }
 
+/* Where the next step, or the step back, is across an ordered event, soon behind `from` if there is
+ * one: others have their turns there. */
+static void at_an_event(struct replay *r, struct replay_pos *from, enum replay_dir dir)
+{
+	struct replay_pos before, now;
+	struct replay_stop stop;
+
+	bad += replay_seek(r, from, NULL) != 0;
+	replay_pos(r, &now);
+	for (unsigned i = 0; i < SOON; i++) {
+		before = now;
+		replay_step(r, REPLAY_FORWARD, &stop);
+		replay_pos(r, &now);
+		if (now.seq != before.seq && now.thread == before.thread) {
+			*from = dir == REPLAY_FORWARD ? before : now;
+			return;
+		}
+	}
+}
+
 static void choose(struct ask *a, struct replay *other, uint64_t word)
 {
 	struct replay_pos there;
@@ -153,6 +173,8 @@ static void choose(struct ask *a, struct replay *other, uint64_t word)
 	a->kind = rnd() % 2 ? CONTINUE : rnd() % KINDS;
 	a->dir = rnd() % 2 ? REPLAY_BACKWARD : REPLAY_FORWARD;
 	a->from = somewhere(other);
+	if ((a->kind == STEP || a->kind == RANGE) && rnd() % 2)
+		at_an_event(other, &a->from, a->dir);
 	a->to = somewhere(other);
 	a->scope = rnd() % 3;
 	a->how = word && rnd() % 4 ? 1 + rnd() % 2 : rnd() % CONDITIONS;
