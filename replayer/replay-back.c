@@ -258,11 +258,10 @@ void rp_step_backward(struct replay *r, struct replay_stop *stop)
 
 	r->signal_told = false;
 	rp_thread_pos(r->th, &now);
-	rp_keep_place(r);
 	res = replay_move_back(r, &stop->err);
 	if (res) {
 		if (r->cancelled)
-			rp_stand_again(r, &now);
+			rp_stand_if_near(r, &now);
 		rp_fill(r, stop, res > 0 ? REPLAY_BEGIN : REPLAY_FAILED);
 		return;
 	}
@@ -276,7 +275,7 @@ void rp_step_backward(struct replay *r, struct replay_stop *stop)
 		rp_conditions(r, false);
 		if (replay_move(r, &at, &stop->err)) {
 			if (r->cancelled)
-				rp_stand_again(r, &now);
+				rp_stand_if_near(r, &now);
 			rp_fill(r, stop, REPLAY_FAILED);
 			return;
 		}

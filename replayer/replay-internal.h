@@ -195,13 +195,12 @@ enum rp_thread_stop rp_pass_to(struct replay *r, const struct rp_thread_pos *to,
 uint64_t rp_spacing(const struct replay *r);
 /* Move exactly. Where it was interrupted, which is an error and r->cancelled, it stays. */
 int replay_move(struct replay *r, const struct rp_thread_pos *to, struct dj_error *err);
-/* Before a move from which an interruption leads back here: that is not to be far from a full
- * checkpoint. */
-void rp_keep_place(struct replay *r);
 /* Where the thread in hand has to stand again, whoever is impatient. There should be a full
  * checkpoint. */
 void rp_stand_again(struct replay *r, const struct rp_thread_pos *here);
-/* The same, or somewhere before, if that takes longer than so many milliseconds. */
+/* The same, or somewhere before, if that takes the emulator longer than a tenth of a second; or so
+ * many milliseconds. */
+void rp_stand_if_near(struct replay *r, const struct rp_thread_pos *here);
 void rp_stand_soon(struct replay *r, const struct rp_thread_pos *here, unsigned ms);
 /* What rp_thread_run() and its like answered, as an error if the move is at its end there. */
 int rp_move_failed(struct replay *r, enum rp_thread_stop res, struct dj_error *err);

@@ -15,6 +15,9 @@
 #define CLOSE 64u     /* instructions from a checkpoint that need no further one between */
 #define WAY   400000u /* that the emulator goes without leaving a checkpoint near the end of it, */
 #define NEAR  20000u  /* so near: whoever looks at a place often steps back there */
+#define BACK                                                                                       \
+	8000000u /* instructions for which the emulator takes less than a tenth of a second        \
+		  */
 
 /* How far apart checkpoints are at most: so that there is room for all of the thread's history. */
 uint64_t rp_spacing(const struct replay *r)
@@ -152,9 +155,9 @@ static bool overdue(void *ctx)
 }
 
 /* From the last full checkpoint to `here`, whoever is impatient; until `poll` says that it takes
- * too long. */
+ * too long, or so many instructions have been executed. */
 static void stand(struct replay *r, const struct rp_thread_pos *here, bool (*poll)(void *),
-		  void *ctx)
+		  void *ctx, uint64_t allowance)
 {
 	const struct rp_patience patience = r->patience;
 	bool (*stop_at)(void *, struct emu *) = r->th->e->stop_at;
@@ -162,7 +165,7 @@ static void stand(struct replay *r, const struct rp_thread_pos *here, bool (*pol
 
 	r->patience.poll = poll;
 	r->patience.ctx = ctx;
-	r->patience.allowance = UINT64_MAX;
+	r->patience.allowance = allowance;
 	r->th->e->stop_at = NULL;
 	r->th->seq_stop = UINT64_MAX;
 	/* there is a full checkpoint, unless an index was refused */
@@ -175,26 +178,21 @@ static void stand(struct replay *r, const struct rp_thread_pos *here, bool (*pol
 	r->th->seq_stop = seq_stop;
 }
 
-void rp_keep_place(struct replay *r)
-{
-	struct rp_thread_pos now;
-
-	rp_thread_pos(r->th, &now);
-	size_t n = rp_checkpoint_full(r->cs, rp_checkpoint_count(r->cs, &now));
-	if (!n || r->cs->list[n - 1]->pos.steps + r->near < now.steps)
-		rp_checkpoint_take(r->cs);
-}
-
 void rp_stand_again(struct replay *r, const struct rp_thread_pos *here)
 {
-	stand(r, here, NULL, NULL);
+	stand(r, here, NULL, NULL, UINT64_MAX);
+}
+
+void rp_stand_if_near(struct replay *r, const struct rp_thread_pos *here)
+{
+	stand(r, here, NULL, NULL, BACK);
 }
 
 void rp_stand_soon(struct replay *r, const struct rp_thread_pos *here, unsigned ms)
 {
 	uint64_t end = rp_patience_now() + ms;
 
-	stand(r, here, overdue, &end);
+	stand(r, here, overdue, &end, UINT64_MAX);
 }
 
 int rp_move_failed(struct replay *r, enum rp_thread_stop res, struct dj_error *err)
@@ -287,7 +285,6 @@ int replay_seek(struct replay *r, const struct replay_pos *pos, struct dj_error 
 	if (pos->thread != from && rp_switch(r, pos->thread, err))
 		return -1;
 	r->threads[pos->thread].placed = false;
-	rp_keep_place(r);
 	if (to.steps < r->th->info->first_steps)
 		to = (struct rp_thread_pos){ .steps = r->th->info->first_steps };
 	if (replay_move(r, &to, err)) {

@@ -187,8 +187,6 @@ int replay_goto_text(struct replay *r, const char *text, struct dj_error *err)
 		return replay_seek(r, &end, err);
 	}
 	replay_pos(r, &r->moment);
-	if (selected == r->moment.thread)
-		rp_keep_place(r);
 	if (!go_text(r, text, err)) {
 		rp_begin_move(r);
 		return 0;

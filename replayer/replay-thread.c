@@ -214,7 +214,8 @@ void rp_put_back(struct replay *r, uint32_t selected)
 	rp_switch(r, m->thread, NULL);
 	rp_thread_pos(r->th, &now);
 	if (rp_thread_pos_cmp(&now, &to))
-		rp_stand_again(r, &to); /* whoever was interrupted on the way is as impatient now */
+		rp_stand_if_near(r,
+				 &to); /* whoever was interrupted on the way is as impatient now */
 	if (selected != m->thread && rp_place(r, selected, NULL))
 		rp_switch(r, m->thread, NULL);
 }

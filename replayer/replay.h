@@ -109,14 +109,17 @@ void replay_pos_text(struct replay *r, char *buf, size_t size);
  * selected thread's if it has one, else that of the first thread that has); "begin", "end"; or a
  * plain instruction count of the selected thread; or a time ("1.5s", "20ms@TID"), where the thread
  * (without @TID the selected one if it lived then, or else the first that did) was then. All others
- * are where the order of events has them, as after any move. Stays put on error. */
+ * are where the order of events has them, as after any move. Stays put on error, as
+ * replay_seek() does. */
 int replay_goto_text(struct replay *r, const char *text, struct dj_error *err);
 /* A time of `len` characters, "250us", "10ms", "1.5s", to the nearest microsecond; false: not one.
  */
 bool replay_time(const char *word, size_t len, uint64_t *us);
 /* Whether a position is given as a time. */
 bool replay_text_is_time(const char *text);
-/* Move to a position of any thread. Stays put on error; being interrupted is one. */
+/* Move to a position of any thread. Stays put on error. Being interrupted is one; but that is
+ * answered at once, and who is on his way then and would take longer than a tenth of a second to
+ * stand where he was is left on it. */
 int replay_seek(struct replay *r, const struct replay_pos *pos, struct dj_error *err);
 
 /*
@@ -148,6 +151,8 @@ void replay_set_scope(struct replay *r, enum replay_scope scope);
  * with its thread selected, and the step has not been made. So does gdb with a program that runs:
  * while one thread steps the others go on, and a breakpoint that one of them hits is what is
  * reported. An instruction that is no ordered event has nothing between it and the next.
+ *
+ * A step back that is interrupted is undone, as replay_seek() does it.
  */
 void replay_step(struct replay *r, enum replay_dir dir, struct replay_stop *stop);
 /*
