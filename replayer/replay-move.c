@@ -15,9 +15,8 @@
 #define CLOSE 64u     /* instructions from a checkpoint that need no further one between */
 #define WAY   400000u /* that the emulator goes without leaving a checkpoint near the end of it, */
 #define NEAR  20000u  /* so near: whoever looks at a place often steps back there */
-#define BACK                                                                                       \
-	8000000u /* instructions for which the emulator takes less than a tenth of a second        \
-		  */
+/* Instructions for which the emulator takes less than a tenth of a second. */
+#define BACK 8000000u
 
 /* How far apart checkpoints are at most: so that there is room for all of the thread's history. */
 uint64_t rp_spacing(const struct replay *r)
@@ -185,7 +184,11 @@ void rp_stand_again(struct replay *r, const struct rp_thread_pos *here)
 
 void rp_stand_if_near(struct replay *r, const struct rp_thread_pos *here)
 {
-	stand(r, here, NULL, NULL, BACK);
+	struct rp_thread_pos now;
+
+	rp_thread_pos(r->th, &now);
+	if (rp_thread_pos_cmp(&now, here))
+		stand(r, here, NULL, NULL, BACK);
 }
 
 void rp_stand_soon(struct replay *r, const struct rp_thread_pos *here, unsigned ms)

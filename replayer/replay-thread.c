@@ -208,14 +208,13 @@ static void reselect(struct replay *r, uint32_t thread)
 void rp_put_back(struct replay *r, uint32_t selected)
 {
 	const struct replay_pos *m = &r->moment;
-	struct rp_thread_pos to = { .steps = m->steps, .signals = m->signals, .rep = m->rep }, now;
+	struct rp_thread_pos to = { .steps = m->steps, .signals = m->signals, .rep = m->rep };
 
 	r->threads[r->selected].placed = false;
 	rp_switch(r, m->thread, NULL);
-	rp_thread_pos(r->th, &now);
-	if (rp_thread_pos_cmp(&now, &to))
-		rp_stand_if_near(r,
-				 &to); /* whoever was interrupted on the way is as impatient now */
+	/* whoever was interrupted on the way is as impatient now */
+	if (r->cancelled || replay_move(r, &to, NULL))
+		rp_stand_if_near(r, &to);
 	if (selected != m->thread && rp_place(r, selected, NULL))
 		rp_switch(r, m->thread, NULL);
 }
