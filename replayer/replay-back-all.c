@@ -325,6 +325,22 @@ static void settle_there(struct replay *r, uint32_t thread, const struct rp_thre
 	replay_pos(r, &stop->pos);
 }
 
+/* The search for what others have to tell of thread `thread`'s step back is over: there is
+ * something, or it was interrupted, and so the step is undone. */
+static void told_by_other(struct replay *r, uint32_t thread, const struct rp_thread_pos *at,
+			  const struct replay_stop *other, struct replay_stop *stop)
+{
+	*stop = *other;
+	if (stop->reason != REPLAY_INTERRUPTED)
+		return;
+	rp_switch(r, thread, NULL); /* open: nothing can fail */
+	r->threads[thread].placed = false;
+	r->moment.thread = thread;
+	r->untold = false;
+	rp_stand_if_near(r, at);
+	rp_fill(r, stop, REPLAY_INTERRUPTED);
+}
+
 /* The selected thread's step back takes it across an event: others may have something to tell of
  * what lies between there and the moment. */
 static void step_across(struct replay *r, struct replay_stop *stop)
@@ -349,7 +365,7 @@ static void step_across(struct replay *r, struct replay_stop *stop)
 	if (stop->reason == REPLAY_WATCH) {
 		/* what the instruction does comes to pass where it leads to */
 		if (find_last(r, thread, &(struct key){ from.seq, thread }, &other)) {
-			*stop = other;
+			told_by_other(r, thread, &at, &other, stop);
 			return;
 		}
 		settle_there(r, thread, &to, stop);
@@ -368,7 +384,7 @@ static void step_across(struct replay *r, struct replay_stop *stop)
 		rp_fill(r, stop, REPLAY_STEPPED);
 	}
 	if (find_last(r, thread, &(struct key){ here.seq, thread }, &other))
-		*stop = other;
+		told_by_other(r, thread, &at, &other, stop);
 	else
 		settle_there(r, thread, &to, stop);
 }

@@ -24,8 +24,9 @@
 #define LAST  8u /* of the last, */
 #define SOME  5u /* and of those between */
 
-#define LOOP 6u	  /* instructions in a small loop */
-#define SOON 300u /* instructions, in which one is looked for */
+#define LOOP  6u   /* instructions in a small loop */
+#define SOON  300u /* instructions, in which one is looked for */
+#define CALLS 100u /* stops at system calls, among which one is looked for */
 
 enum kind { CONTINUE, STEP, RANGE, SEEK, KINDS };
 static const char *const names[KINDS] = { "continue", "step", "steps in a range", "seek" };
@@ -144,24 +145,30 @@ static uint64_t loop_behind(struct replay *r, const struct replay_pos *from, uin
 	return other;
 }
 
-/* Where the next step, or the step back, is across an ordered event, soon behind `from` if there is
- * one: others have their turns there. */
-static void at_an_event(struct replay *r, struct replay_pos *from, enum replay_dir dir)
+/* Where the next step, or the step back, is across a system call, the first behind `from` that
+ * others have their turns in, if there is one soon. */
+static void at_a_call(struct replay *r, struct replay_pos *from, enum replay_dir dir)
 {
-	struct replay_pos before, now;
+	struct replay_pos before = *from;
 	struct replay_stop stop;
+	bool entered = false;
 
 	bad += replay_seek(r, from, NULL) != 0;
-	replay_pos(r, &now);
-	for (unsigned i = 0; i < SOON; i++) {
-		before = now;
-		replay_step(r, REPLAY_FORWARD, &stop);
-		replay_pos(r, &now);
-		if (now.seq != before.seq && now.thread == before.thread) {
-			*from = dir == REPLAY_FORWARD ? before : now;
-			return;
+	replay_set_scope(r, REPLAY_THREAD);
+	replay_catch_syscalls(r, true, NULL, 0);
+	for (unsigned i = 0; i < CALLS; i++) {
+		replay_continue(r, REPLAY_FORWARD, &stop);
+		if (stop.reason == REPLAY_END)
+			break;
+		if (stop.reason == REPLAY_SYSCALL_RETURN && entered &&
+		    stop.pos.seq > before.seq + 1) {
+			*from = dir == REPLAY_FORWARD ? before : stop.pos;
+			break;
 		}
+		entered = stop.reason == REPLAY_SYSCALL_ENTRY;
+		before = stop.pos;
 	}
+	replay_catch_syscalls(r, false, NULL, 0);
 }
 
 static void choose(struct ask *a, struct replay *other, uint64_t word)
@@ -174,7 +181,7 @@ static void choose(struct ask *a, struct replay *other, uint64_t word)
 	a->dir = rnd() % 2 ? REPLAY_BACKWARD : REPLAY_FORWARD;
 	a->from = somewhere(other);
 	if ((a->kind == STEP || a->kind == RANGE) && rnd() % 2)
-		at_an_event(other, &a->from, a->dir);
+		at_a_call(other, &a->from, a->dir);
 	a->to = somewhere(other);
 	a->scope = rnd() % 3;
 	a->how = word && rnd() % 4 ? 1 + rnd() % 2 : rnd() % CONDITIONS;
