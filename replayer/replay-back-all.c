@@ -325,14 +325,10 @@ static void settle_there(struct replay *r, uint32_t thread, const struct rp_thre
 	replay_pos(r, &stop->pos);
 }
 
-/* The search for what others have to tell of thread `thread`'s step back is over: there is
- * something, or it was interrupted, and so the step is undone. */
-static void told_by_other(struct replay *r, uint32_t thread, const struct rp_thread_pos *at,
-			  const struct replay_stop *other, struct replay_stop *stop)
+/* A step back of thread `thread` that was interrupted, wherever that has left it, is undone. */
+static void undo(struct replay *r, uint32_t thread, const struct rp_thread_pos *at,
+		 struct replay_stop *stop)
 {
-	*stop = *other;
-	if (stop->reason != REPLAY_INTERRUPTED)
-		return;
 	rp_switch(r, thread, NULL); /* open: nothing can fail */
 	r->threads[thread].placed = false;
 	r->moment.thread = thread;
@@ -365,7 +361,7 @@ static void step_across(struct replay *r, struct replay_stop *stop)
 	if (stop->reason == REPLAY_WATCH) {
 		/* what the instruction does comes to pass where it leads to */
 		if (find_last(r, thread, &(struct key){ from.seq, thread }, &other)) {
-			told_by_other(r, thread, &at, &other, stop);
+			*stop = other;
 			return;
 		}
 		settle_there(r, thread, &to, stop);
@@ -384,15 +380,18 @@ static void step_across(struct replay *r, struct replay_stop *stop)
 		rp_fill(r, stop, REPLAY_STEPPED);
 	}
 	if (find_last(r, thread, &(struct key){ here.seq, thread }, &other))
-		told_by_other(r, thread, &at, &other, stop);
+		*stop = other;
 	else
 		settle_there(r, thread, &to, stop);
 }
 
 void rp_step_all_backward(struct replay *r, struct replay_stop *stop)
 {
+	const uint32_t thread = r->selected;
 	bool alone = rp_alone(r);
+	struct rp_thread_pos at;
 
+	rp_thread_pos(r->th, &at);
 	if (!alone)
 		rp_watch_back(r);
 	if (!alone && rp_curious(r) && (r->selected != r->moment.thread || after_event(r))) {
@@ -404,5 +403,7 @@ void rp_step_all_backward(struct replay *r, struct replay_stop *stop)
 		    !rp_watch_is_hit(r, &r->mv->hit.unsure, stop))
 			stop->reason = REPLAY_STEPPED;
 	}
+	if (stop->reason == REPLAY_INTERRUPTED)
+		undo(r, thread, &at, stop);
 	rp_watch_own(r);
 }

@@ -252,16 +252,13 @@ void rp_continue_backward(struct replay *r, struct replay_stop *stop)
 
 void rp_step_backward(struct replay *r, struct replay_stop *stop)
 {
-	struct rp_thread_pos at, now;
+	struct rp_thread_pos at;
 	uint64_t image = r->th->space->image_steps;
 	int res;
 
 	r->signal_told = false;
-	rp_thread_pos(r->th, &now);
 	res = replay_move_back(r, &stop->err);
 	if (res) {
-		if (r->cancelled)
-			rp_stand_if_near(r, &now);
 		rp_fill(r, stop, res > 0 ? REPLAY_BEGIN : REPLAY_FAILED);
 		return;
 	}
@@ -270,12 +267,13 @@ void rp_step_backward(struct replay *r, struct replay_stop *stop)
 		rp_thread_pos(r->th, &at);
 		rp_checkpoint_take(r->cs);
 		rp_conditions(r, true);
-		rp_thread_step(r->th);
+		enum rp_thread_stop step = rp_thread_step(r->th);
 		struct rp_memview_hit hit = r->mv->hit;
 		rp_conditions(r, false);
-		if (replay_move(r, &at, &stop->err)) {
-			if (r->cancelled)
-				rp_stand_if_near(r, &now);
+		/* who was interrupted before it has not seen */
+		bool unseen = step == THREAD_INTERRUPTED && !hit.hit;
+		r->cancelled |= unseen;
+		if (unseen || replay_move(r, &at, &stop->err)) {
 			rp_fill(r, stop, REPLAY_FAILED);
 			return;
 		}

@@ -7,8 +7,6 @@
 #include "replayer/keep.h"
 #include "replayer/replay-internal.h"
 
-#include <string.h>
-
 static bool is_break(const struct replay *r, uint64_t rip)
 {
 	uint64_t bit = rip % BLOOM_BITS;
@@ -88,8 +86,8 @@ void rp_conditions(struct replay *r, bool on)
 	r->mv->watching = on;
 	rp_watch_set(r);
 	r->mv->hit.hit = false;
-	/* nor is what has asked the emulator to stop, and was not heard, to stop it later: a
-	 * breakpoint there would go unnoticed */
+	/* What has asked the emulator to stop, and was not heard, is not to stop it later: a
+	 * breakpoint there would go unnoticed. */
 	if (r->th->halted == THREAD_LIMIT)
 		r->th->e->stop_requested = false;
 }

@@ -198,9 +198,10 @@ int replay_move(struct replay *r, const struct rp_thread_pos *to, struct dj_erro
 /* Where the thread in hand has to stand again, whoever is impatient. There should be a full
  * checkpoint. */
 void rp_stand_again(struct replay *r, const struct rp_thread_pos *here);
-/* The same, or somewhere before, if that takes the emulator longer than a tenth of a second; or so
- * many milliseconds. */
+/* The same, or somewhere before, if that takes more instructions than the emulator executes in a
+ * tenth of a second. */
 void rp_stand_if_near(struct replay *r, const struct rp_thread_pos *here);
+/* The same, or somewhere before, if that takes longer than so many milliseconds. */
 void rp_stand_soon(struct replay *r, const struct rp_thread_pos *here, unsigned ms);
 /* What rp_thread_run() and its like answered, as an error if the move is at its end there. */
 int rp_move_failed(struct replay *r, enum rp_thread_stop res, struct dj_error *err);

@@ -37,6 +37,7 @@
 #include "replayer/worker.h"
 #include "tests/cli/conditions.h"
 #include "tests/cli/ground-compare.h"
+#include "tests/cli/seen.h"
 #include "tests/lib/notes.h"
 #include "tests/lib/share-places.h"
 
@@ -52,13 +53,8 @@
 
 static struct replay *start(const char *path, uint64_t spacing, uint64_t worth)
 {
-	struct dj_error err;
-	struct replay *r = replay_open(path, &err);
+	struct replay *r = open_or_exit(path);
 
-	if (!r) {
-		fprintf(stderr, "%s\n", err.text);
-		exit(2);
-	}
 	r->spacing = spacing;
 	r->ground_worth = worth;
 	return r;

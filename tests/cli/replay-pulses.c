@@ -13,7 +13,6 @@
 #include "cli/confine.h"
 #include "tests/cli/conditions.h"
 #include "tests/cli/seen.h"
-#include "tests/lib/notes.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -90,13 +89,8 @@ static void put(struct replay *r, const struct ask *a, unsigned nth, struct repl
 
 static struct replay *start(void)
 {
-	struct dj_error err;
-	struct replay *r = replay_open(path, &err);
+	struct replay *r = open_or_exit(path);
 
-	if (!r) {
-		fprintf(stderr, "%s\n", err.text);
-		exit(2);
-	}
 	r->spacing = spacing;
 	r->ground_worth = 1;
 	r->ground_first = 1000;
@@ -350,10 +344,6 @@ int main(int argc, char **argv)
 	if (argc < 2) {
 		fprintf(stderr, "usage: replay-pulses TRACE [ROUNDS [SEED [SPACING [WORD]]]]\n");
 		return 2;
-	}
-	if (!notes_fit()) {
-		printf("there can be no notes here\n");
-		return 77;
 	}
 	path = argv[1];
 	random_state += (argc > 3 ? strtoull(argv[3], NULL, 0) : 0) * 0x9e3779b97f4a7c15ULL;

@@ -136,13 +136,8 @@ static int by_position(const void *a, const void *b)
 
 static struct replay *start(const char *path)
 {
-	struct dj_error err;
-	struct replay *r = replay_open(path, &err);
+	struct replay *r = open_or_exit(path);
 
-	if (!r) {
-		fprintf(stderr, "%s\n", err.text);
-		exit(2);
-	}
 	replay_report_signals(r, 0);
 	return r;
 }

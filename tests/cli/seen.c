@@ -5,8 +5,21 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
+
+struct replay *open_or_exit(const char *path)
+{
+	struct dj_error err;
+	struct replay *r = replay_open(path, &err);
+
+	if (!r) {
+		fprintf(stderr, "%s\n", err.text);
+		exit(2);
+	}
+	return r;
+}
 
 /* A checksum of some pages of each mapping, others at each position, and of which bytes are known.
  */

@@ -5,6 +5,9 @@
 
 #include "replayer/replay-internal.h"
 
+/* Open a recording; if it cannot be, say why and exit with status 2. */
+struct replay *open_or_exit(const char *path);
+
 #define STACK  512
 #define SPARSE 1500 /* more of them, byte by byte: some may not be known */
 
