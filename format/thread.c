@@ -1,8 +1,25 @@
 /* Threads of deja's own: see thread.h. */
 #include "format/thread.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
+
+struct dj_worker {
+	struct dj_worker *next; /* that has nothing to do either */
+	pthread_t thread;
+	pthread_cond_t change;
+	void (*run)(void *); /* NULL: nothing is to be done, or all is done */
+	void *arg;
+	bool ends;
+};
+
+/* Those that have nothing to do, and what guards each. */
+#define IDLE 8u
+static pthread_mutex_t workers = PTHREAD_MUTEX_INITIALIZER;
+static struct dj_worker *idle;
+static unsigned n_idle;
 
 /* Of a thread that stays: where it may be otherwise. */
 static _Thread_local cpu_set_t elsewhere;
@@ -36,4 +53,77 @@ int dj_thread(pthread_t *id, void *(*run)(void *), void *arg)
 	dj_thread_stays(stayed);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return rc;
+}
+
+static void *worker_main(void *arg)
+{
+	struct dj_worker *w = arg;
+	pthread_mutex_lock(&workers);
+	while (!w->ends) {
+		void (*run)(void *) = w->run;
+		if (!run) {
+			pthread_cond_wait(&w->change, &workers);
+			continue;
+		}
+		pthread_mutex_unlock(&workers);
+		run(w->arg);
+		pthread_mutex_lock(&workers);
+		w->run = NULL;
+		pthread_cond_broadcast(&w->change);
+	}
+	pthread_mutex_unlock(&workers);
+	return NULL;
+}
+
+static struct dj_worker *new_worker(void (*run)(void *), void *arg)
+{
+	struct dj_worker *w = calloc(1, sizeof(*w));
+	if (!w)
+		return NULL;
+	pthread_cond_init(&w->change, NULL);
+	w->run = run;
+	w->arg = arg;
+	int rc = dj_thread(&w->thread, worker_main, w);
+	if (!rc)
+		return w;
+	pthread_cond_destroy(&w->change);
+	free(w);
+	errno = rc;
+	return NULL;
+}
+
+struct dj_worker *dj_work(void (*run)(void *), void *arg)
+{
+	pthread_mutex_lock(&workers);
+	struct dj_worker *w = idle;
+	if (w) {
+		idle = w->next;
+		n_idle--;
+		w->run = run;
+		w->arg = arg;
+		pthread_cond_broadcast(&w->change);
+	}
+	pthread_mutex_unlock(&workers);
+	return w ? w : new_worker(run, arg);
+}
+
+void dj_work_done(struct dj_worker *w)
+{
+	pthread_mutex_lock(&workers);
+	while (w->run)
+		pthread_cond_wait(&w->change, &workers);
+	w->ends = n_idle == IDLE;
+	if (w->ends) {
+		pthread_cond_broadcast(&w->change);
+	} else {
+		w->next = idle;
+		idle = w;
+		n_idle++;
+	}
+	pthread_mutex_unlock(&workers);
+	if (w->ends) {
+		pthread_join(w->thread, NULL);
+		pthread_cond_destroy(&w->change);
+		free(w);
+	}
 }

@@ -19,6 +19,7 @@
 
 #include "recorder/image.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -63,7 +64,7 @@ struct rec_ring {
 	struct rec_thread *t;
 	struct half half[2];
 	unsigned current;
-	pthread_t thread;
+	struct dj_worker *writer;
 	pthread_mutex_t lock;
 	pthread_cond_t work, done;
 	bool quit;
@@ -222,12 +223,9 @@ static int write_half(struct rec_ring *g, struct half *h, bool skip)
 	return good ? 0 : -1;
 }
 
-static void *writer_main(void *arg)
+static void writer_main(void *arg)
 {
 	struct rec_ring *g = arg;
-	sigset_t all;
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	unsigned next = 0;
 	pthread_mutex_lock(&g->lock);
 	for (;;) {
@@ -247,7 +245,6 @@ static void *writer_main(void *arg)
 		pthread_cond_broadcast(&g->done);
 	}
 	pthread_mutex_unlock(&g->lock);
-	return NULL;
 }
 
 /* ---- the supervisor's side ---------------------------------------------------------------- */
@@ -279,11 +276,11 @@ static struct rec_ring *new_ring(struct rec_thread *t)
 	pthread_mutex_init(&g->lock, NULL);
 	pthread_cond_init(&g->work, NULL);
 	pthread_cond_init(&g->done, NULL);
-	int rc = dj_thread(&g->thread, writer_main, g);
-	if (!rc)
+	g->writer = dj_work(writer_main, g);
+	if (g->writer)
 		return g;
 	free(g);
-	rec_fatal(t->rec, "cannot start a thread that writes the trace: %s", strerror(rc));
+	rec_fatal(t->rec, "cannot start a thread that writes the trace: %s", strerror(errno));
 	return NULL;
 }
 
@@ -558,7 +555,7 @@ int rec_ring_stop(struct rec_thread *t, struct dj_error *err)
 	g->quit = true;
 	pthread_cond_broadcast(&g->work);
 	pthread_mutex_unlock(&g->lock);
-	pthread_join(g->thread, NULL);
+	dj_work_done(g->writer);
 	if (!g->failed && rec_times_write(t->times, t->stream, g->reached, true, &g->err))
 		g->failed = true;
 	int rc = g->failed ? -1 : 0;
