@@ -192,10 +192,23 @@ void rec_maps_protect(struct rec_thread *t, uint64_t start, uint64_t end, uint32
 	rec_ring_record(t, &r);
 }
 
-/* Read all mappings of a new image. */
+/* The module that the process knows by this name, or -1. */
+static int32_t module_named(const struct rec_process *proc, const char *name)
+{
+	char via[64 + DJ_NAME_MAX];
+	snprintf(via, sizeof(via), "/proc/%d/root%s", proc->pid, name);
+	int fd = open(via, O_RDONLY | O_CLOEXEC);
+	int32_t module = fd >= 0 ? rec_module_of(proc->rec, fd, name) : -1;
+	if (fd >= 0)
+		close(fd);
+	return module;
+}
+
+/* Read all mappings of a new image: four of each file, mostly, one after the other. */
 int rec_maps_read(struct rec_process *proc)
 {
-	char line[DJ_NAME_MAX + 256];
+	char line[DJ_NAME_MAX + 256], last[sizeof(line)] = "";
+	int32_t module = -1;
 	FILE *f = proc->rec->tracer->open_proc(proc->rec->tracer, proc->pid, "maps");
 	if (!f)
 		return -1;
@@ -215,13 +228,9 @@ int rec_maps_read(struct rec_process *proc)
 		if (perm[3] == 's')
 			m.flags = MAP_SHARED;
 		if (name[0] == '/') {
-			char via[64 + DJ_NAME_MAX];
-			snprintf(via, sizeof(via), "/proc/%d/root%s", proc->pid, name);
-			int fd = open(via, O_RDONLY | O_CLOEXEC);
-			if (fd >= 0) {
-				m.module = rec_module_of(proc->rec, fd, name);
-				close(fd);
-			}
+			if (strcmp(name, last) != 0)
+				module = module_named(proc, strcpy(last, name));
+			m.module = module;
 		} else {
 			m.flags |= MAP_ANONYMOUS;
 			m.name = label(proc->rec, name);
