@@ -45,11 +45,17 @@ uint8_t *rec_shared_map(struct rec_process *proc, uint64_t off, uint64_t size)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* `size` bytes of it that nobody has: at the end, or where who left it had the same. */
-static uint8_t *shared(struct rec_process *proc, uint64_t size, uint64_t *off)
+/* What nobody has of it begins here: at the end, or where who left it had the same. */
+static uint64_t *next_place(struct rec_process *proc)
 {
-	uint64_t *next = proc->heir.of ? &proc->heir.place : &proc->memfd_end;
-	uint8_t *p = rec_shared_map(proc, *next, size);
+	return proc->heir.of ? &proc->heir.place : &proc->memfd_end;
+}
+
+/* The next `size` bytes, which who left them may have mapped. */
+static uint8_t *shared(struct rec_process *proc, uint8_t *mapped, uint64_t size, uint64_t *off)
+{
+	uint64_t *next = next_place(proc);
+	uint8_t *p = mapped ? mapped : rec_shared_map(proc, *next, size);
 	if (!p)
 		return NULL;
 	*off = *next;
@@ -59,7 +65,7 @@ static uint8_t *shared(struct rec_process *proc, uint64_t size, uint64_t *off)
 
 void rec_tables_free(struct rec_process *proc)
 {
-	if (proc->tables)
+	if (proc->tables && !rec_heir_leave_tables(proc))
 		munmap(proc->tables, AREA_TABLES);
 	proc->tables = NULL;
 }
@@ -76,7 +82,7 @@ void rec_own_free(struct rec_thread *t)
  * errno. */
 static int make_tables(struct rec_process *proc)
 {
-	uint8_t *new = shared(proc, AREA_TABLES, &proc->tables_off);
+	uint8_t *new = shared(proc, rec_heir_tables(proc), AREA_TABLES, &proc->tables_off);
 	if (!new)
 		return -1;
 	rec_order_tables(proc, new);
@@ -89,7 +95,7 @@ static int make_tables(struct rec_process *proc)
 
 static int make_own(struct rec_thread *t)
 {
-	uint8_t *new = shared(t->proc, AREA_THREAD, &t->own_off);
+	uint8_t *new = shared(t->proc, NULL, AREA_THREAD, &t->own_off);
 	if (!new)
 		return -1;
 	rec_own_free(t);
@@ -105,7 +111,8 @@ static int make_own(struct rec_thread *t)
  * fixed places; doc/recorder.md says which, and why this is none of them. */
 #define AREA_HINT  0x7e8100000000ULL
 #define OWN_SIZE   ((uint64_t)REC_OWN_PARTS * AREA_THREAD)
-#define AREA_TOTAL (AREA_CONTROL + AREA_SHADOW + REC_WINDOW_SIZE + OWN_SIZE)
+#define SERIES	   (AREA_CONTROL + AREA_SHADOW + REC_WINDOW_SIZE + OWN_SIZE) /* a page (series.c) */
+#define AREA_TOTAL (SERIES + AREA_PAGE)
 
 uint64_t rec_area_size(const struct rec_process *proc, int resource)
 {
@@ -136,6 +143,7 @@ bool rec_area_part(unsigned i, uint64_t *at, uint64_t *size)
 		{ AREA_CONTROL + (1UL << 32), AREA_PAGE },
 		{ AREA_CONTROL + AREA_SHADOW, REC_WINDOW_SIZE },
 		{ AREA_CONTROL + AREA_SHADOW + REC_WINDOW_SIZE, OWN_SIZE },
+		{ SERIES, AREA_PAGE },
 	};
 	if (i >= sizeof(parts) / sizeof(*parts))
 		return false;
@@ -170,130 +178,119 @@ static enum rec_state area_failed(struct rec_thread *t, const char *what, int64_
 	return rec_call(t, area_given_up, SYS_munmap, t->area.at, AREA_TOTAL, 0, 0, 0, 0);
 }
 
-/* These are for the better: it does not matter whether they succeed. */
-static enum rec_state area_not_forked(struct rec_thread *t, int64_t result)
+/* What is to be mapped, from where it is reserved on; and what is to be done about it. */
+enum {
+	MAP_SHADOW,
+	MAP_CONTROL,
+	MAP_ALIAS,
+	MAP_WINDOW,
+	MAP_OWN,
+	MUST_BE, /* all of these */
+	HIDE_WINDOW = MUST_BE,
+	CLOSE_FILE,
+	OPEN_ORDER,
+	MAP_ORDER,
+	CLOSE_ORDER,
+	NOT_DUMPED,
+	SMALL_PAGES,
+	NOT_FORKED
+};
+
+static enum rec_state area_ready(struct rec_thread *t, int64_t result)
 {
-	t->proc->not_forked = result == 0;
+	(void)result;
 	return rec_image_ready(t);
-}
-
-static enum rec_state area_small_pages(struct rec_thread *t, int64_t result)
-{
-	(void)result;
-	if (!t->rec->opt.follow || !t->proc->order_mapped)
-		return rec_image_ready(t);
-	return rec_call(t, area_not_forked, SYS_madvise, t->area.at + AREA_ORDER,
-			AREA_TOTAL - AREA_ORDER, MADV_DONTFORK, 0, 0, 0);
-}
-
-static enum rec_state area_undumped(struct rec_thread *t, int64_t result)
-{
-	(void)result;
-	return rec_call(t, area_small_pages, SYS_madvise, t->s + AREA_PAGE, (1UL << 32) - AREA_PAGE,
-			MADV_NOHUGEPAGE, 0, 0, 0);
-}
-
-static enum rec_state area_limited(struct rec_thread *t, int64_t result)
-{
-	(void)result;
-	return rec_call(t, area_undumped, SYS_madvise, t->area.at, AREA_TOTAL, MADV_DONTDUMP, 0, 0,
-			0);
 }
 
 static enum rec_state area_complete(struct rec_thread *t, int64_t result)
 {
+	struct rec_process *proc = t->proc;
 	(void)result;
+	proc->more_files = false;
+	return rec_limits_raise(t, area_ready);
+}
+
+static enum rec_state area_laid_out(struct rec_thread *t, int64_t result)
+{
+	static const char *const what[MUST_BE] = {
+		[MAP_SHADOW] = "map the shadow into",
+		[MAP_CONTROL] = "map the control block into",
+		[MAP_ALIAS] = "map the control block into",
+		[MAP_WINDOW] = "map memory for code into",
+		[MAP_OWN] = "map memory for threads into",
+	};
+	struct rec_process *proc = t->proc;
+	bool copies = rec_series_made(t, NOT_FORKED);
+	rec_write(proc, t->area.text, t->area.saved, sizeof(t->area.saved));
+	if (result)
+		return area_failed(t, what[rec_series_failed(t)], result);
 	t->area.fd = -1;
-	t->proc->more_files = false;
-	return rec_limits_raise(t, area_limited);
+	proc->window.at = t->s + AREA_SHADOW;
+	proc->window.hidden = rec_series_made(t, HIDE_WINDOW);
+	proc->own.at = proc->window.at + REC_WINDOW_SIZE;
+	if (rec_series_made(t, MAP_ORDER))
+		rec_order_mapped(proc);
+	proc->not_forked = copies && proc->order_mapped;
+	if (copies && !proc->order_mapped)
+		return rec_call(t, area_complete, SYS_madvise, t->area.at + AREA_ORDER,
+				AREA_TOTAL - AREA_ORDER, MADV_DOFORK, 0, 0, 0);
+	return area_complete(t, 0);
+}
+
+static void map(struct rec_thread *t, unsigned what, uint64_t at, uint64_t size, uint64_t off)
+{
+	rec_series_add(t, what, REC_MUST, SYS_mmap, at, size,
+		       what == MAP_WINDOW ? PROT_READ | PROT_EXEC : PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_FIXED, (uint64_t)t->area.fd, off);
 }
 
 /* The pages of the order are the recording's, in all its processes. A forked child has them from
  * its parent. A new image opens them by the supervisor's descriptor, if it can: else the process
  * keeps its own. */
-static enum rec_state area_ordered(struct rec_thread *t, int64_t result)
-{
-	if (!failed(result))
-		rec_order_mapped(t->proc);
-	return rec_call(t, area_complete, SYS_close, (uint64_t)t->area.fd, 0, 0, 0, 0, 0);
-}
-
-static enum rec_state area_order_open(struct rec_thread *t, int64_t result)
-{
-	rec_write(t->proc, t->area.text, t->area.saved, sizeof(t->area.saved));
-	if (failed(result))
-		return area_complete(t, 0);
-	t->area.fd = (int)result;
-	return rec_call(t, area_ordered, SYS_mmap, t->area.at, AREA_ORDER, PROT_READ | PROT_WRITE,
-			MAP_SHARED | MAP_FIXED, (uint64_t)t->area.fd, 0);
-}
-
-static enum rec_state area_closed(struct rec_thread *t, int64_t result)
+static void want_order(struct rec_thread *t)
 {
 	char text[sizeof(t->area.saved)];
 	int fd = t->proc->order_mapped ? -1 : rec_order_file(t->rec);
-	(void)result;
-	t->area.fd = -1;
 	if (fd < 0)
-		return area_complete(t, 0);
+		return;
 	snprintf(text, sizeof(text), "/proc/%d/fd/%d", getpid(), fd);
 	rec_write(t->proc, t->area.text, text, sizeof(text));
-	return rec_call(t, area_order_open, SYS_openat, (uint64_t)AT_FDCWD, t->area.text,
-			O_RDWR | O_CLOEXEC, 0, 0, 0);
+	rec_series_add(t, OPEN_ORDER, REC_KEEPS, SYS_openat, (uint64_t)AT_FDCWD, t->area.text,
+		       O_RDWR | O_CLOEXEC, 0, 0, 0);
+	rec_series_add(t, MAP_ORDER, REC_MAY, SYS_mmap, t->area.at, AREA_ORDER,
+		       PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, (uint64_t)SERIES_KEPT, 0);
+	rec_series_add(t, CLOSE_ORDER, REC_MAY, SYS_close, (uint64_t)SERIES_KEPT, 0, 0, 0, 0, 0);
 }
 
-static enum rec_state area_own_parts(struct rec_thread *t, int64_t result)
+/* What may fail is for the better: it does not matter whether it does. */
+static enum rec_state area_lay_out(struct rec_thread *t, int64_t result)
 {
-	if (failed(result))
-		return area_failed(t, "map memory for threads into", result);
-	t->proc->own.at = (uint64_t)result;
-	return rec_call(t, area_closed, SYS_close, (uint64_t)t->area.fd, 0, 0, 0, 0, 0);
-}
-
-static enum rec_state area_hidden(struct rec_thread *t, int64_t result)
-{
+	struct rec_process *proc = t->proc;
+	const uint64_t there = proc->order_mapped ? AREA_ORDER : 0;
+	const uint64_t window = t->s + AREA_SHADOW;
 	(void)result;
-	return rec_call(t, area_own_parts, SYS_mmap, t->proc->window.at + REC_WINDOW_SIZE, OWN_SIZE,
-			PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, (uint64_t)t->area.fd,
-			t->proc->own.off);
-}
-
-static enum rec_state area_window(struct rec_thread *t, int64_t result)
-{
-	if (failed(result))
-		return area_failed(t, "map memory for code into", result);
-	t->proc->window.at = (uint64_t)result;
-	return rec_window_hide(t, area_hidden);
-}
-
-static enum rec_state area_aliased(struct rec_thread *t, int64_t result)
-{
-	if (failed(result))
-		return area_failed(t, "map the control block into", result);
-	return rec_call(t, area_window, SYS_mmap, t->s + AREA_SHADOW, REC_WINDOW_SIZE,
-			PROT_READ | PROT_EXEC, MAP_SHARED | MAP_FIXED, (uint64_t)t->area.fd,
-			t->proc->window.off);
-}
-
-static enum rec_state area_control(struct rec_thread *t, int64_t result)
-{
-	if (failed(result))
-		return area_failed(t, "map the control block into", result);
-	return rec_call(t, area_aliased, SYS_mmap, t->s + (1UL << 32), AREA_PAGE,
-			PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, (uint64_t)t->area.fd,
-			t->own_off + AREA_THREAD - AREA_PAGE);
-}
-
-static enum rec_state area_shadow(struct rec_thread *t, int64_t result)
-{
-	if (failed(result))
-		return area_failed(t, "map the shadow into", result);
-	uint64_t there = t->proc->order_mapped ? AREA_ORDER : 0;
-	t->s = t->area.at + AREA_CONTROL;
+	rec_series_begin(t);
+	rec_series_add(t, MAP_SHADOW, REC_MUST, SYS_mmap, t->s, 1UL << 32, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, (uint64_t)-1, 0);
 	/* tables and the thread's own part lie in a row in the file, too */
-	return rec_call(t, area_control, SYS_mmap, t->area.at + there,
-			AREA_TABLES + AREA_THREAD - there, PROT_READ | PROT_WRITE,
-			MAP_SHARED | MAP_FIXED, (uint64_t)t->area.fd, t->proc->tables_off + there);
+	map(t, MAP_CONTROL, t->area.at + there, AREA_TABLES + AREA_THREAD - there,
+	    proc->tables_off + there);
+	map(t, MAP_ALIAS, t->s + (1UL << 32), AREA_PAGE, t->own_off + AREA_THREAD - AREA_PAGE);
+	map(t, MAP_WINDOW, window, REC_WINDOW_SIZE, proc->window.off);
+	if (rec_window_may_hide(t))
+		rec_series_add(t, HIDE_WINDOW, REC_MAY, SYS_mprotect, window, REC_WINDOW_SIZE,
+			       PROT_NONE, 0, 0, 0);
+	map(t, MAP_OWN, window + REC_WINDOW_SIZE, OWN_SIZE, proc->own.off);
+	rec_series_add(t, CLOSE_FILE, REC_MAY, SYS_close, (uint64_t)t->area.fd, 0, 0, 0, 0, 0);
+	want_order(t);
+	rec_series_add(t, NOT_DUMPED, REC_MAY, SYS_madvise, t->area.at, AREA_TOTAL, MADV_DONTDUMP,
+		       0, 0, 0);
+	rec_series_add(t, SMALL_PAGES, REC_MAY, SYS_madvise, t->s + AREA_PAGE,
+		       (1UL << 32) - AREA_PAGE, MADV_NOHUGEPAGE, 0, 0, 0);
+	if (t->rec->opt.follow)
+		rec_series_add(t, NOT_FORKED, REC_MAY, SYS_madvise, t->area.at + AREA_ORDER,
+			       AREA_TOTAL - AREA_ORDER, MADV_DONTFORK, 0, 0, 0);
+	return rec_series_run(t, area_laid_out);
 }
 
 static enum rec_state area_reserved(struct rec_thread *t, int64_t result)
@@ -307,9 +304,9 @@ static enum rec_state area_reserved(struct rec_thread *t, int64_t result)
 	if (!t->proc->order_mapped)
 		t->area.at = (uint64_t)result;
 	t->proc->area_at = t->area.at;
-	return rec_call(t, area_shadow, SYS_mmap, t->area.at + AREA_CONTROL, 1UL << 32,
-			PROT_READ | PROT_WRITE,
-			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, (uint64_t)-1, 0);
+	t->s = t->area.at + AREA_CONTROL;
+	return rec_series_place(t, t->area.at + SERIES, t->area.fd, t->proc->series.off,
+				area_lay_out);
 }
 
 /* The file is there: take it, and lay it out. */
@@ -334,6 +331,9 @@ static enum rec_state area_made(struct rec_thread *t)
 	if (make_tables(proc) || make_own(t))
 		return area_failed(t, "make the shared memory for", -errno);
 	rec_heir_settle(proc);
+	uint64_t *next = next_place(proc);
+	proc->series.off = *next;
+	*next += AREA_PAGE;
 	if (!proc->heir.of) {
 		proc->window.off = proc->memfd_end;
 		proc->own.off = proc->window.off + REC_WINDOW_SIZE;
@@ -420,7 +420,7 @@ enum rec_state rec_area_begin(struct rec_thread *t)
 {
 	t->area.fd = t->area.link = -1;
 	t->area.at = t->proc->order_mapped ? t->proc->area_at : 0;
-	t->proc->area_at = 0;
+	t->proc->area_at = t->proc->series.at = 0;
 	t->area.way = MAKE_EXECUTABLE;
 	if (rec_heir_find(t)) {
 		t->area.link = rec_heir_file(t->proc);
@@ -494,10 +494,11 @@ struct rec_range *rec_area_pieces(const struct rec_process *proc, unsigned *n)
 	return pieces;
 }
 
-uint64_t rec_hole(struct rec_thread *t, const uint64_t *places, unsigned n, uint64_t size)
+/* Which of the places are no room for so much, because something is mapped there. */
+static void see_taken(struct rec_thread *t, const uint64_t *places, unsigned n, uint64_t size,
+		      bool taken[REC_PLACES])
 {
 	char line[512];
-	bool taken[REC_PLACES];
 	FILE *f = t->rec->tracer->open_proc(t->rec->tracer, t->tid, "maps");
 
 	DJ_ASSERT(n <= REC_PLACES, "%u places", n);
@@ -513,8 +514,25 @@ uint64_t rec_hole(struct rec_thread *t, const uint64_t *places, unsigned n, uint
 	}
 	if (f)
 		fclose(f);
+}
+
+uint64_t rec_hole(struct rec_thread *t, const uint64_t *places, unsigned n, uint64_t size)
+{
+	bool taken[REC_PLACES];
+
+	see_taken(t, places, n, size, taken);
 	for (unsigned i = 0; i < n; i++)
 		if (!taken[i])
 			return places[i];
 	return 0;
+}
+
+bool rec_holes(struct rec_thread *t, const uint64_t *places, unsigned n, uint64_t size)
+{
+	bool taken[REC_PLACES], all = true;
+
+	see_taken(t, places, n, size, taken);
+	for (unsigned i = 0; i < n; i++)
+		all &= !taken[i];
+	return all;
 }

@@ -19,6 +19,8 @@ bool rec_area_part(unsigned i, uint64_t *at, uint64_t *size);
  * long: it is read once. */
 #define REC_PLACES 128 /* at most */
 uint64_t rec_hole(struct rec_thread *t, const uint64_t *places, unsigned n, uint64_t size);
+/* Whether there is nothing in `size` bytes at each of them. */
+bool rec_holes(struct rec_thread *t, const uint64_t *places, unsigned n, uint64_t size);
 /* What deja has in the program that this resource limit counts. */
 uint64_t rec_area_size(const struct rec_process *proc, int resource);
 /* Put tables, the thread's own part and the shadow into the program; `rec_image_ready` follows. */
@@ -38,18 +40,48 @@ bool rec_area_next(struct rec_pieces *p, uint64_t *at, uint64_t *size);
 /* All of them, a new array. */
 struct rec_range *rec_area_pieces(const struct rec_process *proc, unsigned *n);
 
+/* ---- series.c ---- */
+/* What the program executes (series-code.S). */
+extern const uint8_t rec_series_begins[], rec_series_ends[];
+/* An empty list. A thread has one. */
+void rec_series_begin(struct rec_thread *t);
+/* `what` says to the caller which call it is, from 0 on. */
+void rec_series_add(struct rec_thread *t, unsigned what, enum rec_series_how how, uint64_t nr,
+		    uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f);
+/* In hand: make them. `then` is told 0, or what the first one returned that must not fail and did:
+ * those behind it are not made then. */
+enum rec_state rec_series_run(struct rec_thread *t, rec_then *then);
+/* Which one that was. */
+unsigned rec_series_failed(const struct rec_thread *t);
+/* Whether this one has been made, and has not failed. */
+bool rec_series_made(const struct rec_thread *t, unsigned what);
+void rec_series_free(struct rec_thread *t);
+
+/* In hand: the page at `at`, at `off` in the file `fd` of the program's, which is the shared one,
+ * is to be what a series is made with. `then` follows, told 0; without it they are made one by one.
+ */
+enum rec_state rec_series_place(struct rec_thread *t, uint64_t at, int fd, uint64_t off,
+				rec_then *then);
+
+/* ---- call.c ---- */
+/* The program executes what is at `at`, with a list, up to the trap before `end`. */
+enum rec_state rec_call_series(struct rec_thread *t, rec_then *then, uint64_t at, uint64_t list,
+			       uint64_t end);
+
 /* ---- arena.c ---- */
 #define REC_WINDOW_SIZE (REC_ARENAS * TR_ARENA_SIZE)
 void rec_window_free(struct rec_process *proc);
 /* The arena at `at` is used no more. */
 void rec_window_give_back(struct rec_process *proc, uint64_t at);
-/* The window has been mapped, executable: make it PROT_NONE, if the program may undo that. */
-enum rec_state rec_window_hide(struct rec_thread *t, rec_then *then);
+/* When the window has been mapped, executable, it is made PROT_NONE, if the program may undo that.
+ */
+bool rec_window_may_hide(const struct rec_thread *t);
 /* And executable again, before the program may not. In hand again afterwards. */
 bool rec_window_hidden(const struct rec_process *proc);
 enum rec_state rec_window_show(struct rec_thread *t);
-/* One of the window's arenas at `at`; `then` gets the address, or an error. */
-enum rec_state rec_window_map(struct rec_thread *t, unsigned arena, uint64_t at, rec_then *then);
+/* Calls that put one of the window's arenas at `at`, to a series: `what`, to map it, and maybe the
+ * next, to make it executable. */
+void rec_window_add(struct rec_thread *t, unsigned arena, uint64_t at, unsigned what);
 /* An arena near the program's code at `pc`. */
 enum rec_state rec_arena_begin(struct rec_thread *t, uint64_t pc);
 

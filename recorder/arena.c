@@ -44,22 +44,12 @@ void rec_window_give_back(struct rec_process *proc, uint64_t at)
 	proc->window.arena[i].at = 0;
 }
 
-static enum rec_state hidden(struct rec_thread *t, int64_t result)
-{
-	t->proc->window.hidden = result == 0;
-	return t->area.mapped(t, 0);
-}
-
-enum rec_state rec_window_hide(struct rec_thread *t, rec_then *then)
+bool rec_window_may_hide(const struct rec_thread *t)
 {
 	const struct user_regs_struct r = { .rax = SYS_mprotect,
 					    .rsi = TR_ARENA_SIZE,
 					    .rdx = PROT_READ | PROT_EXEC };
-	t->area.mapped = then;
-	if (!rec_filters_allow(t, t->proc->vdso_syscall, &r))
-		return then(t, 0);
-	return rec_call(t, hidden, SYS_mprotect, t->proc->window.at, REC_WINDOW_SIZE, PROT_NONE, 0,
-			0, 0);
+	return rec_filters_allow(t, t->proc->vdso_syscall, &r);
 }
 
 bool rec_window_hidden(const struct rec_process *proc)
@@ -86,37 +76,15 @@ enum rec_state rec_window_show(struct rec_thread *t)
 			PROT_READ | PROT_EXEC, 0, 0, 0);
 }
 
-static enum rec_state part_gone(struct rec_thread *t, int64_t result)
-{
-	(void)result;
-	return t->area.mapped(t, t->area.result);
-}
-
-static enum rec_state part_executable(struct rec_thread *t, int64_t result)
-{
-	uint64_t at = (uint64_t)t->area.result;
-	if (!failed(result))
-		return t->area.mapped(t, t->area.result);
-	t->area.result = result;
-	return rec_call(t, part_gone, SYS_munmap, at, TR_ARENA_SIZE, 0, 0, 0, 0);
-}
-
-static enum rec_state part_mapped(struct rec_thread *t, int64_t result)
-{
-	if (failed(result) || !t->proc->window.hidden)
-		return t->area.mapped(t, result);
-	t->area.result = result;
-	return rec_call(t, part_executable, SYS_mprotect, (uint64_t)result, TR_ARENA_SIZE,
-			PROT_READ | PROT_EXEC, 0, 0, 0);
-}
-
 /* An old size of 0 duplicates a mapping that is shared, with all its flags (mremap(2), "BUGS";
  * mm/mremap.c). */
-enum rec_state rec_window_map(struct rec_thread *t, unsigned arena, uint64_t at, rec_then *then)
+void rec_window_add(struct rec_thread *t, unsigned arena, uint64_t at, unsigned what)
 {
-	t->area.mapped = then;
-	return rec_call(t, part_mapped, SYS_mremap, t->proc->window.at + arena * TR_ARENA_SIZE, 0,
-			TR_ARENA_SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, at, 0);
+	rec_series_add(t, what, REC_MUST, SYS_mremap, t->proc->window.at + arena * TR_ARENA_SIZE, 0,
+		       TR_ARENA_SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, at, 0);
+	if (t->proc->window.hidden)
+		rec_series_add(t, what + 1, REC_MUST, SYS_mprotect, at, TR_ARENA_SIZE,
+			       PROT_READ | PROT_EXEC, 0, 0, 0);
 }
 
 /* ---- arenas ---- */
@@ -142,12 +110,21 @@ static enum rec_state no_arena(struct rec_thread *t)
 	return REC_IN_HAND;
 }
 
+#define MAPPED 0 /* of two calls */
+
+static enum rec_state arena_gone(struct rec_thread *t, int64_t result)
+{
+	(void)result;
+	rec_window_give_back(t->proc, t->area.at);
+	return no_arena(t);
+}
+
 static enum rec_state arena_there(struct rec_thread *t, int64_t result)
 {
-	if (failed(result) || (uint64_t)result != t->area.at) {
-		rec_window_give_back(t->proc, t->area.at);
-		return no_arena(t);
-	}
+	if (result && rec_series_made(t, MAPPED))
+		return rec_call(t, arena_gone, SYS_munmap, t->area.at, TR_ARENA_SIZE, 0, 0, 0, 0);
+	if (result)
+		return arena_gone(t, 0);
 	rec_data_not(t->proc, t->area.at, t->area.at + TR_ARENA_SIZE);
 	tr_add_arena(t->proc->tr, t->area.at, t->proc->window.arena[t->area.arena].ours);
 	return REC_IN_HAND;
@@ -156,7 +133,9 @@ static enum rec_state arena_there(struct rec_thread *t, int64_t result)
 static enum rec_state arena_room(struct rec_thread *t, int64_t result)
 {
 	(void)result;
-	return rec_window_map(t, t->area.arena, t->area.at, arena_there);
+	rec_series_begin(t);
+	rec_window_add(t, t->area.arena, t->area.at, MAPPED);
+	return rec_series_run(t, arena_there);
 }
 
 enum rec_state rec_arena_begin(struct rec_thread *t, uint64_t pc)

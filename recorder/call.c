@@ -39,10 +39,29 @@ enum rec_state rec_call(struct rec_thread *t, rec_then *then, uint64_t nr, uint6
 	r.rip = at;
 	t->call.then = then;
 	t->call.at = at;
+	t->call.end = 0;
 	t->call.entry = t->quiet;
 	if (rec_set_regs(t, &r))
 		return REC_KILLED;
 	rec_run(t, t->quiet ? REC_TO_SYSCALL : REC_STEP, 0);
+	return REC_CALL;
+}
+
+enum rec_state rec_call_series(struct rec_thread *t, rec_then *then, uint64_t at, uint64_t list,
+			       uint64_t end)
+{
+	struct user_regs_struct r = t->regs;
+	r.rip = at;
+	r.rbx = list;
+	r.r12 = 0;
+	r.orig_rax = (unsigned long long)-1;
+	t->call.borrowed = t->call.entry = false;
+	t->call.then = then;
+	t->call.at = at;
+	t->call.end = end;
+	if (rec_set_regs(t, &r))
+		return REC_KILLED;
+	rec_run(t, REC_CONT, 0);
 	return REC_CALL;
 }
 
@@ -65,5 +84,7 @@ enum rec_state rec_on_call(struct rec_thread *t, const struct rec_stop *stop)
 	if (stop->sig !=
 	    SIGTRAP) /* a seccomp filter's SIGSYS: not for the program, which did nothing */
 		return t->call.then(t, -EPERM);
+	if (t->call.end && r.rip != t->call.end)
+		return t->call.then(t, -EFAULT);
 	return t->call.then(t, (int64_t)r.rax);
 }

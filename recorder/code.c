@@ -154,6 +154,18 @@ static bool is_dynamic(const struct rec_process *proc, const struct dj_mapping *
 	       memcmp(p->bytes + have, zero, PAGE - have) != 0;
 }
 
+/* What the module's file has there, if the process has not written to the page, which then need not
+ * be read; or NULL. */
+static const uint8_t *of_file(struct rec_process *proc, const struct dj_mapping *m, uint64_t page)
+{
+	const struct rec_module *f = module_of(proc, m);
+	uint64_t off = m->offset + (page - m->start);
+	if (!f || is_changing(proc, m) || is_told(proc->told, page) || off + PAGE > f->size ||
+	    !rec_is_of_file(proc, page))
+		return NULL;
+	return f->bytes + off;
+}
+
 static struct rec_code_page *code_page(struct rec_process *proc, uint64_t addr)
 {
 	uint64_t page = addr & ~(PAGE - 1);
@@ -180,7 +192,10 @@ static struct rec_code_page *code_page(struct rec_process *proc, uint64_t addr)
 	struct rec_code_page *p = malloc(sizeof(*p));
 	DJ_ASSERT(p, "out of memory for a code page");
 	*p = (struct rec_code_page){ .addr = page };
-	p->len = (uint32_t)rec_read(proc, page, p->bytes, PAGE);
+	const uint8_t *file = rec_modules_told(proc->rec) ? NULL : of_file(proc, m, page);
+	if (file)
+		memcpy(p->bytes, file, PAGE);
+	p->len = file ? PAGE : (uint32_t)rec_read(proc, page, p->bytes, PAGE);
 	/* who runs meanwhile may have written to the module's file, which the trace has as it was
 	 */
 	if (!p->len || (m->module >= 0 && rec_modules_told(proc->rec))) {
@@ -188,7 +203,7 @@ static struct rec_code_page *code_page(struct rec_process *proc, uint64_t addr)
 		return NULL;
 	}
 	p->changing = is_changing(proc, m);
-	p->dynamic = is_dynamic(proc, m, p);
+	p->dynamic = !file && is_dynamic(proc, m, p);
 	p->module = p->changing || p->dynamic ? -1 : m->module;
 	p->base = m->start - m->offset;
 	*at = p;
@@ -320,11 +335,18 @@ bool rec_code_is_modules(struct rec_process *proc, uint64_t page)
 	return m && m->module >= 0 && !is_changing(proc, m) && !is_told(proc->told, page);
 }
 
+const uint8_t *rec_code_of_file(struct rec_process *proc, uint64_t page)
+{
+	const struct dj_mapping *m = executable(proc, page);
+	return m ? of_file(proc, m, page) : NULL;
+}
+
 /* ---- code that changes ------------------------------------------------------------------- */
 
 void rec_code_forget(struct rec_process *proc, uint64_t start, uint64_t end)
 {
 	bool any = false;
+	rec_pages_may_change(proc);
 	if (proc->pages && (end - start) / PAGE < PAGE_HASH) {
 		for (uint64_t page = start & -PAGE; page < end; page += PAGE) {
 			struct rec_code_page **at = find(proc, page);
@@ -448,6 +470,7 @@ void rec_code_protected(struct rec_process *proc, uint64_t start, uint64_t end, 
 {
 	const uint32_t execute = PROT_READ | PROT_EXEC;
 	start &= -PAGE;
+	rec_pages_may_change(proc);
 	if (!proc->tr || !proc->pages || (end - start) / PAGE > PAGE_HASH)
 		rec_code_forget(proc, start, end);
 	else if (!(prot & PROT_EXEC))

@@ -118,6 +118,7 @@ static void has_moved(struct rec_thread *t)
 	if (t->way.first) {
 		proc->window.at += by;
 		proc->own.at += by;
+		proc->series.at += proc->series.at ? by : 0;
 		proc->area_at += by;
 	}
 	rec_spares_moved(proc, was, by);

@@ -59,7 +59,7 @@ static unsigned look(struct copy *c, uint64_t at, uint64_t end, bool own[AT_A_TI
 	c->pages -= n;
 	size_t got = rec_page_entries(c->t, at, entry, n);
 	for (size_t i = 0; i < got; i++)
-		own[i] = (entry[i] & REC_PAGE_PRESENT) && !(entry[i] & REC_PAGE_OF_A_FILE);
+		own[i] = rec_page_is_own(entry[i]);
 	return (unsigned)got;
 }
 

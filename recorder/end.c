@@ -294,6 +294,7 @@ void rec_thread_free(struct rec_thread *t)
 	rec_own_free(t);
 	free(t->pending);
 	free(t->sys.filter);
+	rec_series_free(t);
 	rec_filters_free(t);
 	free(t->child.unmap);
 	if (t->hide.file > 0)

@@ -74,6 +74,7 @@ int rec_follow_fork(struct rec_thread *t, struct rec_thread *c)
 enum rec_state rec_follow_begin(struct rec_thread *c)
 {
 	c->s = 0;
+	c->proc->hand = c;
 	c->area.forked = true;
 	return rec_area_begin(c);
 }

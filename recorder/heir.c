@@ -63,6 +63,7 @@ struct rec_heir {
 	struct translator *tr;
 	int memfd;
 	uint64_t memfd_end, memfd_size, tables_off, window_off, own_off;
+	uint8_t *tables; /* in us; NULL: not yet, or not any more */
 	struct rec_arena arena[REC_ARENAS];
 	struct rec_code_ranges *code;
 	bool copy, faults;
@@ -186,6 +187,9 @@ static bool has_sum(void *ctx, uint64_t page, uint64_t *sum)
 {
 	struct rec_process *proc = ctx;
 	uint8_t bytes[4096];
+	const uint8_t *file = rec_code_of_file(proc, page << 12);
+	if (file)
+		return sum_of(page, file) == *sum;
 	return rec_code_is_modules(proc, page << 12) &&
 	       rec_read(proc, page << 12, bytes, sizeof(bytes)) == sizeof(bytes) &&
 	       sum_of(page, bytes) == *sum;
@@ -203,7 +207,8 @@ static bool is_same(void *ctx, uint64_t page, uint64_t *sum)
 static bool same_code(const struct rec_heir *h, struct rec_process *proc)
 {
 	proc->heir.code = h->code;
-	bool same = tr_pages(h->tr, is_same, proc);
+	bool same = !rec_modules_told(proc->rec) && tr_pages(h->tr, is_same, proc) &&
+		    !rec_modules_told(proc->rec);
 	proc->heir.code = NULL;
 	return same;
 }
@@ -233,6 +238,8 @@ static void heir_free(struct rec_heir *h)
 	for (unsigned i = 0; i < REC_ARENAS; i++)
 		if (h->arena[i].ours)
 			munmap(h->arena[i].ours, TR_ARENA_SIZE);
+	if (h->tables)
+		munmap(h->tables, AREA_TABLES);
 	close(h->memfd);
 	free(h->code);
 	free(h);
@@ -339,6 +346,15 @@ static bool empty(const struct rec_heir *h)
 	       !fallocate(h->memfd, how, (off_t)(h->tables_off + targets), (off_t)(end - targets));
 }
 
+bool rec_heir_leave_tables(struct rec_process *proc)
+{
+	struct rec_heir *h = proc->heir.left;
+	if (!h || h->tables)
+		return false;
+	h->tables = proc->tables;
+	return true;
+}
+
 void rec_heir_settle(struct rec_process *proc)
 {
 	struct rec_heir *h = proc->heir.left;
@@ -402,7 +418,8 @@ void rec_heir_mapped(struct rec_process *proc, const struct dj_mapping *m)
 	if (!in || m->module < 0 || !proc->tr || proc->n_threads > 1 ||
 	    !range_like(in, m->start, m->end, m->offset, m->module))
 		return;
-	if (tr_parked(proc->tr, first, end, has_sum, proc))
+	if (!rec_modules_told(proc->rec) && tr_parked(proc->tr, first, end, has_sum, proc) &&
+	    !rec_modules_told(proc->rec))
 		tr_unpark(proc->tr, first, end);
 }
 
@@ -426,6 +443,15 @@ void rec_heir_places(struct rec_process *proc)
 	proc->window.off = h->window_off;
 	proc->own.off = h->own_off;
 	proc->heir.place = h->tables_off;
+}
+
+uint8_t *rec_heir_tables(struct rec_process *proc)
+{
+	struct rec_heir *h = proc->heir.of;
+	uint8_t *tables = h ? h->tables : NULL;
+	if (h)
+		h->tables = NULL;
+	return tables;
 }
 
 /* ---- its arenas ----------------------------------------------------------------------------- */
@@ -454,33 +480,36 @@ static enum rec_state begin_anew(struct rec_thread *t, int64_t result)
 	return rec_image_translator(t);
 }
 
-static enum rec_state next_arena(struct rec_thread *t, int64_t result);
-
-static enum rec_state arena_there(struct rec_thread *t, int64_t result)
+static enum rec_state arenas_there(struct rec_thread *t, int64_t result)
 {
 	struct rec_process *proc = t->proc;
-	uint64_t at = proc->window.arena[t->area.arena].at;
-	if ((uint64_t)result != at)
+	/* if not all, up to that one */
+	t->area.arena = result ? rec_series_failed(t) / 2 + 1 : REC_ARENAS;
+	if (result)
 		return begin_anew(t, 0);
-	rec_data_not(proc, at, at + TR_ARENA_SIZE);
-	t->area.arena++;
-	return next_arena(t, 0);
+	for (unsigned i = 0; i < REC_ARENAS; i++)
+		if (proc->window.arena[i].at)
+			rec_data_not(proc, proc->window.arena[i].at,
+				     proc->window.arena[i].at + TR_ARENA_SIZE);
+	rec_count(t, proc->heir.copy ? REC_COUNT_HEIRS_FORKED : REC_COUNT_HEIRS);
+	return REC_IN_HAND;
 }
 
-static enum rec_state next_arena(struct rec_thread *t, int64_t result)
+static enum rec_state map_arenas(struct rec_thread *t, int64_t result)
 {
-	struct rec_process *proc = t->proc;
+	uint64_t at[REC_ARENAS];
+	unsigned n = 0;
 	(void)result;
-	while (t->area.arena < REC_ARENAS && !proc->window.arena[t->area.arena].at)
-		t->area.arena++;
-	if (t->area.arena == REC_ARENAS) {
-		rec_count(t, proc->heir.copy ? REC_COUNT_HEIRS_FORKED : REC_COUNT_HEIRS);
-		return REC_IN_HAND;
+	t->area.arena = 0;
+	rec_series_begin(t);
+	for (unsigned i = 0; i < REC_ARENAS; i++) {
+		if (!t->proc->window.arena[i].at)
+			continue;
+		at[n++] = t->proc->window.arena[i].at;
+		rec_window_add(t, i, at[n - 1], 2 * i);
 	}
-	uint64_t at = proc->window.arena[t->area.arena].at;
-	if (!rec_hole(t, &at, 1, TR_ARENA_SIZE))
-		return begin_anew(t, 0);
-	return rec_window_map(t, t->area.arena, at, arena_there);
+	return rec_holes(t, at, n, TR_ARENA_SIZE) ? rec_series_run(t, arenas_there)
+						  : begin_anew(t, 0);
 }
 
 enum rec_state rec_heir_take(struct rec_thread *t, const struct tr_ops *ops)
@@ -495,6 +524,5 @@ enum rec_state rec_heir_take(struct rec_thread *t, const struct tr_ops *ops)
 	close(h->memfd);
 	proc->heir.parked = h->code;
 	free(h);
-	t->area.arena = 0;
-	return rec_limits_raise(t, next_arena);
+	return rec_limits_raise(t, map_arenas);
 }

@@ -39,6 +39,9 @@ void rec_heir_prepare(struct rec_thread *t);
 /* Its image has ended, and is counted: it has no translator any more, if that is of any use to
  * another one. */
 void rec_heir_leave(struct rec_process *proc);
+/* Where we have its tables mapped goes with what it leaves, instead of being unmapped: to fault all
+ * of the fast table in takes as long as to write it. False: it leaves nothing. */
+bool rec_heir_leave_tables(struct rec_process *proc);
 /* And none of the memory that it had with it: who comes now gets it. */
 void rec_heir_settle(struct rec_process *proc);
 void rec_heirs_free(struct rec_recording *rec);
@@ -50,6 +53,8 @@ void rec_heritage_free(struct rec_process *proc);
 /* The file that the arenas lie in: a descriptor for the caller, or -1. And what there is in it. */
 int rec_heir_file(const struct rec_process *proc);
 void rec_heir_places(struct rec_process *proc);
+/* The tables' mapping in us, which is the caller's now; NULL: there is none. */
+uint8_t *rec_heir_tables(struct rec_process *proc);
 /* It is not going to be. */
 void rec_heir_give_up(struct rec_process *proc);
 #endif

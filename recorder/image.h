@@ -75,5 +75,9 @@ const uint8_t *rec_code_bytes(struct rec_process *proc, uint64_t page);
 /* Whether the page is code that has the bytes of its module and does not change unheard, as far as
  * anything was translated from it. */
 bool rec_code_is_modules(struct rec_process *proc, uint64_t page);
+/* The bytes that the page of code has, if it is such a page and the process has never written to
+ * it: those of the file, which are not read from the process. Else NULL. They are the file's own,
+ * and change with it: ask rec_modules_told() before and afterwards. */
+const uint8_t *rec_code_of_file(struct rec_process *proc, uint64_t page);
 
 #endif

@@ -306,6 +306,7 @@ void rec_run(struct rec_thread *t, enum rec_resume how, int sig)
 		sig = rec_trap_again(t);
 	t->how = how;
 	t->stopped = t->can_inject = false;
+	rec_pages_may_change(t->proc);
 	if (how != REC_LISTEN && how != REC_DETACH && rec_near(t))
 		t->rec->tracer->resume_here(t->rec->tracer, t->tid, how, sig);
 	else

@@ -44,6 +44,13 @@ bool rec_anonymous(const struct dj_mapping *m);
 #define REC_PAGE_PRESENT   (3ULL << 62) /* or swapped out */
 #define REC_PAGE_OF_A_FILE (1ULL << 61)
 size_t rec_page_entries(struct rec_thread *t, uint64_t addr, uint64_t *entry, size_t n);
+/* Whether what is there is the process's alone, of a private mapping. */
+bool rec_page_is_own(uint64_t entry);
+/* Whether the page at `addr`, of a private mapping of a file, is the file's page still, and no copy
+ * of it that was written to. For the thread in hand; false also if that cannot be found out. */
+bool rec_is_of_file(struct rec_process *proc, uint64_t addr);
+/* What is known of that is not to be relied on from now on: the process runs, or was written to. */
+void rec_pages_may_change(struct rec_process *proc);
 /* Which of `n` pages from `addr` on, all in such memory, are zero because nobody has touched them;
  * by bit. None, if that cannot be found out. */
 #define REC_UNTOUCHED 64

@@ -58,6 +58,7 @@
 #include "recorder/near.h"
 #include "recorder/permit.h"
 #include "recorder/record.h"
+#include "recorder/series.h"
 #include "recorder/tracer.h"
 #include "translator/area.h"
 #include "translator/translate.h"
@@ -86,11 +87,8 @@ struct rec_module {
 
 struct rec_ring;
 struct rec_spare;
-struct rec_note;
-struct rec_notes;
 struct rec_process;
 struct rec_filter;
-struct rec_code_page;
 
 /* What a signal does, as rt_sigaction has it. */
 struct rec_action {
@@ -198,6 +196,7 @@ struct rec_process {
 		bool hidden;	  /* PROT_NONE (arena.c) */
 		struct rec_arena arena[REC_ARENAS];
 	} window;
+	struct rec_series_page series; /* with which it makes calls in a row, if any */
 	struct rec_heritage heir;
 	struct {
 		uint64_t at, off; /* of the own parts of threads but the first, in both */
@@ -217,8 +216,8 @@ struct rec_process {
 									the kernel has (limits.c) */
 	bool more_files; /* the limit of descriptors leaves room for one */
 	bool limits_known, raised;
-	int mem;       /* handle of the memory */
-	FILE *pagemap; /* of that, or NULL (untouched.c) */
+	int mem;		     /* handle of the memory */
+	struct rec_pagemap *pagemap; /* of that, or NULL (untouched.c) */
 	struct translator *tr;
 	struct rec_process *parent; /* whose copy it is, while both have that image */
 	struct rec_note *wanted;    /* what its copies stopped for (ahead.c) */
@@ -368,7 +367,8 @@ struct rec_thread {
 	unsigned tries; /* leave.c */
 	struct {
 		rec_then *then;
-		uint64_t at, nr;
+		struct rec_series *series; /* (series.c) */
+		uint64_t at, end;	   /* end: that of what makes them, or 0 */
 		bool entry, borrowed; /* quiet: the entry is still to come; `saved` are needed */
 		uint8_t saved[2];     /* bytes of the program that the instruction stands in for */
 	} call;

@@ -167,5 +167,6 @@ size_t rec_read(struct rec_process *proc, uint64_t addr, void *buf, size_t len)
 bool rec_write(struct rec_process *proc, uint64_t addr, const void *buf, size_t len)
 {
 	struct rec_tracer *tr = proc->rec->tracer;
+	rec_pages_may_change(proc);
 	return tr->write(tr, proc->mem, addr, buf, len) == (ssize_t)len;
 }

@@ -2,12 +2,15 @@
  * What a thread of the machine does when it runs: its script, system calls, signals, and the stops
  * that ptrace(2) makes of them.
  */
+#include "recorder/area.h"
 #include "tests/lib/fake-parts.h"
 
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 static bool in_mask(uint64_t mask, int sig)
 {
@@ -105,6 +108,53 @@ static int end_of_step(struct fake_thread *m, uint64_t rax)
 	return signal_stop(m, SIGTRAP, TRAP_BRKPT);
 }
 
+/* Of a call about memory, which is made for the recorder, or as if for it. */
+static uint64_t memory_call(struct fake_thread *m, uint64_t nr, const uint64_t arg[6])
+{
+	switch (nr) {
+	case SYS_mmap:
+		if (fake.no_room && arg[1] == REC_AREA_THREAD)
+			return (uint64_t)-ENOMEM;
+		if (arg[1] == AREA_PAGE && arg[2] == (PROT_READ | PROT_EXEC)) {
+			m->series = arg[0];
+			m->series_off = (off_t)arg[5];
+		}
+		return arg[0] ? arg[0] : 0x71000000;
+	case SYS_munmap:
+		m->unmapped++;
+		return 0;
+	case SYS_mremap:
+		return arg[4];
+	default:
+		return 0;
+	}
+}
+
+/* The loop of series-code.S: the next call of the list, or its end. A signal may come between two.
+ */
+static int series(struct fake_thread *m)
+{
+	const size_t size = (size_t)(rec_series_ends - rec_series_begins);
+	uint64_t call[SERIES_CALL / 8];
+	uint64_t at = (uint64_t)m->series_off + (m->regs.rbx - m->series);
+	if (m->how != REC_CONT)
+		fake_fail("thread %d: calls in a row are made in a wrong way", m->number);
+	if (pread(m->memfd, call, sizeof(call), (off_t)at) < (ssize_t)sizeof(*call)) {
+		fake_fail("thread %d: there is no list of calls", m->number);
+		return ends(m, EXITED);
+	}
+	if (call[0] >> SERIES_END_BIT) {
+		m->regs.rip = m->series + size;
+		return signal_stop(m, SIGTRAP, SI_KERNEL);
+	}
+	m->regs.rip = m->series + 1;
+	m->regs.rax = memory_call(m, (uint32_t)call[0], call + 1);
+	m->regs.r12 = 2 * m->regs.r12;
+	m->regs.rbx += SERIES_CALL;
+	m->running = true;
+	return 0;
+}
+
 static int system_call(struct fake_thread *m)
 {
 	long nr = (long)m->regs.rax;
@@ -144,22 +194,14 @@ static int system_call(struct fake_thread *m)
 		m->regs = m->frames[m->depth].regs;
 		m->mask = m->own_mask = m->frames[m->depth].mask;
 		return signal_stop(m, SIGTRAP, TRAP_BRKPT);
-	case SYS_mmap:
-		m->expected = own ? -1 : m->expected;
-		if (fake.no_room && m->regs.rsi == REC_AREA_THREAD)
-			return end_of_step(m, (uint64_t)-ENOMEM);
-		return end_of_step(m, m->regs.rdi ? m->regs.rdi : 0x71000000);
-	case SYS_munmap:
-		m->unmapped++;
-		break;
 	case SYS_memfd_create:
 		return end_of_step(m, 3);
-	case SYS_mremap:
-		return end_of_step(m, m->regs.r8);
 	}
 	if (own)
 		m->expected = -1;
-	return end_of_step(m, 0);
+	const uint64_t arg[6] = { m->regs.rdi, m->regs.rsi, m->regs.rdx,
+				  m->regs.r10, m->regs.r8,  m->regs.r9 };
+	return end_of_step(m, memory_call(m, (uint64_t)nr, arg));
 }
 
 /* Translated code, up to and with the trap at its end. */
@@ -328,6 +370,8 @@ int fake_run(struct fake_thread *m)
 			return status;
 		}
 	uint64_t rip = m->regs.rip;
+	if (m->series && rip - m->series < AREA_PAGE)
+		return series(m);
 	if (rip == RT_SYSCALL || rip == VDSO_CALL)
 		return system_call(m);
 	if (rip == RT_SYSCALL + 2) {

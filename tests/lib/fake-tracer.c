@@ -375,10 +375,10 @@ static FILE *fake_open_proc(struct rec_tracer *tr, pid_t pid, const char *name)
 
 static int fake_take_file(struct rec_tracer *tr, pid_t pid, int fd)
 {
+	struct fake_thread *m = fake_by_tid(pid);
 	(void)tr;
-	(void)pid;
 	(void)fd;
-	return memfd_create("fake", MFD_CLOEXEC);
+	return m->memfd = memfd_create("fake", MFD_CLOEXEC);
 }
 
 static int fake_limit(struct rec_tracer *tr, pid_t pid, int resource, const struct rlimit *to,

@@ -60,7 +60,10 @@ struct fake_thread {
 		uint64_t mask;
 	} frames[16];
 	unsigned depth;
-	long expected; /* the system call it has come to, or -1 */
+	long expected;	  /* the system call it has come to, or -1 */
+	int memfd;	  /* that the recorder has taken from it; */
+	uint64_t series;  /* where it has the page of it that makes calls in a row, */
+	off_t series_off; /* and where that is in the file */
 	bool in_exec, in_fork;
 	int fork_event; /* due */
 	struct fake_thread *vfork_child;
