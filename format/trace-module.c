@@ -1,5 +1,5 @@
 /*
- * The trace writer's bulk facts: whole module files and start memory, in pieces.
+ * The trace writer's modules: whole files, in pieces.
  */
 #include "format/store.h"
 
@@ -425,27 +425,4 @@ int dj_writer_module(struct dj_writer *w, const char *path, const void *contents
 		     struct dj_error *err)
 {
 	return dj_writer_module_file(w, path, -1, contents, size, err);
-}
-
-int dj_stream_snapshot(struct dj_stream *process, uint32_t image, uint64_t addr, const void *bytes,
-		       size_t len, struct dj_error *err)
-{
-	int r = 0;
-
-	DJ_ASSERT(!process->process, "start memory of a thread");
-	pthread_mutex_lock(&process->lock);
-	for (size_t at = 0; at < len && !r;) {
-		size_t n = min_size(len - at, WRITER_SNAPSHOT);
-		struct dj_chunk_header h = { .type = CHUNK_SNAPSHOT,
-					     .stream = process->number,
-					     .number = process->snapshots++,
-					     .first = image,
-					     .last = image,
-					     .arg = addr + at };
-
-		r = dj_writer_chunk(process->w, &h, (const uint8_t *)bytes + at, n, err);
-		at += n;
-	}
-	pthread_mutex_unlock(&process->lock);
-	return r;
 }

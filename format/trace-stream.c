@@ -109,8 +109,11 @@ static int flush(struct dj_stream *s, struct dj_error *err)
 
 void dj_stream_free(struct dj_stream *s)
 {
-	if (!s->process)
+	dj_snapshot_wait(s);
+	if (!s->process) {
 		pthread_mutex_destroy(&s->lock);
+		pthread_mutex_destroy(&s->snapshot);
+	}
 	free(s->times.bytes);
 	free(s->block);
 	free(s);
@@ -123,6 +126,7 @@ void dj_stream_hurry(struct dj_stream *s, bool hurry)
 
 int dj_stream_finish(struct dj_stream *s, struct dj_error *err)
 {
+	dj_snapshot_wait(s);
 	int r = s->block ? flush(s, err) : 0;
 
 	if (dj_stream_write_times(s, err))
@@ -172,6 +176,7 @@ struct dj_stream *dj_writer_process(struct dj_writer *w, int32_t pid, struct dj_
 		return NULL;
 	}
 	pthread_mutex_init(&s->lock, NULL);
+	pthread_mutex_init(&s->snapshot, NULL);
 	s->id = pid;
 	dj_put32(payload, (uint32_t)pid);
 	dj_put32(payload + 4, parent ? parent->number : NO_STREAM);

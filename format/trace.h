@@ -129,6 +129,19 @@ uint32_t dj_stream_number(const struct dj_stream *s);
  * 1, 2...: as its EXEC record says): any number of calls, any size. */
 int dj_stream_snapshot(struct dj_stream *process, uint32_t image, uint64_t addr, const void *bytes,
 		       size_t len, struct dj_error *err);
+/* Such memory that is packed and written by another thread, at the latest when the stream is
+ * closed. What fails then is an error of the next call that writes. It is gathered first: NULL and
+ * -1 say that there is no memory for it. */
+struct dj_snapshot;
+struct dj_snapshot *dj_snapshot_new(uint32_t image);
+/* Where the next piece is to be put, of `len` bytes at most; valid until the next call. */
+uint8_t *dj_snapshot_room(struct dj_snapshot *s, size_t len);
+/* It has been: `len` bytes, which are at `addr`. */
+int dj_snapshot_add(struct dj_snapshot *s, uint64_t addr, size_t len);
+/* How many bytes all pieces have. */
+size_t dj_snapshot_size(const struct dj_snapshot *s);
+/* To be written: it is not the caller's any more. */
+void dj_stream_snapshot_later(struct dj_stream *process, struct dj_snapshot *s);
 
 /* Append a record to the stream of a thread. Records gather in memory and become a chunk when
  * enough have gathered or on dj_stream_flush(). A fact goes to the process, and holds for the

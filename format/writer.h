@@ -47,13 +47,15 @@
  */
 struct dj_stream {
 	struct dj_writer *w;
-	struct dj_stream *process;    /* of a thread's stream; NULL: it is a process's */
-	struct dj_stream *next;	      /* in the writer's list */
-	pthread_mutex_t lock;	      /* of a process's stream */
+	struct dj_stream *process; /* of a thread's stream; NULL: it is a process's */
+	struct dj_stream *next;	   /* in the writer's list */
+	pthread_mutex_t lock;	   /* of a process's stream; and of its start memory: */
+	pthread_mutex_t snapshot;
 	int32_t id;		      /* the thread's number, or the process's */
 	uint32_t number;	      /* of the stream in the file */
 	uint32_t chunks;	      /* written, the description included */
 	uint32_t snapshots;	      /* chunks of start memory written, of a process */
+	struct dj_worker *later;      /* writes some (trace-snapshot.c), or NULL */
 	uint32_t records;	      /* in the chunk that gathers */
 	uint16_t flags;		      /* of that chunk */
 	bool hurry;		      /* pack quickly rather than well */
@@ -73,6 +75,9 @@ struct dj_stream {
 	/* one block: [4 bytes][heads, WRITER_HEADS][data, WRITER_DATA] */
 	uint8_t *block, *head, *data;
 };
+
+/* trace-snapshot.c: none is to be written any more. */
+void dj_snapshot_wait(struct dj_stream *process);
 
 /* What packing a chunk needs. One for each thread that packs at the same time. */
 struct dj_writer_packer {

@@ -37,8 +37,9 @@
 struct copy {
 	struct rec_thread *t;
 	uint64_t room;
-	const char *keyframe; /* it goes into one, and is that; NULL: into the child's snapshot */
-	uint64_t pages;	      /* so many more may be looked at */
+	const char *keyframe; /* it goes into one, and is that; NULL: into the child's snapshot, */
+	struct dj_snapshot *snapshot; /* this */
+	uint64_t pages;		      /* so many more may be looked at */
 	struct copy_range {
 		uint64_t at, end;
 	} done[2];
@@ -96,12 +97,15 @@ static void record(struct copy *c, uint64_t addr, uint64_t length)
 static void put(struct copy *c, uint64_t at, uint64_t len)
 {
 	struct rec_process *proc = c->t->proc;
-	struct dj_error err = { 0 };
-	size_t got = rec_read(proc, at, c->buf, len);
+	uint8_t *room = c->keyframe ? c->buf : dj_snapshot_room(c->snapshot, len);
+	DJ_ASSERT(room, "out of memory for a copy");
+	size_t got = rec_read(proc, at, room, len);
+	int rc = 0;
 	if (c->keyframe)
 		record(c, at, got);
-	else if (got && dj_stream_snapshot(proc->facts, proc->image, at, c->buf, got, &err))
-		rec_cut(proc->rec, "%s", err.text);
+	else if (got)
+		rc = dj_snapshot_add(c->snapshot, at, got);
+	DJ_ASSERT(!rc, "out of memory for a copy");
 	c->room -= len;
 }
 
@@ -172,6 +176,7 @@ static struct copy *begin(struct rec_thread *t, uint64_t room)
 	c->room = room & -PAGE;
 	c->pages = UINT64_MAX;
 	c->keyframe = NULL;
+	c->snapshot = NULL;
 	c->n_done = 0;
 	return c;
 }
@@ -180,11 +185,14 @@ void rec_copy(struct rec_thread *t)
 {
 	const struct dj_mapping *stack = rec_maps_find(t->proc, t->regs.rsp);
 	struct copy *c = begin(t, ROOM);
+	c->snapshot = dj_snapshot_new(t->proc->image);
+	DJ_ASSERT(c->snapshot, "out of memory for a copy");
 	of_modules(c);
 	if (stack && private(stack) && stack->module < 0)
 		save(c, t->regs.rsp & -PAGE, stack->end);
 	of_others(c, stack, true);
 	of_others(c, stack, false);
+	dj_stream_snapshot_later(t->proc->facts, c->snapshot);
 	free(c);
 }
 

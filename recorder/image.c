@@ -18,36 +18,46 @@
 
 #define FEW 16u /* processes */
 
+#define AT_ONCE ((uint64_t)1 << 20) /* bytes of a mapping, */
+#define SO_MUCH ((size_t)8 << 20)   /* and of all, before they are written */
+
+static struct dj_snapshot *new_snapshot(const struct rec_thread *t)
+{
+	struct dj_snapshot *s = dj_snapshot_new(t->proc->image);
+	DJ_ASSERT(s, "out of memory for the snapshot");
+	return s;
+}
+
 /* What the trace must keep because no module file has it: whatever is writable (file-backed data
  * too: the kernel has already cleared the tail of the last page), and the vdso. */
-static int take_snapshot(struct rec_thread *t)
+static void take_snapshot(struct rec_thread *t)
 {
-	enum { CHUNK = 1 << 20 };
-	uint8_t *buf = malloc(CHUNK);
-	DJ_ASSERT(buf, "out of memory for the snapshot");
-	int rc = 0;
+	struct dj_stream *facts = t->proc->facts;
+	struct dj_snapshot *s = new_snapshot(t);
 	const struct dj_mappings *maps = &t->proc->maps;
-	for (const struct dj_mapping *m = dj_mappings_after(maps, 0, 0); m && !rc;
+	for (const struct dj_mapping *m = dj_mappings_after(maps, 0, 0); m;
 	     m = dj_mappings_after(maps, m->end, 0)) {
-		if (!(m->prot & PROT_READ) || (m->module >= 0 && !(m->prot & PROT_WRITE)))
+		if (!(m->prot & PROT_READ) || (m->module >= 0 && !(m->prot & PROT_WRITE)) ||
+		    (m->flags & MAP_SHARED))
 			continue;
-		if (m->flags & MAP_SHARED)
-			continue;
-		for (uint64_t at = m->start; at < m->end && !rc;) {
-			uint64_t n = m->end - at < CHUNK ? m->end - at : CHUNK;
-			size_t got = rec_anonymous(m) ? rec_read_anonymous(t, at, buf, n)
-						      : rec_read(t->proc, at, buf, n);
+		size_t got;
+		for (uint64_t at = m->start; at < m->end; at += got) {
+			uint64_t n = m->end - at < AT_ONCE ? m->end - at : AT_ONCE;
+			uint8_t *room = dj_snapshot_room(s, n);
+			DJ_ASSERT(room, "out of memory for the snapshot");
+			got = rec_anonymous(m) ? rec_read_anonymous(t, at, room, n)
+					       : rec_read(t->proc, at, room, n);
 			if (!got)
 				break;
-			struct dj_error err = { 0 };
-			rc = dj_stream_snapshot(t->proc->facts, t->proc->image, at, buf, got, &err);
-			if (rc)
-				rec_cut(t->rec, "%s", err.text);
-			at += got;
+			int rc = dj_snapshot_add(s, at, got);
+			DJ_ASSERT(!rc, "out of memory for the snapshot");
+			if (dj_snapshot_size(s) < SO_MUCH)
+				continue;
+			dj_stream_snapshot_later(facts, s);
+			s = new_snapshot(t);
 		}
 	}
-	free(buf);
-	return rc;
+	dj_stream_snapshot_later(facts, s);
 }
 
 /* Find `syscall` in the vdso, so that calls can be made without touching the program's code. */
@@ -262,8 +272,7 @@ enum rec_state rec_image_ready(struct rec_thread *t)
 	rec_syscalls_init(t);
 	record_image(t);
 	rec_digest_start(t);
-	if (take_snapshot(t))
-		return REC_KILLED;
+	take_snapshot(t);
 	rec_clock(&t->rec->opt);
 	return rec_image_translator(t);
 }

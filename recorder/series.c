@@ -3,7 +3,8 @@
  *
  * A new image needs some twenty calls before its first instruction, and a stop for each was a tenth
  * of the time that a short program is recorded in. So a page of the shared file, which the program
- * can execute and not write, has a loop that makes the calls of a list (series-code.S), and the list.
+ * can execute and not write, has a loop that makes the calls of a list (series-code.S), and the
+ * list.
  *
  * One thread may use it at a time, and the page is the address space's: so a process with several
  * threads makes the calls one by one. So does one with seccomp filters, each of whose calls is to

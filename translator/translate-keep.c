@@ -66,8 +66,7 @@ static void another_block(struct tr_kept *kept)
 {
 	uint8_t *p = tr_sparse(2 * KEPT_MEMORY);
 	size_t before = -(uintptr_t)p & (KEPT_MEMORY - 1);
-	if (before)
-		tr_sparse_free(p, before);
+	tr_sparse_free(before ? p : NULL, before);
 	tr_sparse_free(p + before + KEPT_MEMORY, KEPT_MEMORY - before);
 	struct kept_block *b = (void *)(p + before);
 	if (kept->block) { /* who has filled one fills another */
