@@ -36,8 +36,9 @@ enum rec_state rec_no_image(struct rec_thread *t, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /* ---- modules.c ---- */
-/* The module number of the ELF file open as `fd` in us, or -1 if it is none. */
-int rec_module_of(struct rec_recording *rec, int fd, const char *path);
+/* The module number of the ELF file that `link` is, which the program knows as `path`, or -1 if it
+ * is none. */
+int rec_module_at(struct rec_recording *rec, const char *link, const char *path);
 /* Notice modules whose files have been written to: code from there may have changed. */
 void rec_modules_check(struct rec_recording *rec);
 /* There is something to look at: one may have other bytes than the trace says. */

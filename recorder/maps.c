@@ -1,7 +1,6 @@
 /* The program's mappings, as the system calls that the supervisor performs leave them. */
 #include "recorder/recorder.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,12 +77,8 @@ void rec_maps_add(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t p
 		snprintf(link, sizeof(link), "/proc/%d/fd/%d", t->tid, fd);
 		ssize_t n = readlink(link, path, sizeof(path) - 1);
 		path[n > 0 ? n : 0] = 0;
-		int ours = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-		if (ours >= 0) {
-			if (flags & MAP_PRIVATE)
-				m.module = rec_module_of(t->rec, ours, path);
-			close(ours);
-		}
+		if (flags & MAP_PRIVATE)
+			m.module = rec_module_at(t->rec, link, path);
 	}
 	replaced(t, m.start, m.end, m.prot);
 	dj_mappings_put(&t->proc->maps, &m);
@@ -197,11 +192,7 @@ static int32_t module_named(const struct rec_process *proc, const char *name)
 {
 	char via[64 + DJ_NAME_MAX];
 	snprintf(via, sizeof(via), "/proc/%d/root%s", proc->pid, name);
-	int fd = open(via, O_RDONLY | O_CLOEXEC);
-	int32_t module = fd >= 0 ? rec_module_of(proc->rec, fd, name) : -1;
-	if (fd >= 0)
-		close(fd);
-	return module;
+	return rec_module_at(proc->rec, via, name);
 }
 
 /* Read all mappings of a new image: four of each file, mostly, one after the other. */

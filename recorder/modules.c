@@ -6,6 +6,7 @@
  */
 #include "recorder/ahead.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,20 +68,35 @@ static bool same_time(const struct timespec *a, const struct timespec *b)
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-int rec_module_of(struct rec_recording *rec, int fd, const char *path)
+/* Which module the file is, or -1: it is none yet, or not what it was. */
+static int known(struct rec_recording *rec, const struct stat *st)
 {
-	struct stat st;
 	rec_modules_check(rec);
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size < 64)
-		return -1;
 	for (size_t i = 0; i < rec->n_modules; i++) {
 		const struct rec_module *m = &rec->modules[i];
-		if (m->dev != st.st_dev || m->ino != st.st_ino || m->rewritten)
+		if (m->dev != st->st_dev || m->ino != st->st_ino || m->rewritten)
 			continue;
-		if (m->size == (size_t)st.st_size && same_time(&m->mtime, &st.st_mtim))
+		if (m->size == (size_t)st->st_size && same_time(&m->mtime, &st->st_mtim))
 			return (int)i;
 		rewritten(rec, i); /* by a mapping, of which nobody hears */
 	}
+	return -1;
+}
+
+/* Like a file that can be a module. */
+static bool may_be(const struct stat *st)
+{
+	return S_ISREG(st->st_mode) && st->st_size >= 64;
+}
+
+static int module_of(struct rec_recording *rec, int fd, const char *path)
+{
+	struct stat st;
+	if (fstat(fd, &st) || !may_be(&st))
+		return -1;
+	int known_as = known(rec, &st);
+	if (known_as >= 0)
+		return known_as;
 	uint8_t *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (p == MAP_FAILED)
 		return -1;
@@ -115,6 +131,22 @@ int rec_module_of(struct rec_recording *rec, int fd, const char *path)
 	rec->modules[n].ino = st.st_ino;
 	rec->modules[n].mtime = st.st_mtim;
 	rec->modules[n].ctime = st.st_ctim;
+	return n;
+}
+
+int rec_module_at(struct rec_recording *rec, const char *link, const char *path)
+{
+	struct stat st;
+	if (stat(link, &st) || !may_be(&st))
+		return -1;
+	int n = known(rec, &st);
+	if (n >= 0)
+		return n;
+	int fd = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0)
+		return -1;
+	n = module_of(rec, fd, path);
+	close(fd);
 	return n;
 }
 
