@@ -300,6 +300,7 @@ struct translator {
 	uint64_t no_arena; /* none can be had in this region of addresses */
 	uint64_t asked;	   /* the pc for which an arena was asked for */
 	bool start_over;   /* something found no room */
+	bool some_go;	   /* when the image ends: that were asleep, or checked */
 	unsigned sparing; /* so many fragments ahead, and not more if they were kept; 0: as usual */
 
 	struct tr_frag *hash[FRAG_HASH];

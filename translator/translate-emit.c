@@ -327,6 +327,7 @@ struct tr_frag *tr_translate(struct tr_build *b, struct tr_arena *a, uint64_t pc
 	f->pc = pc;
 	f->arena = a;
 	f->checks = b->changing || facts;
+	tr->some_go |= f->checks;
 	f->live = b->live[0];
 	f->slot = TR_NO_SLOT;
 	f->stub_chunk = TR_NO_CHUNK;

@@ -22,6 +22,8 @@ static void each_fragment(struct translator *tr,
 		for (struct tr_use *u = tr->pages[i] ? tr->pages[i]->uses : NULL, *next; u;
 		     u = next) {
 			next = u->next;
+			if (next) /* they lie all over the place */
+				__builtin_prefetch(next->frag);
 			if (u == u->frag->uses) /* its first page */
 				what(tr, u->frag);
 		}
@@ -44,7 +46,9 @@ void tr_keep_only(struct translator *tr, tr_each_page *keep, void *ctx)
 			tr_retire(tr, p->uses->frag);
 		p->asleep = p->parked = false;
 	}
-	each_fragment(tr, retire_some);
+	if (tr->some_go)
+		each_fragment(tr, retire_some);
+	tr->some_go = false;
 	tr_forget_decoded(tr, 0, UINT64_MAX);
 	tr->epoch++;
 	tr_reclaim(tr, tr->epoch);
@@ -130,11 +134,15 @@ void tr_take_over(struct translator *tr, const struct tr_ops *ops, uint8_t *tabl
 	memset(&tr->asked_kept, 0, sizeof(tr->asked_kept));
 	memset(&tr->stats, 0, sizeof(tr->stats));
 	tr_tables_forget(tr);
+	bool all = true; /* are there: nothing is to be parked */
 	for (uint32_t i = 0; i < tr->cap_pages; i++)
-		if (tr->pages[i] && tr->pages[i]->uses)
+		if (tr->pages[i] && tr->pages[i]->uses) {
 			tr->pages[i]->unit = unit(ctx, tr->pages[i]->page);
+			all &= !tr->pages[i]->unit;
+		}
 	tr_forget_ahead(tr);
-	each_fragment(tr, park);
+	if (!all)
+		each_fragment(tr, park);
 	tr->epoch++;
 	tr_reclaim(tr, tr->epoch);
 	tr->stats.retired = 0;

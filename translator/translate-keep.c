@@ -497,6 +497,7 @@ struct tr_frag *tr_frag_of_kept(struct translator *tr, struct tr_kept_frag *k, u
 				struct tr_arena *a, uint64_t hot)
 {
 	struct tr_frag *f = tr_frag_new(tr, 0, k->n_uses);
+	tr->some_go |= k->checks;
 	*f = (struct tr_frag){ .block = f->block,
 			       .arena = a,
 			       .pc = pc,

@@ -168,7 +168,7 @@ void tr_sleep(struct translator *tr, uint64_t page)
 	tr_forget_decoded(tr, page << 12, 4096);
 	if (!p || p->parked)
 		return;
-	p->asleep = true;
+	p->asleep = tr->some_go = true;
 	for (struct tr_use *u = p->uses; u; u = u->next) {
 		if (u->frag->asleep)
 			continue;
