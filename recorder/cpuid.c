@@ -3,13 +3,15 @@
  * with AES, PCLMULQDQ, SHA and GFNI absent or present as on the host, and nothing of VAES, AVX-512,
  * AMX, TSX, MPX, PKU, CET.
  *
- * The dynamic linker asks some 70 times at each exec. So what does not depend on where a thread
- * runs just now is kept, when it was asked for once, in a table that the program's translated code
- * looks into.
+ * The dynamic linker asks some 70 times at each exec. So what was asked for once is kept in a table
+ * that the program's translated code looks into. What tells which processor it is, too, as long as
+ * nobody has said where a thread may be: a thread may be on the same one each time. From then on it
+ * is asked for where the thread is.
  */
-#include "recorder/cpuid.h"
+#include "recorder/recorder.h"
 
 #include <cpuid.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,10 +102,36 @@ static bool has_subs(uint32_t leaf)
 	return leaf > 0x20 && leaf < 0x80000000; /* who knows */
 }
 
-/* Some tell which processor it is, or come from a hypervisor. */
+/* Those tell which processor it is. */
+static bool places(uint32_t leaf)
+{
+	return leaf == 1 || leaf == 0xb || leaf == 0x1f || leaf == 0x8000001e;
+}
+
+/* What comes from a hypervisor may be another thing the next time. */
 static bool lasts(uint32_t leaf)
 {
-	return leaf != 1 && leaf != 0xb && leaf != 0x1f && leaf != 0x8000001e && leaf >> 28 != 4;
+	return leaf >> 28 != 4;
+}
+
+/* Where the thread may be, if that is in one place only, or in none that we may be, too. */
+static bool is_bound(const struct rec_thread *t, cpu_set_t *may)
+{
+	if (sched_getaffinity(t->tid, sizeof(*may), may))
+		return true;
+	int cpu = sched_getcpu();
+	return CPU_COUNT(may) == 1 || cpu < 0 || cpu >= CPU_SETSIZE || !CPU_ISSET(cpu, may);
+}
+
+void rec_cpuid_of(struct rec_thread *t, uint32_t leaf, uint32_t sub, uint32_t r[4])
+{
+	cpu_set_t may, own;
+	bool moved = places(leaf) && is_bound(t, &may) && CPU_COUNT(&may) &&
+		     !sched_getaffinity(0, sizeof(own), &own) &&
+		     !sched_setaffinity(0, sizeof(may), &may);
+	rec_cpuid(leaf, sub, r);
+	if (moved)
+		sched_setaffinity(0, sizeof(own), &own);
 }
 
 static uint8_t *table(const struct rec_process *proc)
@@ -111,40 +139,65 @@ static uint8_t *table(const struct rec_process *proc)
 	return proc->tables + (T_CPUID - T_TABLES);
 }
 
+static uint32_t *there(uint8_t *entry)
+{
+	return (uint32_t *)(void *)(entry + CPUID_THERE);
+}
+
 void rec_cpuid_keep(struct rec_thread *t, uint32_t leaf, uint32_t sub, const uint32_t r[4])
 {
-	struct rec_recording *rec = t->rec;
-	uint32_t mask = has_subs(leaf) ? UINT32_MAX : 0, there = 1;
+	struct rec_cpuids *known = &t->rec->cpuid;
+	uint32_t mask = has_subs(leaf) ? UINT32_MAX : 0;
 	uint32_t entry[CPUID_SIZE / 4] = { leaf, 0, mask, sub & mask, r[0], r[1], r[2], r[3] };
-	size_t at = (size_t)rec->n_cpuid * CPUID_SIZE;
-	if (!lasts(leaf) || at == AREA_CPUID)
+	size_t at = (size_t)known->n * CPUID_SIZE;
+	cpu_set_t may;
+	if (!lasts(leaf) || at == AREA_CPUID ||
+	    (places(leaf) && (known->placed || is_bound(t, &may))))
 		return;
-	if (!rec->cpuid)
-		rec->cpuid = calloc(1, AREA_CPUID);
-	DJ_ASSERT(rec->cpuid, "out of memory for what CPUID says");
+	if (!known->entry)
+		known->entry = calloc(1, AREA_CPUID);
+	DJ_ASSERT(known->entry, "out of memory for what CPUID says");
 	for (size_t i = 0; i < at; i += CPUID_SIZE)
-		if (!memcmp(rec->cpuid + i, entry, 4) &&
-		    !memcmp(rec->cpuid + i + 8, entry + 2, 8)) {
+		if (!memcmp(known->entry + i, entry, 4) &&
+		    !memcmp(known->entry + i + 8, entry + 2, 8)) {
 			rec_cpuid_table(t->proc); /* this image began before it was known */
 			return;
 		}
-	memcpy(rec->cpuid + at, entry, sizeof(entry));
-	memcpy(rec->cpuid + at + CPUID_THERE, &there, sizeof(there));
-	rec->n_cpuid++;
+	memcpy(known->entry + at, entry, sizeof(entry));
+	*there(known->entry + at) = 1;
+	known->n++;
 	rec_cpuid_table(t->proc);
 }
 
 /* Others may be looking: an entry is there when all of it is. */
 void rec_cpuid_table(struct rec_process *proc)
 {
-	struct rec_recording *rec = proc->rec;
-	for (size_t at = 0; at < (size_t)rec->n_cpuid * CPUID_SIZE; at += CPUID_SIZE) {
-		uint8_t *to = table(proc) + at;
-		const uint8_t *from = rec->cpuid + at;
+	struct rec_cpuids *known = &proc->rec->cpuid;
+	for (size_t at = 0; at < (size_t)known->n * CPUID_SIZE; at += CPUID_SIZE) {
+		uint8_t *to = table(proc) + at, *from = known->entry + at;
 		memcpy(to, from, 4);
 		memcpy(to + 8, from + 8, CPUID_SIZE - 8);
-		__atomic_store_n((uint32_t *)(void *)(to + CPUID_THERE), 1, __ATOMIC_RELEASE);
+		__atomic_store_n(there(to), *there(from), __ATOMIC_RELEASE);
 	}
+}
+
+void rec_cpuid_placed(struct rec_thread *t, const struct user_regs_struct *in, uint64_t result)
+{
+	struct rec_cpuids *known = &t->rec->cpuid;
+	(void)in;
+	(void)result;
+	if (known->placed)
+		return;
+	known->placed = true;
+	for (size_t at = 0; at < (size_t)known->n * CPUID_SIZE; at += CPUID_SIZE) {
+		uint32_t leaf;
+		memcpy(&leaf, known->entry + at, sizeof(leaf));
+		if (places(leaf))
+			*there(known->entry + at) = 0;
+	}
+	for (struct rec_process *p = t->rec->processes; p; p = p->next)
+		if (p->tables)
+			rec_cpuid_table(p);
 }
 
 /* ---- the trap flag ------------------------------------------------------------------------ */

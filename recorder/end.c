@@ -340,6 +340,6 @@ void rec_free(struct rec_recording *rec)
 	rec_order_free(rec);
 	rec_modules_free(rec);
 	rec_labels_free(rec);
-	free(rec->cpuid);
+	free(rec->cpuid.entry);
 	free(rec);
 }

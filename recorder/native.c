@@ -74,7 +74,7 @@ static enum rec_state answer_cpuid(struct rec_thread *t)
 	if (t->native.in.id == INSN_CPUID) {
 		uint32_t r[4];
 		uint32_t leaf = (uint32_t)t->regs.rax, sub = (uint32_t)t->regs.rcx;
-		rec_cpuid(leaf, sub, r);
+		rec_cpuid_of(t, leaf, sub, r);
 		rec_cpuid_keep(t, leaf, sub, r);
 		t->regs.rax = r[0];
 		t->regs.rbx = r[1];

@@ -52,6 +52,7 @@
 #include "recorder/hide.h"
 #include "recorder/clock.h"
 #include "recorder/counts.h"
+#include "recorder/cpuid.h"
 #include "recorder/idle.h"
 #include "recorder/keyframe.h"
 #include "recorder/layout.h"
@@ -119,8 +120,7 @@ struct rec_recording {
 	bool rests;	  /* of some process there is something (ahead.c) */
 	uint64_t counts[REC_COUNTS];
 	uint64_t kept_room, made_room; /* for kept translations, bytes */
-	uint8_t *cpuid;		       /* what CPUID says, in entries like those of T_CPUID */
-	unsigned n_cpuid;
+	struct rec_cpuids cpuid;
 	struct rec_keyframes keyframes;
 	struct rec_keeper *keeper; /* times.c */
 	struct rec_idles idles;

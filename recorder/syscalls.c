@@ -345,7 +345,7 @@ static const struct row {
 	ROW(fork,             "process",   begin_alone, NULL, false),
 	ROW(vfork,            "process",   rec_begin_vfork, NULL, false),
 	ROW(sched_getaffinity, "process",  rec_make_call, NULL, false),
-	ROW(sched_setaffinity, "process",  rec_make_call, NULL, false),
+	ROW(sched_setaffinity, "process",  rec_make_call, rec_cpuid_placed, false),
 	ROW(ptrace,           "process",   rec_begin_ptrace, NULL, false),
 	ROW(execve,           "image",     rec_begin_exec, NULL, false),
 	ROW(execveat,         "image",     rec_begin_exec, NULL, false),

@@ -46,6 +46,15 @@ expect cpuid out '^done$' 2
 expect cpuid out '^  cpuid +24,[0-9]+ \(cpuid\)$' 1
 expect cpuid out '^  [0-9]?[0-9]?[0-9] +stops: instruction executed natively$' 1
 
+# and which processor it is, where a thread has said where it wants to be
+${CC:-gcc} -O1 -w "$here/placed.c" -o placed -pthread || exit 99
+for run in "./placed" "taskset -c $(taskset -cp $$ | sed 's/.*[ ,-]//') ./placed"; do
+	$run >native.out || fail "$run, natively"
+	timeout -s KILL 60 "$deja" record -o p.deja $run >out 2>err || fail "$run: $(cat err)"
+	diff native.out out || fail "$run: not the processors that it is on natively"
+	"$deja" verify p.deja >out 2>&1 || fail "$run: $(tail -1 out)"
+done
+
 # where processors differ: as natively on the one there is, in translated code and without any
 ${CC:-gcc} -O1 -w -mavx2 "$here/corners.c" -o corners || exit 99
 ./corners >native.out || fail "corners, natively"
