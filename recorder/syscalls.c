@@ -208,6 +208,13 @@ static enum rec_state begin_arch_prctl(struct rec_thread *t)
 		rec_complete_call(t, 0);
 		record_base(t, DJ_REG_GS_BASE);
 		return REC_IN_HAND;
+	case ARCH_SET_FS: /* every program does, so it is worth a stop less */
+		if (value >= 0x7ffffffff000ULL || t->regs.fs)
+			break;
+		t->regs.fs_base = *rec_tcb(t, T_FSBASE) = value;
+		rec_complete_call(t, 0);
+		record_base(t, DJ_REG_FS_BASE);
+		return REC_IN_HAND;
 	case ARCH_GET_GS: {
 		uint64_t gs = *rec_tcb(t, T_GSBASE);
 		return rec_answer(t, rec_write(t->proc, value, &gs, sizeof(gs)) ? 0 : -EFAULT);
