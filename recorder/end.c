@@ -323,6 +323,7 @@ void rec_process_free(struct rec_process *proc)
 	rec_window_free(proc);
 	rec_heir_settle(proc);
 	rec_code_free(proc);
+	rec_permit_free(proc);
 	rec_maps_free(proc);
 	free(proc->noted);
 	free(proc);

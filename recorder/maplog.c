@@ -153,64 +153,121 @@ void rec_log_start(struct rec_thread *t)
 	*rec_tcb(t, T_LOG_END) = log + AREA_LOG / LOG_SIZE * LOG_SIZE;
 	*rec_tcb(t, T_CALL) = 0;
 	*rec_tcb(t, T_PERMIT(0)) = NO_PERMIT;
+	*rec_tcb(t, T_PERMIT(4)) = 0;
 	t->log_done = 0;
 }
 
-/* ---- a change of protection that is let through -------------------------------------------- */
+/* ---- a call that is let through ------------------------------------------------------------ */
 
-bool rec_permit(struct rec_thread *t)
+static void permit(struct rec_thread *t, uint64_t end, uint64_t data)
+{
+	struct rec_permitted *p = &t->proc->logged.permit;
+	const struct user_regs_struct *r = &t->regs;
+	p->call = (int)r->rax;
+	p->start = r->rdi;
+	p->end = end;
+	p->length = r->rsi;
+	p->prot = (uint32_t)r->rdx;
+	p->flags = r->r10;
+	p->offset = r->r9;
+	p->steps = t->steps + 1; /* not 0, of no call */
+	*rec_tcb(t, T_PERMIT(0)) = r->rdi;
+	*rec_tcb(t, T_PERMIT(1)) = r->rsi;
+	*rec_tcb(t, T_PERMIT(2)) = r->rdx;
+	*rec_tcb(t, T_PERMIT(3)) = data;
+	*rec_tcb(t, T_PERMIT(4)) = p->call == SYS_mmap;
+}
+
+static bool permit_change(struct rec_thread *t, uint64_t start, uint64_t end)
 {
 	struct rec_process *proc = t->proc;
 	const struct user_regs_struct *r = &t->regs;
-	const uint64_t start = r->rdi, end = start + ((r->rsi + PAGE - 1) & -PAGE);
-	const uint8_t *class = (const uint8_t *)rec_tcb(t, T_SYSCLASS);
-
-	if (r->rax != SYS_mprotect || proc->n_threads > 1 || class[SYS_mprotect] != SYS_CHECKED ||
-	    start % PAGE || end <= start || end > TOP ||
-	    (r->rdx & ~(uint64_t)(PROT_READ | PROT_WRITE | PROT_EXEC)))
-		return false;
-	/* not what it is executing, and not a second time where the first came to nothing */
-	if ((r->rip < end && start < r->rip + INSN_MAX) ||
-	    proc->logged.permit.steps == t->steps + 1)
+	/* not what it is executing */
+	if (start % PAGE || end <= start || end > TOP ||
+	    (r->rip < end && start < r->rip + INSN_MAX))
 		return false;
 	if (r->rdx & PROT_EXEC)
 		rec_data_not(proc, start, end);
 	else
 		rec_code_protected(proc, start, end, (uint32_t)r->rdx);
-	proc->logged.permit.start = start;
-	proc->logged.permit.end = end;
-	proc->logged.permit.length = r->rsi;
-	proc->logged.permit.prot = (uint32_t)r->rdx;
-	proc->logged.permit.steps = t->steps + 1; /* not 0, of no call */
-	*rec_tcb(t, T_PERMIT(0)) = start;
-	*rec_tcb(t, T_PERMIT(1)) = r->rsi;
-	*rec_tcb(t, T_PERMIT(2)) = r->rdx;
-	*rec_tcb(t, T_PERMIT(3)) =
-		r->rdx & PROT_EXEC ? 0 : (uint64_t)(int64_t)T_DATA((int)range_for(proc));
+	permit(t, end, r->rdx & PROT_EXEC ? 0 : (uint64_t)(int64_t)T_DATA((int)range_for(proc)));
 	return true;
 }
 
-static bool permitted(const struct rec_process *proc, const struct user_regs_struct *in)
+/* Which file it is has to be found out while the descriptor is open. What is known of its place
+ * must not be wrong when the call is over: no code is replaced, and code comes only to where the
+ * program says. */
+static bool permit_file(struct rec_thread *t, uint64_t start, uint64_t end)
 {
-	return proc->logged.permit.end && in->rdi == proc->logged.permit.start &&
-	       in->rsi == proc->logged.permit.length && in->rdx == proc->logged.permit.prot;
+	struct rec_process *proc = t->proc;
+	const struct user_regs_struct *r = &t->regs;
+	const struct dj_mapping *code = dj_mappings_after(&proc->maps, start, PROT_EXEC);
+	const uint64_t known = MAP_PRIVATE | MAP_FIXED | MAP_DENYWRITE | MAP_EXECUTABLE;
+	char path[DJ_NAME_MAX];
+	if (!(r->r10 & MAP_PRIVATE) || (r->r10 & ~known) || (int)r->r8 < 0)
+		return false;
+	if (r->r10 & MAP_FIXED
+		    ? start % PAGE || end <= start || end > TOP || (code && code->start < end)
+		    : start || (r->rdx & PROT_EXEC))
+		return false;
+	int32_t module = rec_maps_file(t, (int)r->r8, (uint32_t)r->r10, path);
+	char *copy = strdup(path);
+	DJ_ASSERT(copy, "out of memory for a file's name");
+	free(proc->logged.permit.path);
+	proc->logged.permit.module = module;
+	proc->logged.permit.path = copy;
+	if (r->rdx & PROT_EXEC)
+		rec_data_not(proc, start, end);
+	permit(t, start ? end : 0, 0);
+	return true;
+}
+
+/* Not a second time where the first came to nothing. */
+bool rec_permit(struct rec_thread *t)
+{
+	const struct rec_process *proc = t->proc;
+	const struct user_regs_struct *r = &t->regs;
+	const uint64_t start = r->rdi, end = start + ((r->rsi + PAGE - 1) & -PAGE);
+	const uint8_t *class = (const uint8_t *)rec_tcb(t, T_SYSCLASS);
+
+	if ((r->rax != SYS_mprotect && r->rax != SYS_mmap) || proc->n_threads > 1 ||
+	    class[r->rax] != SYS_CHECKED || proc->logged.permit.steps == t->steps + 1 ||
+	    (r->rdx & ~(uint64_t)(PROT_READ | PROT_WRITE | PROT_EXEC)))
+		return false;
+	return r->rax == SYS_mmap ? permit_file(t, start, end) : permit_change(t, start, end);
+}
+
+void rec_permit_free(struct rec_process *proc)
+{
+	free(proc->logged.permit.path);
+	proc->logged.permit.path = NULL;
+}
+
+static bool permitted(const struct rec_process *proc, uint64_t number,
+		      const struct user_regs_struct *in)
+{
+	const struct rec_permitted *p = &proc->logged.permit;
+	return p->call && number == (uint64_t)p->call && in->rdi == p->start &&
+	       in->rsi == p->length && in->rdx == p->prot &&
+	       (p->call != SYS_mmap || (in->r10 == p->flags && in->r9 == p->offset));
 }
 
 /* It has come about; or what was done in advance is undone, as a page that is asleep would not be
  * translated any more. */
 static void permit_over(struct rec_process *proc, bool done)
 {
-	const uint64_t start = proc->logged.permit.start, end = proc->logged.permit.end;
+	const struct rec_permitted was = proc->logged.permit;
 
-	proc->logged.permit.end = 0;
-	if (end && !done)
-		rec_code_forget(proc, start, end);
+	proc->logged.permit.call = 0;
+	proc->logged.permit.start = proc->logged.permit.end = 0;
+	if (was.call == SYS_mprotect && !done)
+		rec_code_forget(proc, was.start, was.end);
 }
 
 /* Unless the call is under way, or over without its entry, and rec_log_call() will say so. */
 static void permit_lapses(struct rec_thread *t)
 {
-	if (*rec_tcb(t, T_CALL) != SYS_mprotect)
+	if (*rec_tcb(t, T_CALL) != (uint64_t)t->proc->logged.permit.call)
 		permit_over(t->proc, false);
 }
 
@@ -221,6 +278,11 @@ static uint64_t word(const uint8_t *entry, unsigned at)
 	uint64_t w;
 	memcpy(&w, entry + at, sizeof(w));
 	return w;
+}
+
+static bool failed(uint64_t result)
+{
+	return (int64_t)result < 0 && (int64_t)result > -4096;
 }
 
 /* Whole pages that a call in the cache can have been about. */
@@ -239,18 +301,42 @@ static bool plausible_brk(const struct rec_process *proc, uint64_t now)
 	return now > was ? plausible(proc, was, now - was) : plausible(proc, now, was - now);
 }
 
+/* The file has been mapped, or was not to be. */
+static bool file_mapped(struct rec_thread *t, const struct user_regs_struct *in, uint64_t result)
+{
+	const struct rec_permitted *p = &t->proc->logged.permit;
+	if (failed(result)) {
+		rec_after_mmap(t, in, result);
+		return true;
+	}
+	if (!p->length || !plausible(t->proc, result, p->length) ||
+	    ((p->flags & MAP_FIXED) && result != p->start))
+		return false;
+	rec_maps_add_file(t, result, result + p->length, p->prot, (uint32_t)p->flags, p->offset,
+			  p->module, p->path);
+	return true;
+}
+
+static bool apply_permitted(struct rec_thread *t, uint64_t number,
+			    const struct user_regs_struct *in, uint64_t result)
+{
+	bool good = true;
+	if (number == SYS_mmap)
+		good = file_mapped(t, in, result);
+	else
+		rec_after_mprotect(t, in, result);
+	permit_over(t->proc, !failed(result));
+	return good;
+}
+
 /* The call has happened; false if that cannot be. */
 static bool apply(struct rec_thread *t, uint64_t number, const struct user_regs_struct *in,
 		  uint64_t result)
 {
 	struct rec_process *proc = t->proc;
-	bool failed = (int64_t)result < 0 && (int64_t)result > -4096;
-	if (number == SYS_mprotect && permitted(proc, in)) {
-		rec_after_mprotect(t, in, result);
-		permit_over(proc, !failed);
-		return true;
-	}
-	if (failed) {
+	if (permitted(proc, number, in))
+		return apply_permitted(t, number, in, result);
+	if (failed(result)) {
 		if (number == SYS_mprotect && plausible(proc, in->rdi, in->rsi))
 			rec_after_mprotect(t, in, result);
 		return true;
@@ -429,6 +515,7 @@ void rec_log_drain(struct rec_thread *t)
 	if (!rec_ring_placed(t) || !t->proc->tables) /* in a new image there is none yet */
 		return;
 	*rec_tcb(t, T_PERMIT(0)) = NO_PERMIT;
+	*rec_tcb(t, T_PERMIT(4)) = 0;
 	if (!rec_logs_drain(t) || (log_size(t) != t->log_done && t->state != REC_GONE)) {
 		t->proc->logged.n = *rec_maps_word(t->proc, T_MAPS_N);
 		rec_log_overwritten(t);

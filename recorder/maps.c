@@ -68,23 +68,37 @@ void rec_maps_record(struct rec_thread *t, const struct dj_mapping *m, const cha
 	rec_ring_record(t, &r);
 }
 
-void rec_maps_add(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t prot, uint32_t flags,
-		  int fd, uint64_t offset)
+int32_t rec_maps_file(struct rec_thread *t, int fd, uint32_t flags, char *path)
 {
-	char link[64], path[DJ_NAME_MAX] = "";
-	struct dj_mapping m = { start, page_up(end), offset, prot, flags, -1, false, false, "" };
-	if (!(flags & MAP_ANONYMOUS) && fd >= 0) {
-		snprintf(link, sizeof(link), "/proc/%d/fd/%d", t->tid, fd);
-		ssize_t n = readlink(link, path, sizeof(path) - 1);
-		path[n > 0 ? n : 0] = 0;
-		if (flags & MAP_PRIVATE)
-			m.module = rec_module_at(t->rec, link, path);
-	}
+	char link[64];
+	*path = 0;
+	if ((flags & MAP_ANONYMOUS) || fd < 0)
+		return -1;
+	snprintf(link, sizeof(link), "/proc/%d/fd/%d", t->tid, fd);
+	ssize_t n = readlink(link, path, DJ_NAME_MAX - 1);
+	path[n > 0 ? n : 0] = 0;
+	return flags & MAP_PRIVATE ? rec_module_at(t->rec, link, path) : -1;
+}
+
+void rec_maps_add_file(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t prot,
+		       uint32_t flags, uint64_t offset, int32_t module, const char *path)
+{
+	struct dj_mapping m = {
+		start, page_up(end), offset, prot, flags, module, false, false, ""
+	};
 	replaced(t, m.start, m.end, m.prot);
 	dj_mappings_put(&t->proc->maps, &m);
 	if (m.prot & PROT_EXEC)
 		rec_heir_mapped(t->proc, &m);
 	rec_maps_record(t, &m, path);
+}
+
+void rec_maps_add(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t prot, uint32_t flags,
+		  int fd, uint64_t offset)
+{
+	char path[DJ_NAME_MAX];
+	int32_t module = rec_maps_file(t, fd, flags, path);
+	rec_maps_add_file(t, start, end, prot, flags, offset, module, path);
 }
 
 void rec_maps_add_named(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t prot,

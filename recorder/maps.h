@@ -17,6 +17,12 @@ struct rec_recording;
 int rec_maps_read(struct rec_process *proc);
 void rec_maps_add(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t prot, uint32_t flags,
 		  int fd, uint64_t offset);
+/* What is open as `fd` in the program: what it is called (DJ_NAME_MAX bytes), and which module, if
+ * it is mapped with these flags, or -1. */
+int32_t rec_maps_file(struct rec_thread *t, int fd, uint32_t flags, char *path);
+/* Of a file that is known so. */
+void rec_maps_add_file(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t prot,
+		       uint32_t flags, uint64_t offset, int32_t module, const char *path);
 void rec_maps_add_named(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t prot,
 			uint32_t flags, const char *name);
 /* Like an existing mapping, elsewhere. */

@@ -5,14 +5,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct rec_process;
 struct rec_thread;
 
-/* An mprotect that the cache makes, once. */
+/* An mprotect, or an mmap of a file, that the cache makes, once. */
 struct rec_permitted {
-	uint64_t start, end; /* whole pages; end 0: there is none */
+	int call;	     /* which; 0: there is none */
+	uint64_t start, end; /* whole pages; 0: of a file, where the kernel likes */
 	uint64_t length;     /* as the program has it */
 	uint32_t prot;
 	uint64_t steps; /* where, plus 1 */
+	uint64_t flags, offset;
+	int32_t module; /* that the file is, or -1, */
+	char *path;	/* and what the program calls it */
 };
 
 /* What is known of those of all threads of a process. */
@@ -28,9 +33,10 @@ struct rec_logged {
 	int64_t since;
 };
 
-/* An mprotect that has to do with code has come to the supervisor: true if the cache makes it,
- * once, and nothing is translated from there until the log is drained. In hand, and nothing of
- * deja's is in the way; to be called once for a position. */
+/* An mprotect that has to do with code has come to the supervisor, or an mmap of a file: true if
+ * the cache makes it, once, and nothing is translated from there until the log is drained. In hand,
+ * and nothing of deja's is in the way; to be called once for a position. */
 bool rec_permit(struct rec_thread *t);
+void rec_permit_free(struct rec_process *proc);
 
 #endif

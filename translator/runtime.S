@@ -667,7 +667,9 @@ rt_map_check:
 	cmp	%rsi, %rcx
 	jae	6f
 	jmp	3f
-1:	test	$~READ_WRITE, %rdx
+1:	cmpq	$0, %gs:T_PERMIT(4)
+	jne	32f
+33:	test	$~READ_WRITE, %rdx
 	jnz	18f
 	test	$~KNOWN_FLAGS, %r10
 	jnz	18f
@@ -705,6 +707,15 @@ rt_map_check:
 18:	movq	$0, %gs:T_MAPS
 8:	xor	%ecx, %ecx
 	jmp	*%gs:T_CALL_RET
+32:	movq	$0, %gs:T_PERMIT(4)
+	cmp	%gs:T_PERMIT(0), %rdi
+	jne	33b
+	cmp	%gs:T_PERMIT(1), %rsi
+	jne	33b
+	cmp	%gs:T_PERMIT(2), %rdx
+	jne	33b
+	movq	$PERMIT_USED, %gs:T_PERMIT(0)
+	jmp	7b
 30:	cmp	$MAPS_CLOSED, %rax /* another one is made, which takes a moment; or by the supervisor */
 	je	31f
 	pause
