@@ -196,15 +196,17 @@ static bool permit_change(struct rec_thread *t, uint64_t start, uint64_t end)
 
 /* Which file it is has to be found out while the descriptor is open. What is known of its place
  * must not be wrong when the call is over: no code is replaced, and code comes only to where the
- * program says. */
-static bool permit_file(struct rec_thread *t, uint64_t start, uint64_t end)
+ * program says. Memory of no file comes here where that is not known to be data. */
+static bool permit_map(struct rec_thread *t, uint64_t start, uint64_t end)
 {
 	struct rec_process *proc = t->proc;
 	const struct user_regs_struct *r = &t->regs;
 	const struct dj_mapping *code = dj_mappings_after(&proc->maps, start, PROT_EXEC);
-	const uint64_t known = MAP_PRIVATE | MAP_FIXED | MAP_DENYWRITE | MAP_EXECUTABLE;
+	const uint64_t known =
+		MAP_PRIVATE | MAP_FIXED | MAP_DENYWRITE | MAP_EXECUTABLE | MAP_ANONYMOUS;
 	char path[DJ_NAME_MAX];
-	if (!(r->r10 & MAP_PRIVATE) || (r->r10 & ~known) || (int)r->r8 < 0)
+	if (!(r->r10 & MAP_PRIVATE) || (r->r10 & ~known) ||
+	    (!(r->r10 & MAP_ANONYMOUS) && (int)r->r8 < 0))
 		return false;
 	if (r->r10 & MAP_FIXED
 		    ? start % PAGE || end <= start || end > TOP || (code && code->start < end)
@@ -234,7 +236,7 @@ bool rec_permit(struct rec_thread *t)
 	    class[r->rax] != SYS_CHECKED || proc->logged.permit.steps == t->steps + 1 ||
 	    (r->rdx & ~(uint64_t)(PROT_READ | PROT_WRITE | PROT_EXEC)))
 		return false;
-	return r->rax == SYS_mmap ? permit_file(t, start, end) : permit_change(t, start, end);
+	return r->rax == SYS_mmap ? permit_map(t, start, end) : permit_change(t, start, end);
 }
 
 void rec_permit_free(struct rec_process *proc)
@@ -301,8 +303,8 @@ static bool plausible_brk(const struct rec_process *proc, uint64_t now)
 	return now > was ? plausible(proc, was, now - was) : plausible(proc, now, was - now);
 }
 
-/* The file has been mapped, or was not to be. */
-static bool file_mapped(struct rec_thread *t, const struct user_regs_struct *in, uint64_t result)
+/* It has been mapped, or was not to be. */
+static bool was_mapped(struct rec_thread *t, const struct user_regs_struct *in, uint64_t result)
 {
 	const struct rec_permitted *p = &t->proc->logged.permit;
 	if (failed(result)) {
@@ -314,6 +316,8 @@ static bool file_mapped(struct rec_thread *t, const struct user_regs_struct *in,
 		return false;
 	rec_maps_add_file(t, result, result + p->length, p->prot, (uint32_t)p->flags, p->offset,
 			  p->module, p->path);
+	if (p->start && (p->flags & MAP_ANONYMOUS) && !(p->prot & PROT_EXEC))
+		data_known(t->proc, p->start, p->end);
 	return true;
 }
 
@@ -322,7 +326,7 @@ static bool apply_permitted(struct rec_thread *t, uint64_t number,
 {
 	bool good = true;
 	if (number == SYS_mmap)
-		good = file_mapped(t, in, result);
+		good = was_mapped(t, in, result);
 	else
 		rec_after_mprotect(t, in, result);
 	permit_over(t->proc, !failed(result));

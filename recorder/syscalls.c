@@ -346,7 +346,7 @@ static const struct row {
 	ROW(prctl,            "filter",    rec_begin_prctl, rec_after_seccomp, false),
 	ROW(getrlimit,        "memory",    rec_begin_getrlimit, NULL, false),
 	ROW(setrlimit,        "memory",    rec_begin_setrlimit, NULL, false),
-	ROW(prlimit64,        "memory",    rec_begin_prlimit, NULL, false),
+	ROW(prlimit64,        "memory",    rec_begin_prlimit, NULL, false, .checked = true),
 	ROW(clone,            "process",   rec_begin_clone, NULL, false),
 	ROW(clone3,           "process",   rec_begin_clone, NULL, false),
 	ROW(fork,             "process",   begin_alone, NULL, false),

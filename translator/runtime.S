@@ -601,6 +601,8 @@ rt_apart:
 #define NR_PWRITEV  296
 #define NR_PWRITEV2 328
 #define NR_MEMBARRIER 324
+#define NR_PRLIMIT64 302
+#define RLIMIT_STACK 3
 #define NR_OPEN	    2
 #define NR_OPENAT   257
 #define PROC	    0x2f636f72702f /* "/proc/" */
@@ -641,6 +643,8 @@ rt_map_check:
 	je	27f
 	cmp	$NR_OPEN, %eax
 	je	26f
+	cmp	$NR_PRLIMIT64, %eax
+	je	34f
 	mov	%gs:T_LOG_HEAD, %rcx
 	cmp	%gs:T_LOG_END, %rcx
 	jae	8f
@@ -761,6 +765,13 @@ rt_open_check_out:
 	.endr
 	movq	$0, %gs:(T_BRK + 8)
 	jmp	7b
+34:	test	%rdx, %rdx /* its own stack's, which every program asks for and deja never changes */
+	jnz	8b
+	test	%edi, %edi
+	jnz	8b
+	cmp	$RLIMIT_STACK, %esi
+	jne	8b
+	jmp	16b
 25:	test	%edi, %edi /* what there is; and what is about rseq(2) */
 	jz	8b
 	test	$MEMBARRIER_RSEQ, %edi

@@ -130,14 +130,21 @@ static void map(unsigned at, unsigned n)
 		munmap(p, n * PAGE);
 }
 
-static void map_file(unsigned at)
+/* Of a file, in every way, also such as the kernel refuses. */
+static void map_file(unsigned at, unsigned n)
 {
-	int fd = open("/proc/self/exe", O_RDONLY);
-	if (mmap((char *)FIRST + at * PAGE, 2 * PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) ==
-		    MAP_FAILED ||
-	    close(fd))
+	static const int flags[] = { MAP_PRIVATE | MAP_FIXED, MAP_PRIVATE | MAP_FIXED,
+				     MAP_PRIVATE | MAP_FIXED | MAP_DENYWRITE, MAP_PRIVATE };
+	char *want = draw(8) ? (char *)FIRST + at * PAGE : NULL;
+	int fd = draw(10) ? open("/proc/self/exe", O_RDONLY) : -1;
+	char *p = mmap(want, n * PAGE, (int)draw(8), flags[draw(4)] & (want ? -1 : ~MAP_FIXED), fd,
+		       (off_t)(draw(3) * PAGE + (draw(10) ? 0 : 8)));
+	if (fd >= 0 && close(fd))
 		fail("map_file");
-	memset(state + at, 1, 2);
+	if (p == want && want)
+		memset(state + at, 1, n);
+	else if (p != MAP_FAILED)
+		munmap(p, n * PAGE);
 }
 
 static void unmap(unsigned at, unsigned n)
@@ -284,8 +291,7 @@ static void step(void)
 		move(at, n);
 		break;
 	case 21:
-		if (draw(4) == 0)
-			map_file(at);
+		map_file(at, n);
 		break;
 	case 22:
 		code(at);
