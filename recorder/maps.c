@@ -201,12 +201,24 @@ void rec_maps_protect(struct rec_thread *t, uint64_t start, uint64_t end, uint32
 	rec_ring_record(t, &r);
 }
 
-/* The module that the process knows by this name, or -1. */
-static int32_t module_named(const struct rec_process *proc, const char *name)
+/* Whether the program has the module's first page at `at`: it may have been executing what had that
+ * name a moment ago. */
+static bool is_that(struct rec_process *proc, int32_t module, uint64_t at)
+{
+	const struct rec_module *m = &proc->rec->modules[module];
+	uint8_t first[PAGE];
+	size_t n = m->size < PAGE ? m->size : PAGE;
+	return m->rewritten || (rec_read(proc, at, first, n) == n && !memcmp(first, m->bytes, n));
+}
+
+/* The module that the process knows by this name, of which it has `offset` at `at`, or -1. */
+static int32_t module_named(struct rec_process *proc, const char *name, uint64_t at,
+			    uint64_t offset)
 {
 	char via[64 + DJ_NAME_MAX];
 	snprintf(via, sizeof(via), "/proc/%d/root%s", proc->pid, name);
-	return rec_module_at(proc->rec, via, name);
+	int32_t module = rec_module_at(proc->rec, via, name);
+	return module >= 0 && !offset && !is_that(proc, module, at) ? -1 : module;
 }
 
 /* Read all mappings of a new image: four of each file, mostly, one after the other. */
@@ -234,7 +246,7 @@ int rec_maps_read(struct rec_process *proc)
 			m.flags = MAP_SHARED;
 		if (name[0] == '/') {
 			if (strcmp(name, last) != 0)
-				module = module_named(proc, strcpy(last, name));
+				module = module_named(proc, strcpy(last, name), start, off);
 			m.module = module;
 		} else {
 			m.flags |= MAP_ANONYMOUS;

@@ -413,10 +413,8 @@ struct rec_thread {
 		uint8_t saved[40];
 		struct dj_regs first;
 		unsigned arena;
-		rec_then *mapped; /* what follows it, */
-		int64_t result;	  /* and is told this */
-		int way;	  /* to get the file (area.c) */
-		int link;	  /* ours, which the program opens; or -1 */
+		int way;  /* to get the file (area.c) */
+		int link; /* ours, which the program opens; or -1 */
 		rec_then *then;
 		int64_t error; /* it cannot be had */
 		bool gone;     /* it has been unmapped */
