@@ -152,6 +152,12 @@ bool rec_area_part(unsigned i, uint64_t *at, uint64_t *size)
 	return true;
 }
 
+static enum rec_state no_area(struct rec_thread *t, int64_t result)
+{
+	(void)result;
+	return rec_no_image(t, "%s", t->area.why);
+}
+
 /* Something failed: nothing of deja's stays in the program. */
 static enum rec_state area_given_up(struct rec_thread *t, int64_t result)
 {
@@ -165,7 +171,7 @@ static enum rec_state area_given_up(struct rec_thread *t, int64_t result)
 		close(t->area.link);
 	t->area.link = -1;
 	t->proc->more_files = false;
-	return rec_no_image(t, "%s", t->area.why);
+	return rec_layout_done(t, no_area);
 }
 
 static enum rec_state area_failed(struct rec_thread *t, const char *what, int64_t result)
@@ -193,7 +199,8 @@ enum {
 	CLOSE_ORDER,
 	NOT_DUMPED,
 	SMALL_PAGES,
-	NOT_FORKED
+	NOT_FORKED,
+	OWN_LAYOUT
 };
 
 static enum rec_state area_ready(struct rec_thread *t, int64_t result)
@@ -225,6 +232,7 @@ static enum rec_state area_laid_out(struct rec_thread *t, int64_t result)
 	if (result)
 		return area_failed(t, what[rec_series_failed(t)], result);
 	t->area.fd = -1;
+	t->layout.fixed = false;
 	proc->window.at = t->s + AREA_SHADOW;
 	proc->window.hidden = rec_series_made(t, HIDE_WINDOW);
 	proc->own.at = proc->window.at + REC_WINDOW_SIZE;
@@ -287,6 +295,7 @@ static enum rec_state area_lay_out(struct rec_thread *t, int64_t result)
 		       0, 0, 0);
 	rec_series_add(t, SMALL_PAGES, REC_MAY, SYS_madvise, t->s + AREA_PAGE,
 		       (1UL << 32) - AREA_PAGE, MADV_NOHUGEPAGE, 0, 0, 0);
+	rec_layout_add(t, OWN_LAYOUT);
 	if (t->rec->opt.follow)
 		rec_series_add(t, NOT_FORKED, REC_MAY, SYS_madvise, t->area.at + AREA_ORDER,
 			       AREA_TOTAL - AREA_ORDER, MADV_DONTFORK, 0, 0, 0);
@@ -439,8 +448,11 @@ enum rec_state rec_area_begin(struct rec_thread *t)
 	/* names go below the stack pointer, out of the red zone, and are taken back */
 	t->area.text = (t->regs.rsp - 2048) & ~15ULL;
 	if (rec_read(t->proc, t->area.text, t->area.saved, sizeof(t->area.saved)) !=
-	    sizeof(t->area.saved))
-		return rec_no_image(t, "cannot write to the stack of %s", rec_program_name(t));
+	    sizeof(t->area.saved)) {
+		snprintf(t->area.why, sizeof(t->area.why), "cannot write to the stack of %s",
+			 rec_program_name(t));
+		return area_given_up(t, 0);
+	}
 	return rec_limits_begin(t, area_room);
 }
 

@@ -149,12 +149,6 @@ enum rec_state rec_image_begin(struct rec_thread *t, bool exec)
 	return REC_EXEC_OUT;
 }
 
-static enum rec_state laid_out(struct rec_thread *t, int64_t result)
-{
-	(void)result;
-	return rec_area_begin(t);
-}
-
 enum rec_state rec_on_exec_out(struct rec_thread *t, const struct rec_stop *stop)
 {
 	struct rec_process *proc = t->proc;
@@ -187,7 +181,7 @@ enum rec_state rec_on_exec_out(struct rec_thread *t, const struct rec_stop *stop
 	find_vdso_syscall(t);
 	rec_full_regs(t, &t->area.first);
 	proc->heir.fixed = t->layout.fixed;
-	return rec_layout_done(t, laid_out);
+	return rec_area_begin(t);
 }
 
 /* The trace gets the mappings the program has, without ours. */

@@ -18,6 +18,8 @@ void rec_layout_become(const struct rec_recording *rec);
 enum rec_state rec_layout_fix(struct rec_thread *t, rec_then *then);
 /* It has, or has failed to: the personality is its own again. */
 enum rec_state rec_layout_done(struct rec_thread *t, rec_then *then);
+/* The call that makes it so, to a series. */
+void rec_layout_add(struct rec_thread *t, unsigned what);
 
 /* ---- image.c ---- */
 /* Mappings as the trace has them, and memory that no module file has. */

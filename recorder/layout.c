@@ -13,7 +13,7 @@
  * (those of containers do) addresses are random as they always were. So they are where it cannot be
  * taken back, as the new image is none that can be recorded: the file is looked at before.
  */
-#include "recorder/recorder.h"
+#include "recorder/area.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -115,11 +115,20 @@ enum rec_state rec_layout_fix(struct rec_thread *t, rec_then *then)
 	return rec_call(t, then, SYS_personality, v | ADDR_NO_RANDOMIZE, 0, 0, 0, 0, 0);
 }
 
+static bool changed(const struct rec_thread *t)
+{
+	return t->layout.fixed && !(t->layout.own & ADDR_NO_RANDOMIZE);
+}
+
 enum rec_state rec_layout_done(struct rec_thread *t, rec_then *then)
 {
-	bool changed = t->layout.fixed && !(t->layout.own & ADDR_NO_RANDOMIZE);
+	bool undo = changed(t);
 	t->layout.fixed = false;
-	if (!changed)
-		return then(t, 0);
-	return rec_call(t, then, SYS_personality, t->layout.own, 0, 0, 0, 0, 0);
+	return undo ? rec_call(t, then, SYS_personality, t->layout.own, 0, 0, 0, 0, 0) : then(t, 0);
+}
+
+void rec_layout_add(struct rec_thread *t, unsigned what)
+{
+	if (changed(t))
+		rec_series_add(t, what, REC_MAY, SYS_personality, t->layout.own, 0, 0, 0, 0, 0);
 }
