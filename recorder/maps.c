@@ -1,6 +1,7 @@
 /* The program's mappings, as the system calls that the supervisor performs leave them. */
 #include "recorder/recorder.h"
 
+#include <elf.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -201,14 +202,31 @@ void rec_maps_protect(struct rec_thread *t, uint64_t start, uint64_t end, uint32
 	rec_ring_record(t, &r);
 }
 
-/* Whether the program has the module's first page at `at`: it may have been executing what had that
- * name a moment ago. */
+/* How much of the file's first page is mapped as it is: behind a segment the kernel may clear what
+ * is left of the page. */
+static size_t first_part(const struct rec_module *m)
+{
+	const Elf64_Ehdr *h = (const Elf64_Ehdr *)(const void *)m->bytes;
+	const Elf64_Phdr *p;
+	if (m->size < sizeof(*h) || h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_phoff % 8 ||
+	    h->e_phoff > m->size || h->e_phnum > (m->size - h->e_phoff) / sizeof(*p))
+		return 0;
+	p = (const Elf64_Phdr *)(const void *)(m->bytes + h->e_phoff);
+	for (unsigned i = 0; i < h->e_phnum; i++)
+		if (p[i].p_type == PT_LOAD && !p[i].p_offset)
+			return p[i].p_filesz < PAGE ? p[i].p_filesz : PAGE;
+	return 0;
+}
+
+/* Whether the program has the beginning of the module at `at`: it may have been executing what had
+ * that name a moment ago. */
 static bool is_that(struct rec_process *proc, int32_t module, uint64_t at)
 {
 	const struct rec_module *m = &proc->rec->modules[module];
 	uint8_t first[PAGE];
-	size_t n = m->size < PAGE ? m->size : PAGE;
-	return m->rewritten || (rec_read(proc, at, first, n) == n && !memcmp(first, m->bytes, n));
+	size_t n = m->rewritten ? 0 : first_part(m);
+	n = n < m->size ? n : m->size;
+	return rec_read(proc, at, first, n) == n && !memcmp(first, m->bytes, n);
 }
 
 /* The module that the process knows by this name, of which it has `offset` at `at`, or -1. */
