@@ -182,7 +182,8 @@ static bool continues(const struct dj_mapping *a, const struct dj_mapping *b)
 {
 	return a->end == b->start && a->prot == b->prot && a->flags == b->flags &&
 	       a->module == b->module && a->initial == b->initial && a->moved == b->moved &&
-	       a->early == b->early && a->lost == b->lost && a->name == b->name &&
+	       a->sure == b->sure && a->early == b->early && a->lost == b->lost &&
+	       a->name == b->name &&
 	       ((a->module < 0 && (a->flags & DJ_MAP_ANONYMOUS)) ||
 		a->offset + (a->end - a->start) == b->offset);
 }

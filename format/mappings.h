@@ -31,6 +31,7 @@ struct dj_mapping {
 	int32_t module;	  /* -1: none */
 	bool initial;	  /* made at the start of the image: the snapshot speaks of it */
 	bool moved;	  /* contents came from elsewhere (mremap): nothing to fall back on */
+	bool sure;	  /* the recorder's: it is no other file that was taken for the module */
 	const char *name; /* "" if none; lives as long as the mapping */
 	/* In a history whose beginning is missing: made before that; and writable then or later, so
 	 * that nobody knows what was written there. */

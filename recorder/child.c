@@ -79,6 +79,8 @@ void rec_child_traced(struct rec_thread *t, struct user_regs_struct *r)
 	default:
 		return;
 	}
+	if ((t->sys.clone_flags & CLONE_FILES) && !(t->sys.clone_flags & CLONE_THREAD))
+		t->rec->files = true;
 	rec_x87_place(t); /* it has that, too, and perhaps other translations */
 }
 

@@ -160,8 +160,8 @@ static const uint8_t *of_file(struct rec_process *proc, const struct dj_mapping 
 {
 	const struct rec_module *f = module_of(proc, m);
 	uint64_t off = m->offset + (page - m->start);
-	if (!f || is_changing(proc, m) || is_told(proc->told, page) || off + PAGE > f->size ||
-	    !rec_is_of_file(proc, page))
+	if (!f || !m->sure || is_changing(proc, m) || is_told(proc->told, page) ||
+	    off + PAGE > f->size || !rec_is_of_file(proc, page))
 		return NULL;
 	return f->bytes + off;
 }

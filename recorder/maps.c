@@ -1,12 +1,12 @@
 /* The program's mappings, as the system calls that the supervisor performs leave them. */
 #include "recorder/recorder.h"
 
-#include <elf.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #define PAGE 4096ULL
@@ -85,7 +85,15 @@ void rec_maps_add_file(struct rec_thread *t, uint64_t start, uint64_t end, uint3
 		       uint32_t flags, uint64_t offset, int32_t module, const char *path)
 {
 	struct dj_mapping m = {
-		start, page_up(end), offset, prot, flags, module, false, false, ""
+		.start = start,
+		.end = page_up(end),
+		.offset = offset,
+		.prot = prot,
+		.flags = flags,
+		.module = module,
+		/* who shares descriptors may have put another file in its place meanwhile */
+		.sure = module >= 0 && t->proc->n_threads == 1 && !t->rec->files,
+		.name = "",
 	};
 	replaced(t, m.start, m.end, m.prot);
 	dj_mappings_put(&t->proc->maps, &m);
@@ -105,8 +113,12 @@ void rec_maps_add(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t p
 void rec_maps_add_named(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t prot,
 			uint32_t flags, const char *name)
 {
-	struct dj_mapping m = { start, page_up(end),	   0, prot, flags, -1, false,
-				false, label(t->rec, name) };
+	struct dj_mapping m = { .start = start,
+				.end = page_up(end),
+				.prot = prot,
+				.flags = flags,
+				.module = -1,
+				.name = label(t->rec, name) };
 	replaced(t, m.start, m.end, m.prot);
 	dj_mappings_put(&t->proc->maps, &m);
 	rec_maps_record(t, &m, name);
@@ -115,8 +127,14 @@ void rec_maps_add_named(struct rec_thread *t, uint64_t start, uint64_t end, uint
 void rec_maps_add_like(struct rec_thread *t, const struct dj_mapping *like, uint64_t start,
 		       uint64_t end, uint64_t offset)
 {
-	struct dj_mapping m = { start,	      page_up(end), offset, like->prot, like->flags,
-				like->module, false,	    false,  "" };
+	struct dj_mapping m = { .start = start,
+				.end = page_up(end),
+				.offset = offset,
+				.prot = like->prot,
+				.flags = like->flags,
+				.module = like->module,
+				.sure = like->sure,
+				.name = "" };
 	replaced(t, m.start, m.end, m.prot);
 	dj_mappings_put(&t->proc->maps, &m);
 	rec_maps_record(t, &m, m.module >= 0 ? t->rec->modules[m.module].path : "");
@@ -202,41 +220,39 @@ void rec_maps_protect(struct rec_thread *t, uint64_t start, uint64_t end, uint32
 	rec_ring_record(t, &r);
 }
 
-/* How much of the file's first page is mapped as it is: behind a segment the kernel may clear what
- * is left of the page. */
-static size_t first_part(const struct rec_module *m)
-{
-	const Elf64_Ehdr *h = (const Elf64_Ehdr *)(const void *)m->bytes;
-	const Elf64_Phdr *p;
-	if (m->size < sizeof(*h) || h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_phoff % 8 ||
-	    h->e_phoff > m->size || h->e_phnum > (m->size - h->e_phoff) / sizeof(*p))
-		return 0;
-	p = (const Elf64_Phdr *)(const void *)(m->bytes + h->e_phoff);
-	for (unsigned i = 0; i < h->e_phnum; i++)
-		if (p[i].p_type == PT_LOAD && !p[i].p_offset)
-			return p[i].p_filesz < PAGE ? p[i].p_filesz : PAGE;
-	return 0;
-}
-
-/* Whether the program has the beginning of the module at `at`: it may have been executing what had
- * that name a moment ago. */
-static bool is_that(struct rec_process *proc, int32_t module, uint64_t at)
-{
-	const struct rec_module *m = &proc->rec->modules[module];
-	uint8_t first[PAGE];
-	size_t n = m->rewritten ? 0 : first_part(m);
-	n = n < m->size ? n : m->size;
-	return rec_read(proc, at, first, n) == n && !memcmp(first, m->bytes, n);
-}
-
-/* The module that the process knows by this name, of which it has `offset` at `at`, or -1. */
-static int32_t module_named(struct rec_process *proc, const char *name, uint64_t at,
-			    uint64_t offset)
+/* The module that the process knows by this name, or -1. */
+static int32_t module_named(const struct rec_process *proc, const char *name)
 {
 	char via[64 + DJ_NAME_MAX];
 	snprintf(via, sizeof(via), "/proc/%d/root%s", proc->pid, name);
-	int32_t module = rec_module_at(proc->rec, via, name);
-	return module >= 0 && !offset && !is_that(proc, module, at) ? -1 : module;
+	return rec_module_at(proc->rec, via, name);
+}
+
+/* A mapping as the kernel lists it (proc(5)). */
+struct listed {
+	uint64_t start, end, offset, inode;
+	unsigned major, minor;
+	char perm[8], *name; /* the name is in the line */
+};
+
+static bool parse(char *line, struct listed *l)
+{
+	int name_at = 0;
+	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %x:%x %" SCNu64 " %n", &l->start,
+		   &l->end, l->perm, &l->offset, &l->major, &l->minor, &l->inode, &name_at) < 7)
+		return false;
+	l->name = line + name_at;
+	l->name[strcspn(l->name, "\n")] = 0;
+	return true;
+}
+
+/* Whether what is mapped is the module and not another file that had its name a moment ago, or has
+ * it in another root directory. What some file systems say of a file (btrfs, overlayfs) is of a
+ * device that has no number, and differs from what the kernel lists. */
+static bool is_that(const struct rec_process *proc, int32_t module, const struct listed *l)
+{
+	const struct rec_module *m = &proc->rec->modules[module];
+	return m->ino == l->inode && (m->dev == makedev(l->major, l->minor) || !major(m->dev));
 }
 
 /* Read all mappings of a new image: four of each file, mostly, one after the other. */
@@ -244,37 +260,38 @@ int rec_maps_read(struct rec_process *proc)
 {
 	char line[DJ_NAME_MAX + 256], last[sizeof(line)] = "";
 	int32_t module = -1;
+	struct listed l;
 	FILE *f = proc->rec->tracer->open_proc(proc->rec->tracer, proc->pid, "maps");
 	if (!f)
 		return -1;
 	dj_mappings_clear(&proc->maps);
 	proc->vdso = 0;
 	while (fgets(line, sizeof(line), f)) {
-		uint64_t start, end, off;
-		char perm[8];
-		int name_at = 0;
-		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %*s %*s %n", &start, &end,
-			   perm, &off, &name_at) < 4)
+		if (!parse(line, &l))
 			continue;
-		char *name = line + name_at;
-		name[strcspn(name, "\n")] = 0;
-		struct dj_mapping m = { start, end,   off, permissions(perm), MAP_PRIVATE, -1,
-					false, false, "" };
-		if (perm[3] == 's')
+		struct dj_mapping m = { .start = l.start,
+					.end = l.end,
+					.offset = l.offset,
+					.prot = permissions(l.perm),
+					.flags = MAP_PRIVATE,
+					.module = -1,
+					.name = "" };
+		if (l.perm[3] == 's')
 			m.flags = MAP_SHARED;
-		if (name[0] == '/') {
-			if (strcmp(name, last) != 0)
-				module = module_named(proc, strcpy(last, name), start, off);
+		if (l.name[0] == '/') {
+			if (strcmp(l.name, last) != 0)
+				module = module_named(proc, strcpy(last, l.name));
 			m.module = module;
+			m.sure = module >= 0 && is_that(proc, module, &l);
 		} else {
 			m.flags |= MAP_ANONYMOUS;
-			m.name = label(proc->rec, name);
+			m.name = label(proc->rec, l.name);
 		}
-		if (!strcmp(name, "[vdso]")) {
-			proc->vdso = start;
-			proc->vdso_end = end;
+		if (!strcmp(l.name, "[vdso]")) {
+			proc->vdso = l.start;
+			proc->vdso_end = l.end;
 		}
-		if (!strcmp(name, "[vsyscall]"))
+		if (!strcmp(l.name, "[vsyscall]"))
 			m.prot = 0;
 		dj_mappings_put(&proc->maps, &m);
 	}

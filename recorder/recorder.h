@@ -118,6 +118,7 @@ struct rec_recording {
 	struct rec_thread *by_tid[2048]; /* a hash (loop.c) */
 	bool turns, held; /* somebody waits in WAIT or TRAP_WAIT; and for what is no stop */
 	bool rests;	  /* of some process there is something (ahead.c) */
+	bool files;	  /* processes may have descriptors in common (clone with CLONE_FILES) */
 	uint64_t counts[REC_COUNTS];
 	uint64_t kept_room, made_room; /* for kept translations, bytes */
 	struct rec_cpuids cpuid;
