@@ -152,8 +152,7 @@ void rec_log_start(struct rec_thread *t)
 	*rec_tcb(t, T_LOG_HEAD) = log;
 	*rec_tcb(t, T_LOG_END) = log + AREA_LOG / LOG_SIZE * LOG_SIZE;
 	*rec_tcb(t, T_CALL) = 0;
-	*rec_tcb(t, T_PERMIT(0)) = NO_PERMIT;
-	*rec_tcb(t, T_PERMIT(4)) = 0;
+	*rec_tcb(t, T_PERMIT(4)) = NO_PERMIT;
 	t->log_done = 0;
 }
 
@@ -175,7 +174,7 @@ static void permit(struct rec_thread *t, uint64_t end, uint64_t data)
 	*rec_tcb(t, T_PERMIT(1)) = r->rsi;
 	*rec_tcb(t, T_PERMIT(2)) = r->rdx;
 	*rec_tcb(t, T_PERMIT(3)) = data;
-	*rec_tcb(t, T_PERMIT(4)) = p->call == SYS_mmap;
+	*rec_tcb(t, T_PERMIT(4)) = r->rax;
 }
 
 static bool permit_change(struct rec_thread *t, uint64_t start, uint64_t end)
@@ -518,8 +517,7 @@ void rec_log_drain(struct rec_thread *t)
 {
 	if (!rec_ring_placed(t) || !t->proc->tables) /* in a new image there is none yet */
 		return;
-	*rec_tcb(t, T_PERMIT(0)) = NO_PERMIT;
-	*rec_tcb(t, T_PERMIT(4)) = 0;
+	*rec_tcb(t, T_PERMIT(4)) = NO_PERMIT;
 	if (!rec_logs_drain(t) || (log_size(t) != t->log_done && t->state != REC_GONE)) {
 		t->proc->logged.n = *rec_maps_word(t->proc, T_MAPS_N);
 		rec_log_overwritten(t);

@@ -20,6 +20,7 @@
 
 struct rec_pagemap {
 	FILE *file;
+	bool any; /* of them is known: this is asked at each stop */
 	struct window {
 		bool known;
 		uint64_t first; /* page */
@@ -97,7 +98,7 @@ bool rec_is_of_file(struct rec_process *proc, uint64_t addr)
 	}
 	struct window *w = &map->window[page / WINDOW % WINDOWS];
 	if (!w->known || w->first != page - i) {
-		w->known = true;
+		w->known = map->any = true;
 		w->first = page - i;
 		look(t, w, WINDOW);
 	}
@@ -106,8 +107,12 @@ bool rec_is_of_file(struct rec_process *proc, uint64_t addr)
 
 void rec_pages_may_change(struct rec_process *proc)
 {
-	for (unsigned i = 0; proc->pagemap && i < WINDOWS; i++)
-		proc->pagemap->window[i].known = false;
+	struct rec_pagemap *map = proc->pagemap;
+	if (!map || !map->any)
+		return;
+	for (unsigned i = 0; i < WINDOWS; i++)
+		map->window[i].known = false;
+	map->any = false;
 }
 
 void rec_untouched_end(struct rec_process *proc)

@@ -73,11 +73,11 @@
 #define T_CALL	     (T_BASE + 0x660) /* the call being made, if it is to be logged, or 0 */
 #define T_CALL_RET   (T_BASE + 0x668) /* rt_map_check, rt_map_log: where to go on */
 #define T_CALL_SAVE  (T_BASE + 0x670) /* theirs */
-/* rdi, rsi, rdx of an mprotect that may be made once, which T_DATA it makes of that, or 0; or of an
- * mmap, which is 1 then, else 0 */
+/* rdi, rsi, rdx of a call that may be made once; which T_DATA it makes of that, or 0; and its
+ * number */
 #define T_PERMIT(i) (T_BASE + 0x7c0 + 8 * (i))
-#define NO_PERMIT   1 /* as rdi, with which the kernel refuses it: no such call */
-#define PERMIT_USED 3 /* it is being made */
+#define NO_PERMIT   -1 /* as the number; of no call */
+#define PERMIT_USED -2 /* it is being made */
 /* Ordered events */
 #define T_ORDER_ID	(T_BASE + 0x678) /* the thread's, in a lock that it holds; not 0 */
 #define T_ORDER_RET	(T_BASE + 0x680) /* rt_order_two: where to go on */

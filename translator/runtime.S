@@ -655,7 +655,9 @@ rt_map_check:
 	lock cmpxchg %rcx, %gs:T_MAPS
 	jne	30f
 	mov	%r11, %rax
-	cmp	$NR_MMAP, %eax
+	cmp	%gs:T_PERMIT(4), %rax
+	je	32f
+33:	cmp	$NR_MMAP, %eax
 	je	1f
 	cmp	$NR_MUNMAP, %eax
 	je	3f
@@ -671,9 +673,7 @@ rt_map_check:
 	cmp	%rsi, %rcx
 	jae	6f
 	jmp	3f
-1:	cmpq	$0, %gs:T_PERMIT(4)
-	jne	32f
-33:	test	$~READ_WRITE, %rdx
+1:	test	$~READ_WRITE, %rdx
 	jnz	18f
 	test	$~KNOWN_FLAGS, %r10
 	jnz	18f
@@ -682,15 +682,7 @@ rt_map_check:
 	test	%rdi, %rdi /* also a hint gets what it would get without deja */
 	jz	7f
 	jmp	3f
-2:	cmp	%gs:T_PERMIT(0), %rdi
-	jne	9f
-	cmp	%gs:T_PERMIT(1), %rsi
-	jne	9f
-	cmp	%gs:T_PERMIT(2), %rdx
-	jne	9f
-	movq	$PERMIT_USED, %gs:T_PERMIT(0)
-	jmp	7f
-9:	cmp	$READ_EXECUTE, %rdx
+2:	cmp	$READ_EXECUTE, %rdx
 	je	20f
 	test	$~READ_WRITE, %rdx
 	jnz	18f
@@ -711,14 +703,13 @@ rt_map_check:
 18:	movq	$0, %gs:T_MAPS
 8:	xor	%ecx, %ecx
 	jmp	*%gs:T_CALL_RET
-32:	movq	$0, %gs:T_PERMIT(4)
-	cmp	%gs:T_PERMIT(0), %rdi
+32:	cmp	%gs:T_PERMIT(0), %rdi /* permitted, if it is with these arguments */
 	jne	33b
 	cmp	%gs:T_PERMIT(1), %rsi
 	jne	33b
 	cmp	%gs:T_PERMIT(2), %rdx
 	jne	33b
-	movq	$PERMIT_USED, %gs:T_PERMIT(0)
+	movq	$PERMIT_USED, %gs:T_PERMIT(4)
 	jmp	7b
 30:	cmp	$MAPS_CLOSED, %rax /* another one is made, which takes a moment; or by the supervisor */
 	je	31f
@@ -814,9 +805,9 @@ rt_map_log:
 	mov	%rcx, %gs:T_LOG_HEAD
 	mov	%r11, %gs:T_MAPS_N
 	movq	$0, %gs:T_CALL
-	cmpq	$PERMIT_USED, %gs:T_PERMIT(0)
+	cmpq	$PERMIT_USED, %gs:T_PERMIT(4)
 	jne	1f
-	movq	$NO_PERMIT, %gs:T_PERMIT(0)
+	movq	$NO_PERMIT, %gs:T_PERMIT(4)
 	test	%rax, %rax
 	jnz	1f
 	mov	%gs:T_PERMIT(3), %rcx

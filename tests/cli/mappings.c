@@ -137,9 +137,10 @@ static void map_file(unsigned at, unsigned n)
 				     MAP_PRIVATE | MAP_FIXED | MAP_DENYWRITE, MAP_PRIVATE };
 	char *want = draw(8) ? (char *)FIRST + at * PAGE : NULL;
 	int fd = draw(10) ? open("/proc/self/exe", O_RDONLY) : -1;
+	unsigned long offset = draw(3) * PAGE + (draw(10) ? 0 : 8);
 	char *p = mmap(want, n * PAGE, (int)draw(8), flags[draw(4)] & (want ? -1 : ~MAP_FIXED), fd,
-		       (off_t)(draw(3) * PAGE + (draw(10) ? 0 : 8)));
-	if (fd >= 0 && close(fd))
+		       (off_t)offset);
+	if ((p == MAP_FAILED) != (fd < 0 || offset % PAGE) || (fd >= 0 && close(fd)))
 		fail("map_file");
 	if (p == want && want)
 		memset(state + at, 1, n);
