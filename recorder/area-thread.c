@@ -58,11 +58,6 @@ static void part_give_back(struct rec_process *proc, int part, uint64_t off, uin
 
 /* ---- an area is made --------------------------------------------------------------------- */
 
-static bool failed(int64_t r)
-{
-	return r < 0 && r > -4096;
-}
-
 static enum rec_state area_given_up(struct rec_thread *t, int64_t result)
 {
 	t->area.gone = result == 0;
@@ -87,7 +82,7 @@ static enum rec_state area_not_forked(struct rec_thread *t, int64_t result)
 
 static enum rec_state area_aliased(struct rec_thread *t, int64_t result)
 {
-	if (failed(result))
+	if (rec_failed(result))
 		return area_failed(t, result);
 	t->s = t->area.at + AREA_CONTROL;
 	if (!t->proc->not_forked)
@@ -103,7 +98,7 @@ static uint64_t part_at(const struct rec_thread *t)
 
 static enum rec_state area_own(struct rec_thread *t, int64_t result)
 {
-	if (failed(result))
+	if (rec_failed(result))
 		return area_failed(t, result);
 	return rec_call(t, area_aliased, SYS_mremap, part_at(t) + AREA_THREAD - AREA_PAGE, 0,
 			AREA_PAGE, MREMAP_MAYMOVE | MREMAP_FIXED,
@@ -112,7 +107,7 @@ static enum rec_state area_own(struct rec_thread *t, int64_t result)
 
 static enum rec_state area_tables(struct rec_thread *t, int64_t result)
 {
-	if (failed(result))
+	if (rec_failed(result))
 		return area_failed(t, result);
 	return rec_call(t, area_own, SYS_mremap, part_at(t), 0, AREA_THREAD,
 			MREMAP_MAYMOVE | MREMAP_FIXED, t->area.at + AREA_TABLES, 0);
@@ -120,7 +115,7 @@ static enum rec_state area_tables(struct rec_thread *t, int64_t result)
 
 static enum rec_state area_order(struct rec_thread *t, int64_t result)
 {
-	if (failed(result))
+	if (rec_failed(result))
 		return area_failed(t, result);
 	return rec_call(t, area_tables, SYS_mremap, t->proc->area_at + AREA_ORDER, 0,
 			AREA_TABLES - AREA_ORDER, MREMAP_MAYMOVE | MREMAP_FIXED,
@@ -144,7 +139,7 @@ static enum rec_state area_undumped(struct rec_thread *t, int64_t result)
 
 static enum rec_state area_reserved(struct rec_thread *t, int64_t result)
 {
-	if (failed(result))
+	if (rec_failed(result))
 		return area_failed(t, result);
 	t->area.at = (uint64_t)result;
 	rec_data_not(t->proc, t->area.at, t->area.at + REC_AREA_THREAD);

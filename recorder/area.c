@@ -27,11 +27,6 @@
 
 #define FILE_FLAGS (MFD_CLOEXEC | MFD_ALLOW_SEALING)
 
-static bool failed(int64_t r)
-{
-	return r < 0 && r > -4096;
-}
-
 /* ---- shared memory ---- */
 
 uint8_t *rec_shared_map(struct rec_process *proc, uint64_t off, uint64_t size)
@@ -304,7 +299,7 @@ static enum rec_state area_lay_out(struct rec_thread *t, int64_t result)
 
 static enum rec_state area_reserved(struct rec_thread *t, int64_t result)
 {
-	if (failed(result)) {
+	if (rec_failed(result)) {
 		char what[64];
 		snprintf(what, sizeof(what), "map %llu MiB into",
 			 (unsigned long long)(AREA_TOTAL >> 20));
@@ -387,15 +382,15 @@ static enum rec_state area_file(struct rec_thread *t, int64_t result)
 		t->proc->more_files = true;
 		return rec_limits_raise(t, make_file);
 	}
-	if (failed(result) && t->proc->heir.of) {
+	if (rec_failed(result) && t->proc->heir.of) {
 		rec_heir_give_up(t->proc);
 		close(t->area.link);
 		t->area.link = t->area.way = -1;
 	}
-	if (failed(result) && ++t->area.way < WAYS)
+	if (rec_failed(result) && ++t->area.way < WAYS)
 		return make_file(t, 0);
 	rec_write(t->proc, t->area.text, t->area.saved, sizeof(t->area.saved));
-	if (failed(result))
+	if (rec_failed(result))
 		return area_failed(t, "make a file for the shared memory in", result);
 	t->area.fd = (int)result;
 	return area_made(t);

@@ -7,6 +7,12 @@
 
 #include "recorder/recorder.h"
 
+/* Whether that is an error of a system call's. */
+static inline bool rec_failed(int64_t result)
+{
+	return result < 0 && result > -4096;
+}
+
 /* ---- area.c ---- */
 void rec_tables_free(struct rec_process *proc);
 void rec_own_free(struct rec_thread *t);

@@ -16,11 +16,6 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-static bool failed(int64_t r)
-{
-	return r < 0 && r > -4096;
-}
-
 /* ---- the window ---- */
 
 void rec_window_free(struct rec_process *proc)
@@ -59,7 +54,7 @@ bool rec_window_hidden(const struct rec_process *proc)
 
 static enum rec_state shown(struct rec_thread *t, int64_t result)
 {
-	if (failed(result)) {
+	if (rec_failed(result)) {
 		rec_fatal(t->rec, "cannot make deja's memory executable in %s: %s",
 			  rec_program_name(t), strerror((int)-result));
 		return REC_KILLED;

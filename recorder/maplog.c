@@ -281,11 +281,6 @@ static uint64_t word(const uint8_t *entry, unsigned at)
 	return w;
 }
 
-static bool failed(uint64_t result)
-{
-	return (int64_t)result < 0 && (int64_t)result > -4096;
-}
-
 /* Whole pages that a call in the cache can have been about. */
 static bool plausible(const struct rec_process *proc, uint64_t start, uint64_t length)
 {
@@ -306,7 +301,7 @@ static bool plausible_brk(const struct rec_process *proc, uint64_t now)
 static bool was_mapped(struct rec_thread *t, const struct user_regs_struct *in, uint64_t result)
 {
 	const struct rec_permitted *p = &t->proc->logged.permit;
-	if (failed(result)) {
+	if (rec_failed(result)) {
 		rec_after_mmap(t, in, result);
 		return true;
 	}
@@ -328,7 +323,7 @@ static bool apply_permitted(struct rec_thread *t, uint64_t number,
 		good = was_mapped(t, in, result);
 	else
 		rec_after_mprotect(t, in, result);
-	permit_over(t->proc, !failed(result));
+	permit_over(t->proc, !rec_failed(result));
 	return good;
 }
 
@@ -339,7 +334,7 @@ static bool apply(struct rec_thread *t, uint64_t number, const struct user_regs_
 	struct rec_process *proc = t->proc;
 	if (permitted(proc, number, in))
 		return apply_permitted(t, number, in, result);
-	if (failed(result)) {
+	if (rec_failed(result)) {
 		if (number == SYS_mprotect && plausible(proc, in->rdi, in->rsi))
 			rec_after_mprotect(t, in, result);
 		return true;

@@ -33,11 +33,6 @@ struct rec_series {
 	} call[REC_SERIES];
 };
 
-static bool failed(int64_t r)
-{
-	return r < 0 && r > -4096;
-}
-
 /* ---- the list ------------------------------------------------------------------------------ */
 
 void rec_series_begin(struct rec_thread *t)
@@ -89,10 +84,10 @@ static enum rec_state one_made(struct rec_thread *t, int64_t result)
 {
 	struct rec_series *s = t->call.series;
 	uint64_t flags = s->call[s->at].word[0];
-	s->call[s->at].made = !failed(result);
+	s->call[s->at].made = !rec_failed(result);
 	if (flags & BIT(SERIES_KEEPS_BIT))
 		s->kept = (uint64_t)result;
-	if (failed(result) && !(flags & BIT(SERIES_MAY_BIT)))
+	if (rec_failed(result) && !(flags & BIT(SERIES_MAY_BIT)))
 		return s->then(t, result);
 	s->at++;
 	return next_call(t);
@@ -166,7 +161,7 @@ static enum rec_state placed(struct rec_thread *t, int64_t result)
 	const size_t size = (size_t)(rec_series_ends - rec_series_begins);
 	DJ_ASSERT(size <= LIST && LIST + (REC_SERIES + 1) * SERIES_CALL <= AREA_PAGE,
 		  "a series takes more than a page");
-	if (failed(result) ||
+	if (rec_failed(result) ||
 	    pwrite(proc->memfd, rec_series_begins, size, (off_t)proc->series.off) != (ssize_t)size)
 		proc->series.at = 0;
 	return t->call.series->then(t, 0);
