@@ -37,8 +37,9 @@
  * Listening costs processor time, so it is for bursts: a thread is listened to if it has stopped
  * before within BURST, and for no longer than PATIENCE after its last question. It takes a
  * processor of our own (as in ahead.c). Where others want the processors, too, the one of the two
- * that has to answer mostly does not run, or the one that asks. So who has not asked a few times
- * while we listened is left alone, but for a trial now and then.
+ * that has to answer mostly does not run, or the one that asks. And a thread that is listened to is
+ * not on our processor, where a stop takes less than to wake it elsewhere (near.c). So who has not
+ * asked a few times while we listened is left alone, but for a trial now and then.
  */
 #include "recorder/ask.h"
 #include "recorder/ahead.h"
@@ -49,8 +50,9 @@
 
 #define BURST	 1000000 /* nanoseconds */
 #define PATIENCE 100000
-#define LUCK	 4  /* so many times in vain: it is left alone */
-#define TRIED	 16 /* and listened to once in so many times */
+#define FEW	 3  /* questions: fewer of one thread had been answered at stops sooner */
+#define LUCK	 3  /* times in vain that follow one that was not are forgiven */
+#define TRIED	 8  /* and listened to once in so many times */
 #define LOOKS	 32 /* between two looks at what has stopped */
 #define NOTED	 4  /* of so many links one is noted for later images (ahead.c) */
 
@@ -66,16 +68,16 @@ bool rec_has_processors(void)
 /* Whether listening to the thread has been of use lately; once in a while it is tried anyway. */
 static bool promises(struct rec_thread *t)
 {
-	return t->ask.luck < LUCK || ++t->ask.passed % TRIED == 0;
+	return t->ask.luck >= 0 || ++t->ask.passed % TRIED == 0;
 }
 
 /* Nobody listens to it any more. */
 static void judge(struct rec_thread *t)
 {
-	if (t->ask.asked)
-		t->ask.luck -= t->ask.luck > 1 ? 2 : t->ask.luck;
+	if (t->ask.asked >= (t->proc->n_threads == 1 ? FEW : 1))
+		t->ask.luck = LUCK;
 	else
-		t->ask.luck += t->ask.luck < LUCK;
+		t->ask.luck -= t->ask.luck >= 0;
 }
 
 void rec_ask_listen(struct rec_thread *t)
@@ -88,7 +90,7 @@ void rec_ask_listen(struct rec_thread *t)
 	if (gap > BURST || asking->n == REC_ASKERS || !rec_has_processors() ||
 	    t->group != t->proc || !promises(t))
 		return;
-	t->ask.asked = false;
+	t->ask.asked = 0;
 	asking->who[asking->n++] = t;
 	asking->until = 0;
 	*rec_tcb(t, T_LISTEN) = 1;
@@ -169,7 +171,7 @@ static bool look(struct rec_thread *t)
 		ask = atomic_exchange(rec_tcb(t, T_ASK), 0);
 	if (!ask)
 		return false;
-	t->ask.asked = true;
+	t->ask.asked++;
 	atomic_store(rec_tcb(t, T_ANSWER), answer(t, ask));
 	return true;
 }

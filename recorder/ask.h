@@ -13,8 +13,8 @@ struct rec_thread;
 /* Of a thread. */
 struct rec_ask {
 	int64_t last;	 /* when it last went on in the cache; nanoseconds of CLOCK_MONOTONIC */
-	bool asked;	 /* since we listen */
-	unsigned luck;	 /* how often it has not; 0 is best */
+	unsigned asked;	 /* so often since we listen */
+	int luck;	 /* that may be too few so many times more; -1: it was */
 	unsigned passed; /* so often was not listened although it was a burst */
 };
 

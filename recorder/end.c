@@ -83,7 +83,6 @@ static enum rec_state forked_let_go(struct rec_thread *t, int64_t result)
 enum rec_state rec_let_go(struct rec_thread *t, const char *fmt, ...)
 {
 	char why[sizeof(t->rec->err->text)];
-	bool whole;
 	va_list ap;
 	va_start(ap, fmt);
 	vsnprintf(why, sizeof(why), fmt, ap);
@@ -97,7 +96,7 @@ enum rec_state rec_let_go(struct rec_thread *t, const char *fmt, ...)
 	} else {
 		rec_cut(t->rec, "%s; it goes on unrecorded", why);
 		if (t->ring)
-			rec_ring_reached(t, &whole); /* it may run for long */
+			rec_ring_write(t); /* it may run for long */
 		fprintf(stderr, "deja: %s\n", t->rec->err->text);
 	}
 	t->proc->free = true;

@@ -82,8 +82,7 @@ enum rec_state rec_follow_begin(struct rec_thread *c)
 enum rec_state rec_follow_ready(struct rec_thread *c)
 {
 	struct dj_record r = { .kind = DJ_REC_REGS, .mask = DJ_REG_ALL };
-	if (!rec_ring_start(c))
-		return REC_KILLED;
+	rec_ring_start(c);
 	rec_lagged_set(c, 0);
 	*rec_tcb(c, T_SEQ) = c->seq;
 	*rec_tcb(c, T_FSBASE) = c->regs.fs_base;

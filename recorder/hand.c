@@ -155,7 +155,7 @@ static enum rec_state enter(struct rec_thread *t, const struct tr_frag *f)
 	t->epoch = tr_epoch(t->proc->tr);
 	*rec_tcb(t, T_ALONE) = t->proc->n_threads == 1;
 	r.orig_rax = (unsigned long long)-1;
-	t->in_hand = t->near.minds = false;
+	t->in_hand = t->minds = false;
 	if (rec_set_regs(t, &r))
 		return REC_KILLED;
 	if (t->n_pending) { /* which is for the next place where flags are the program's */

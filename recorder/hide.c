@@ -194,11 +194,12 @@ void rec_after_open(struct rec_thread *t, const struct user_regs_struct *in, uin
 	char link[64], path[128];
 	struct rec_hiding *h = &t->hide;
 	h->wanted = false;
-	if ((how & O_PATH) || (how & O_ACCMODE) != O_RDONLY)
-		return;
 	snprintf(link, sizeof(link), "/proc/%d/fd/%d", (int)t->tid, (int)result);
 	ssize_t n = readlink(link, path, sizeof(path) - 1);
 	path[n > 0 ? n : 0] = 0;
+	rec_near_opened(t->rec, path);
+	if ((how & O_PATH) || (how & O_ACCMODE) != O_RDONLY)
+		return;
 	pid_t of;
 	const char *name;
 	if (!is_list(path, &of, &name) || !recorded(t->rec, of))

@@ -157,6 +157,7 @@ enum rec_state rec_on_exec_out(struct rec_thread *t, const struct rec_stop *stop
 		return REC_KILLED;
 	t->regs.orig_rax = (unsigned long long)-1;
 	t->area.out = true;
+	t->minds = false;
 	rec_ring_leave(t); /* nobody uses the old image's memory any more */
 	rec_count_translator(proc);
 	rec_heir_leave(proc);
@@ -257,8 +258,7 @@ enum rec_state rec_image_ready(struct rec_thread *t)
 {
 	if (t->area.forked)
 		return rec_follow_ready(t);
-	if (!rec_ring_start(t))
-		return REC_KILLED;
+	rec_ring_start(t);
 	rec_lagged_set(t, t->steps);
 	*rec_tcb(t, T_FSBASE) = t->regs.fs_base;
 	*rec_tcb(t, T_GSBASE) = 0;

@@ -192,7 +192,7 @@ enum rec_state rec_native_begin(struct rec_thread *t)
 	rec_late_native(t);
 	if (known)
 		rec_order_hold(t, in);
-	t->near.minds =
+	t->minds =
 		!known || in->id == INSN_INT || in->id == INSN_SYSENTER || in->id == INSN_SYSCALL;
 	t->native.traps = t->trap_flag && !apart;
 	if (t->native.traps)

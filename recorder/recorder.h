@@ -132,6 +132,7 @@ struct rec_recording {
 	bool fatal;    /* deja failed: err says how */
 	bool killing;  /* the program is being killed for either reason */
 	struct rec_asking asking;
+	struct rec_nearness near;
 	bool began;		 /* the program has been started */
 	bool told;		 /* that a child goes on unrecorded */
 	struct {		 /* order.c */
@@ -346,7 +347,7 @@ struct rec_thread {
 		bool runs;		  /* for those, none coming in */
 	} late;
 	struct rec_ask ask;
-	struct rec_nearness near;
+	bool minds; /* what it is about to execute may show where it may be (near.c) */
 	uint64_t stops, natives, stops_at_tick;
 	struct rec_clocked clock;
 	uint64_t facts;	   /* of the process, that hold for it */

@@ -7,6 +7,9 @@
  * writing thread and give the recorded thread the other half, waiting until that has been written.
  * So there is no moment at which two parties touch one half.
  *
+ * What the supervisor would have to wait for, because the thread or its image has ended, it writes
+ * itself: to be woken takes longer. So a short program has no writing thread.
+ *
  * Records of the supervisor's own (signals, mappings...) never lie in the ring, which the program
  * can write to: they wait in a list beside the half, each with the offset in the half at which it
  * belongs, and are written when the half's records up to there are.
@@ -19,7 +22,6 @@
 
 #include "recorder/image.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -64,7 +66,8 @@ struct rec_ring {
 	struct rec_thread *t;
 	struct half half[2];
 	unsigned current;
-	struct dj_worker *writer;
+	struct dj_worker *writer; /* NULL: nothing has been handed over yet */
+	unsigned next;		  /* the half that is written next */
 	pthread_mutex_t lock;
 	pthread_cond_t work, done;
 	bool quit;
@@ -190,9 +193,10 @@ static unsigned write_from_ring(struct rec_ring *g, const struct half *h, uint64
 	return rc ? 0 : size;
 }
 
-/* Write a half. After a failure only the list is freed; but if the file is all right the reason for
- * the end goes there. */
-static int write_half(struct rec_ring *g, struct half *h, bool skip)
+/* Write a half, and if nothing is to `follow` soon, all that its stream has gathered into the file.
+ * After a failure only the list is freed; but if the file is all right the reason for the end goes
+ * there. */
+static int write_half(struct rec_ring *g, struct half *h, bool skip, bool follow)
 {
 	uint64_t at = 0;
 	bool good = !skip;
@@ -217,7 +221,7 @@ static int write_half(struct rec_ring *g, struct half *h, bool skip)
 	}
 	h->own_end = &h->own;
 	h->n_own = 0;
-	if (good && !h->lost && h->steps >= g->last)
+	if (good && !follow && !h->lost && h->steps >= g->last)
 		good = !dj_stream_flush(g->t->stream, h->steps, h->seq, &g->err) &&
 		       !rec_times_write(g->t->times, g->t->stream, h->steps, false, &g->err);
 	return good ? 0 : -1;
@@ -226,22 +230,21 @@ static int write_half(struct rec_ring *g, struct half *h, bool skip)
 static void writer_main(void *arg)
 {
 	struct rec_ring *g = arg;
-	unsigned next = 0;
 	pthread_mutex_lock(&g->lock);
 	for (;;) {
-		struct half *h = &g->half[next];
-		while (!h->busy && !g->quit)
+		struct half *h; /* write_here() changes which is next, too */
+		while (!(h = &g->half[g->next])->busy && !g->quit)
 			pthread_cond_wait(&g->work, &g->lock);
 		if (!h->busy)
 			break;
 		bool skip = g->failed;
 		pthread_mutex_unlock(&g->lock);
-		int rc = write_half(g, h, skip);
+		int rc = write_half(g, h, skip, false);
 		pthread_mutex_lock(&g->lock);
 		if (rc)
 			g->failed = true;
 		h->busy = false;
-		next ^= 1;
+		g->next ^= 1;
 		pthread_cond_broadcast(&g->done);
 	}
 	pthread_mutex_unlock(&g->lock);
@@ -276,12 +279,7 @@ static struct rec_ring *new_ring(struct rec_thread *t)
 	pthread_mutex_init(&g->lock, NULL);
 	pthread_cond_init(&g->work, NULL);
 	pthread_cond_init(&g->done, NULL);
-	g->writer = dj_work(writer_main, g);
-	if (g->writer)
-		return g;
-	free(g);
-	rec_fatal(t->rec, "cannot start a thread that writes the trace: %s", strerror(errno));
-	return NULL;
+	return g;
 }
 
 static void wait_until_written(struct rec_ring *g)
@@ -293,13 +291,11 @@ static void wait_until_written(struct rec_ring *g)
 }
 
 /* A new image has new memory, and the old one's records are all written. */
-bool rec_ring_start(struct rec_thread *t)
+void rec_ring_start(struct rec_thread *t)
 {
 	if (!t->ring)
 		t->ring = new_ring(t);
 	struct rec_ring *g = t->ring;
-	if (!g)
-		return false;
 	wait_until_written(g);
 	for (unsigned i = 0; i < 2; i++) {
 		g->half[i].ours = t->own + i * AREA_HALF;
@@ -309,7 +305,6 @@ bool rec_ring_start(struct rec_thread *t)
 	g->placed = true;
 	rec_log_start(t);
 	rec_times_start(t);
-	return true;
 }
 
 /* The image is gone. Until the next one has its area a thread may end, too. */
@@ -389,11 +384,12 @@ static uint64_t last_number(struct rec_thread *t)
 	return seq > t->seq && seq <= rec_order_now(t) ? seq : t->seq;
 }
 
-void rec_ring_hand_over(struct rec_thread *t)
+/* The half that the thread has been writing to is what is written next. */
+static struct half *fill(struct rec_thread *t)
 {
 	rec_log_drain(t);
 	struct rec_ring *g = t->ring;
-	struct half *h = &g->half[g->current], *other = &g->half[g->current ^ 1];
+	struct half *h = &g->half[g->current];
 	h->used = used(t);
 	g->raw += h->used;
 	h->lost = g->broken || t->overwritten || t->lost;
@@ -402,6 +398,34 @@ void rec_ring_hand_over(struct rec_thread *t)
 	/* inside a fragment T_STEPS is behind, T_SEQ is not */
 	h->seq = t->in_hand ? t->seq : t->state == REC_GONE ? last_number(t) : DJ_SEQ_UNKNOWN;
 	h->number = rec_order_now(t);
+	return h;
+}
+
+/* Write everything; more is to `follow` soon. */
+static void write_here(struct rec_thread *t, bool follow)
+{
+	struct rec_ring *g = t->ring;
+	struct half *h = fill(t);
+	wait_until_written(g);
+	h->hurry = false;
+	int rc = write_half(g, h, g->failed, follow);
+	pthread_mutex_lock(&g->lock);
+	g->failed |= rc != 0;
+	g->next ^= 1;
+	pthread_mutex_unlock(&g->lock);
+	use_half(g, g->current ^ 1);
+}
+
+void rec_ring_hand_over(struct rec_thread *t)
+{
+	struct rec_ring *g = t->ring;
+	if (!g->writer)
+		g->writer = dj_work(writer_main, g);
+	if (!g->writer) { /* then without one */
+		write_here(t, false);
+		return;
+	}
+	struct half *h = fill(t), *other = &g->half[g->current ^ 1];
 	pthread_mutex_lock(&g->lock);
 	if (other->busy)
 		g->hurried = HURRIED;
@@ -413,6 +437,11 @@ void rec_ring_hand_over(struct rec_thread *t)
 		pthread_cond_wait(&g->done, &g->lock);
 	pthread_mutex_unlock(&g->lock);
 	use_half(g, g->current ^ 1);
+}
+
+void rec_ring_write(struct rec_thread *t)
+{
+	write_here(t, false);
 }
 
 static void append(struct rec_thread *t, struct own *o, uint64_t at)
@@ -520,8 +549,7 @@ unsigned rec_ring_imported(struct rec_thread *t, uint64_t *addr, unsigned max)
 
 uint64_t rec_ring_reached(struct rec_thread *t, bool *whole)
 {
-	rec_ring_hand_over(t);
-	wait_until_written(t->ring);
+	write_here(t, true);
 	*whole = !t->ring->failed && !t->ring->broken;
 	return t->ring->reached;
 }
@@ -550,12 +578,13 @@ int rec_ring_stop(struct rec_thread *t, struct dj_error *err)
 	if (!g)
 		return 0;
 	rec_times_end(t);
-	rec_ring_hand_over(t);
+	write_here(t, false);
 	pthread_mutex_lock(&g->lock);
 	g->quit = true;
 	pthread_cond_broadcast(&g->work);
 	pthread_mutex_unlock(&g->lock);
-	dj_work_done(g->writer);
+	if (g->writer)
+		dj_work_done(g->writer);
 	if (!g->failed && rec_times_write(t->times, t->stream, g->reached, true, &g->err))
 		g->failed = true;
 	int rc = g->failed ? -1 : 0;

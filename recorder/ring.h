@@ -6,8 +6,8 @@
 #define DEJA_RECORDER_RING_H
 
 /* ---- ring.c ---- */
-bool rec_ring_start(struct rec_thread *t);
-/* The image that has it in its memory is gone; all records have been written when it returns. */
+void rec_ring_start(struct rec_thread *t);
+/* The image that has it in its memory is gone; nothing of it is looked at when it returns. */
 void rec_ring_leave(struct rec_thread *t);
 /* Whether it has been started in the present image. */
 bool rec_ring_placed(const struct rec_thread *t);
@@ -27,8 +27,11 @@ void rec_ring_record(struct rec_thread *t, const struct dj_record *r);
 void rec_ring_time(struct rec_thread *t, uint64_t steps);
 /* In hand: what the process's facts say by now holds for this thread. */
 void rec_ring_facts(struct rec_thread *t);
-/* Write everything handed over or not; the latest position it implies: a thread killed inside a
- * fragment has come further than T_STEPS says. Not `whole`: later records are lost. */
+/* Write everything, handed over or not. */
+void rec_ring_write(struct rec_thread *t);
+/* Turn everything, handed over or not, into records of the trace, which need not reach the file
+ * yet; the latest position it implies: a thread killed inside a fragment has come further than
+ * T_STEPS says. Not `whole`: later records are lost. */
 uint64_t rec_ring_reached(struct rec_thread *t, bool *whole);
 /* Write everything; -1 if writing failed at any time. */
 int rec_ring_stop(struct rec_thread *t, struct dj_error *err);

@@ -86,7 +86,7 @@ static enum rec_state make(struct rec_thread *t, enum rec_state state)
 	 * this one waits for a child in its memory */
 	bool others = t->proc->n_threads > 1 || t->sys.clone_flags & CLONE_VFORK;
 	uint64_t at = others && t->proc->vdso_syscall ? 0 : tr_syscall_insn(t->proc->tr);
-	t->near.minds = about_processors(r.rax);
+	t->minds = about_processors(r.rax);
 	t->sys.filtered = false;
 	t->sys.at = at ? at : t->proc->vdso_syscall;
 	t->sys.regs = t->regs;

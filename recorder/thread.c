@@ -163,8 +163,7 @@ static enum rec_state ready(struct rec_thread *t, int64_t result)
 	*rec_tcb(t, T_GSBASE) = gs;
 	*rec_tcb(t, T_SELF) = t->s;
 	*rec_tcb(t, T_IN_SYSCALL) = 0;
-	if (!rec_ring_start(t))
-		return REC_KILLED;
+	rec_ring_start(t);
 	rec_syscalls_init(t);
 	dj_stream_flush(t->stream, 0, t->seq, t->rec->err);
 	rec_full_regs(t, &r.regs);

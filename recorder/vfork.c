@@ -106,7 +106,6 @@ struct rec_thread *rec_vfork_exec(struct rec_thread *t)
 	c->n_pending = t->n_pending;
 	c->cap_pending = t->cap_pending;
 	c->layout = t->layout;
-	c->near = t->near;
 	c->held = t->held;
 	c->mask = t->mask;
 	c->trap = t->trap;

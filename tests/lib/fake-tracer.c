@@ -166,18 +166,26 @@ static int fake_resume(struct rec_tracer *tr, pid_t tid, enum rec_resume how, in
 	}
 }
 
+/* Whether it steps through a system call and nothing else. */
+static bool makes_call(const struct fake_thread *m, enum rec_resume how)
+{
+	return how == REC_STEP && (m->regs.rip == VDSO_CALL || m->regs.rip == RT_SYSCALL);
+}
+
 /* Not what could show where it may be, or hand it down. */
 static int fake_resume_here(struct rec_tracer *tr, pid_t tid, enum rec_resume how, int sig)
 {
 	const struct fake_thread *m = fake_by_tid(tid);
 	unsigned long long nr = m->regs.rax;
-	if (how == REC_STEP && (m->regs.rip == VDSO_CALL || m->regs.rip == RT_SYSCALL) &&
+	if (makes_call(m, how) &&
 	    (nr == SYS_fork || nr == SYS_vfork || nr == SYS_clone || nr == SYS_execve))
 		fake_fail("thread %d makes call %llu bound to a processor", m->number, nr);
-	for (unsigned i = 0; i < fake.n_threads; i++)
-		if (fake.threads[i].running && fake.threads[i].alive && !fake.threads[i].killed)
+	for (unsigned i = 0; i < fake.n_threads; i++) {
+		const struct fake_thread *o = &fake.threads[i];
+		if (o->running && o->alive && !o->killed && !makes_call(o, o->how))
 			fake_fail("thread %d is bound to a processor while another runs",
 				  m->number);
+	}
 	fake_bound++;
 	return fake_resume(tr, tid, how, sig);
 }
