@@ -13,6 +13,7 @@ struct dj_worker {
 	void (*run)(void *); /* NULL: nothing is to be done, or all is done */
 	void *arg;
 	bool ends;
+	bool alone; /* nobody waits for it */
 };
 
 /* Those that have nothing to do, and what guards each. */
@@ -55,6 +56,25 @@ int dj_thread(pthread_t *id, void *(*run)(void *), void *arg)
 	return rc;
 }
 
+/* It has nothing to do: it is kept, or ends. */
+static void rest(struct dj_worker *w)
+{
+	w->ends = n_idle == IDLE;
+	if (w->ends) {
+		pthread_cond_broadcast(&w->change);
+		return;
+	}
+	w->next = idle;
+	idle = w;
+	n_idle++;
+}
+
+static void free_worker(struct dj_worker *w)
+{
+	pthread_cond_destroy(&w->change);
+	free(w);
+}
+
 static void *worker_main(void *arg)
 {
 	struct dj_worker *w = arg;
@@ -69,13 +89,21 @@ static void *worker_main(void *arg)
 		run(w->arg);
 		pthread_mutex_lock(&workers);
 		w->run = NULL;
-		pthread_cond_broadcast(&w->change);
+		if (w->alone)
+			rest(w);
+		else
+			pthread_cond_broadcast(&w->change);
 	}
+	bool alone = w->alone;
 	pthread_mutex_unlock(&workers);
+	if (alone) {
+		pthread_detach(pthread_self());
+		free_worker(w);
+	}
 	return NULL;
 }
 
-static struct dj_worker *new_worker(void (*run)(void *), void *arg)
+static struct dj_worker *new_worker(void (*run)(void *), void *arg, bool alone)
 {
 	struct dj_worker *w = calloc(1, sizeof(*w));
 	if (!w)
@@ -83,16 +111,18 @@ static struct dj_worker *new_worker(void (*run)(void *), void *arg)
 	pthread_cond_init(&w->change, NULL);
 	w->run = run;
 	w->arg = arg;
+	w->alone = alone;
+	pthread_mutex_lock(&workers); /* or it may be gone before its number is there */
 	int rc = dj_thread(&w->thread, worker_main, w);
+	pthread_mutex_unlock(&workers);
 	if (!rc)
 		return w;
-	pthread_cond_destroy(&w->change);
-	free(w);
+	free_worker(w);
 	errno = rc;
 	return NULL;
 }
 
-struct dj_worker *dj_work(void (*run)(void *), void *arg)
+static struct dj_worker *work(void (*run)(void *), void *arg, bool alone)
 {
 	pthread_mutex_lock(&workers);
 	struct dj_worker *w = idle;
@@ -101,10 +131,21 @@ struct dj_worker *dj_work(void (*run)(void *), void *arg)
 		n_idle--;
 		w->run = run;
 		w->arg = arg;
+		w->alone = alone;
 		pthread_cond_broadcast(&w->change);
 	}
 	pthread_mutex_unlock(&workers);
-	return w ? w : new_worker(run, arg);
+	return w ? w : new_worker(run, arg, alone);
+}
+
+struct dj_worker *dj_work(void (*run)(void *), void *arg)
+{
+	return work(run, arg, false);
+}
+
+bool dj_work_alone(void (*run)(void *), void *arg)
+{
+	return work(run, arg, true) != NULL;
 }
 
 void dj_work_done(struct dj_worker *w)
@@ -112,18 +153,11 @@ void dj_work_done(struct dj_worker *w)
 	pthread_mutex_lock(&workers);
 	while (w->run)
 		pthread_cond_wait(&w->change, &workers);
-	w->ends = n_idle == IDLE;
-	if (w->ends) {
-		pthread_cond_broadcast(&w->change);
-	} else {
-		w->next = idle;
-		idle = w;
-		n_idle++;
-	}
+	rest(w);
+	bool ends = w->ends;
 	pthread_mutex_unlock(&workers);
-	if (w->ends) {
+	if (ends) {
 		pthread_join(w->thread, NULL);
-		pthread_cond_destroy(&w->change);
-		free(w);
+		free_worker(w);
 	}
 }

@@ -115,15 +115,19 @@ static void write_all(void *arg)
 			break;
 		at += p.len;
 	}
+	pthread_mutex_lock(&s->process->lock);
+	s->process->later = false;
+	pthread_cond_broadcast(&s->process->no_later);
+	pthread_mutex_unlock(&s->process->lock);
 	snapshot_free(s);
 }
 
 void dj_snapshot_wait(struct dj_stream *process)
 {
-	if (!process->later)
-		return;
-	dj_work_done(process->later);
-	process->later = NULL;
+	pthread_mutex_lock(&process->lock);
+	while (process->later)
+		pthread_cond_wait(&process->no_later, &process->lock);
+	pthread_mutex_unlock(&process->lock);
 }
 
 void dj_stream_snapshot_later(struct dj_stream *process, struct dj_snapshot *s)
@@ -131,7 +135,7 @@ void dj_stream_snapshot_later(struct dj_stream *process, struct dj_snapshot *s)
 	DJ_ASSERT(!process->process, "start memory of a thread");
 	dj_snapshot_wait(process);
 	s->process = process;
-	process->later = s->n ? dj_work(write_all, s) : NULL;
-	if (!process->later) /* nobody else does it */
+	process->later = s->n != 0;
+	if (!s->n || !dj_work_alone(write_all, s)) /* nobody else does it */
 		write_all(s);
 }

@@ -109,10 +109,11 @@ static int flush(struct dj_stream *s, struct dj_error *err)
 
 void dj_stream_free(struct dj_stream *s)
 {
-	dj_snapshot_wait(s);
 	if (!s->process) {
+		dj_snapshot_wait(s);
 		pthread_mutex_destroy(&s->lock);
 		pthread_mutex_destroy(&s->snapshot);
+		pthread_cond_destroy(&s->no_later);
 	}
 	free(s->times.bytes);
 	free(s->block);
@@ -126,7 +127,6 @@ void dj_stream_hurry(struct dj_stream *s, bool hurry)
 
 int dj_stream_finish(struct dj_stream *s, struct dj_error *err)
 {
-	dj_snapshot_wait(s);
 	int r = s->block ? flush(s, err) : 0;
 
 	if (dj_stream_write_times(s, err))
@@ -177,6 +177,7 @@ struct dj_stream *dj_writer_process(struct dj_writer *w, int32_t pid, struct dj_
 	}
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_mutex_init(&s->snapshot, NULL);
+	pthread_cond_init(&s->no_later, NULL);
 	s->id = pid;
 	dj_put32(payload, (uint32_t)pid);
 	dj_put32(payload + 4, parent ? parent->number : NO_STREAM);

@@ -572,8 +572,11 @@ int dj_writer_close(struct dj_writer *w, const struct dj_trace_end *end, struct 
 	dj_writer_end_later(w);
 	/* after a failure each of these reports it again and writes nothing; a process's stream
 	 * is behind those of its threads in the list */
-	for (struct dj_stream *s = w->streams; s && !r; s = s->next)
+	for (struct dj_stream *s = w->streams; s && !r; s = s->next) {
+		if (!s->process)
+			dj_snapshot_wait(s);
 		r = dj_stream_finish(s, err);
+	}
 	if (!r && end && end->present)
 		r = write_end(w, end, err);
 	if (!r)

@@ -51,11 +51,12 @@ struct dj_stream {
 	struct dj_stream *next;	   /* in the writer's list */
 	pthread_mutex_t lock;	   /* of a process's stream; and of its start memory: */
 	pthread_mutex_t snapshot;
+	pthread_cond_t no_later;      /* with `lock`: */
 	int32_t id;		      /* the thread's number, or the process's */
 	uint32_t number;	      /* of the stream in the file */
 	uint32_t chunks;	      /* written, the description included */
 	uint32_t snapshots;	      /* chunks of start memory written, of a process */
-	struct dj_worker *later;      /* writes some (trace-snapshot.c), or NULL */
+	bool later;		      /* a worker writes some (trace-snapshot.c) */
 	uint32_t records;	      /* in the chunk that gathers */
 	uint16_t flags;		      /* of that chunk */
 	bool hurry;		      /* pack quickly rather than well */
