@@ -129,7 +129,7 @@ uint32_t dj_stream_number(const struct dj_stream *s);
  * 1, 2...: as its EXEC record says): any number of calls, any size. */
 int dj_stream_snapshot(struct dj_stream *process, uint32_t image, uint64_t addr, const void *bytes,
 		       size_t len, struct dj_error *err);
-/* Such memory that is packed and written by another thread, at the latest when the stream is
+/* Such memory that is packed and written by another thread, at the latest when the writer is
  * closed. What fails then is an error of the next call that writes. It is gathered first: NULL and
  * -1 say that there is no memory for it. */
 struct dj_snapshot;

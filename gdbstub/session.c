@@ -296,8 +296,8 @@ void stub_session_free(struct stub_session *s)
 	free(s->kept_library);
 }
 
-#define IDLE  200    /* milliseconds after which the client is taken to be thinking */
-#define AWAKE 200000 /* nanoseconds */
+#define IDLE  200     /* milliseconds after which the client is taken to be thinking */
+#define AWAKE 1000000 /* nanoseconds */
 
 static bool client_waits(void *ctx)
 {

@@ -50,7 +50,6 @@
 
 #define BURST	 1000000 /* nanoseconds */
 #define PATIENCE 100000
-#define FEW	 3  /* questions: fewer of one thread had been answered at stops sooner */
 #define LUCK	 3  /* times in vain that follow one that was not are forgiven */
 #define TRIED	 8  /* and listened to once in so many times */
 #define LOOKS	 32 /* between two looks at what has stopped */
@@ -74,10 +73,15 @@ static bool promises(struct rec_thread *t)
 /* Nobody listens to it any more. */
 static void judge(struct rec_thread *t)
 {
-	if (t->ask.asked >= (t->proc->n_threads == 1 ? FEW : 1))
+	if (t->ask.asked)
 		t->ask.luck = LUCK;
 	else
 		t->ask.luck -= t->ask.luck >= 0;
+}
+
+void rec_ask_image(struct rec_thread *t, bool known)
+{
+	t->ask.luck = known ? 0 : LUCK;
 }
 
 void rec_ask_listen(struct rec_thread *t)
@@ -90,7 +94,7 @@ void rec_ask_listen(struct rec_thread *t)
 	if (gap > BURST || asking->n == REC_ASKERS || !rec_has_processors() ||
 	    t->group != t->proc || !promises(t))
 		return;
-	t->ask.asked = 0;
+	t->ask.asked = false;
 	asking->who[asking->n++] = t;
 	asking->until = 0;
 	*rec_tcb(t, T_LISTEN) = 1;
@@ -171,7 +175,7 @@ static bool look(struct rec_thread *t)
 		ask = atomic_exchange(rec_tcb(t, T_ASK), 0);
 	if (!ask)
 		return false;
-	t->ask.asked++;
+	t->ask.asked = true;
 	atomic_store(rec_tcb(t, T_ANSWER), answer(t, ask));
 	return true;
 }

@@ -13,8 +13,8 @@ struct rec_thread;
 /* Of a thread. */
 struct rec_ask {
 	int64_t last;	 /* when it last went on in the cache; nanoseconds of CLOCK_MONOTONIC */
-	unsigned asked;	 /* so often since we listen */
-	int luck;	 /* that may be too few so many times more; -1: it was */
+	bool asked;	 /* since we listen */
+	int luck;	 /* it may fail to so many times more; -1: it has */
 	unsigned passed; /* so often was not listened although it was a burst */
 };
 
@@ -27,6 +27,8 @@ struct rec_asking {
 	unsigned links; /* asked for */
 };
 
+/* It has a new image. What is `known` has been translated before, and it is not likely to ask. */
+void rec_ask_image(struct rec_thread *t, bool known);
 /* The thread is about to go on in the cache: listen to it, if that is of use. */
 void rec_ask_listen(struct rec_thread *t);
 /* It has stopped, or ended. */

@@ -248,6 +248,7 @@ enum rec_state rec_image_translator(struct rec_thread *t)
 	rec_code_forget(proc, 0, UINT64_MAX);
 	proc->no_arena = false;
 	t->in_hand = true;
+	rec_ask_image(t, proc->heir.of != NULL);
 	if (proc->heir.of)
 		return rec_heir_take(t, &ops);
 	proc->tr = tr_new(&ops, &config);

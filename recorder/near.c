@@ -82,10 +82,10 @@ bool rec_near(struct rec_thread *t)
 	bool soon = at - rec->near.last < SOON;
 	rec->near.last = at;
 	rec->near.stops = soon ? rec->near.stops + 1 : 0;
-	bool near = rec->near.stops >= ENOUGH && is_recorded(t) && !rec->asking.n && !rec->rests &&
-		    !rec->order.more && runs_alone(t);
+	bool near = rec->near.stops >= ENOUGH && !rec->near.seen && is_recorded(t) &&
+		    !rec->asking.n && !rec->rests && !rec->order.more && runs_alone(t);
 	dj_thread_stays(near);
-	return near && !rec->near.seen && !t->minds;
+	return near && !t->minds;
 }
 
 void rec_near_opened(struct rec_recording *rec, const char *path)

@@ -407,7 +407,7 @@ static void write_here(struct rec_thread *t, bool follow)
 	struct rec_ring *g = t->ring;
 	struct half *h = fill(t);
 	wait_until_written(g);
-	h->hurry = false;
+	h->hurry = g->hurried > 0;
 	int rc = write_half(g, h, g->failed, follow);
 	pthread_mutex_lock(&g->lock);
 	g->failed |= rc != 0;

@@ -300,11 +300,48 @@ static void test_many_later(void)
 	free(module);
 }
 
+/* Processes end while others pack what they began with, more of them than workers are kept. */
+static void test_many_begin(void)
+{
+	static const struct dj_trace_meta meta;
+	enum { PROCESSES = 40, SIZE = 300000 };
+	struct dj_error err = { 0 };
+	struct dj_writer *w = dj_writer_create(path, &meta, &err);
+	uint8_t *bytes = malloc(SIZE);
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(bytes);
+	for (uint32_t i = 0; i < PROCESSES; i++) {
+		struct dj_stream *p = dj_writer_process(w, (int32_t)i + 1, NULL, &err);
+		for (uint32_t image = 0; image < 2; image++) {
+			struct dj_snapshot *s = dj_snapshot_new(image);
+			CU_ASSERT_FATAL(p && s && dj_snapshot_room(s, SIZE));
+			sample_memory(dj_snapshot_room(s, SIZE), SIZE, SEED + 2 * i + image);
+			CU_ASSERT_EQUAL(dj_snapshot_add(s, 0x10000, SIZE), 0);
+			dj_stream_snapshot_later(p, s);
+		}
+		CU_ASSERT_EQUAL(dj_stream_close(p, &err), 0);
+	}
+	struct dj_trace *t = reopen(w);
+	CU_ASSERT_PTR_NULL(dj_trace_damage(t));
+	CU_ASSERT_EQUAL(dj_trace_processes(t), PROCESSES);
+	for (uint32_t i = 0; i < 2 * PROCESSES; i++) {
+		uint8_t *got = malloc(SIZE);
+		CU_ASSERT_PTR_NOT_NULL_FATAL(got);
+		sample_memory(bytes, SIZE, SEED + i);
+		CU_ASSERT_EQUAL(dj_trace_snapshot(t, i / 2, i % 2, 0x10000, got, SIZE), SIZE);
+		CU_ASSERT_EQUAL(memcmp(got, bytes, SIZE), 0);
+		free(got);
+	}
+	dj_trace_close(t);
+	free(bytes);
+}
+
 CU_TestInfo streams_writing[] = {
 	{ "several threads", test_at_once },
 	{ "no room", test_at_once_no_room },
 	{ "in a hurry", test_hurry },
 	{ "modules, later", test_later },
 	{ "many modules, later", test_many_later },
+	{ "many processes' start memory, later", test_many_begin },
 	CU_TEST_INFO_NULL,
 };
