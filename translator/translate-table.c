@@ -218,10 +218,13 @@ void tr_tables_clear(struct translator *tr)
 
 void tr_tables_forget(struct translator *tr)
 {
-	for (uint32_t i = 0; i <= mask(tr); i++) {
-		if (tr->target[i] && tr->target[i] != GONE)
-			tr->target[i]->slot = TR_NO_SLOT;
-		tr->target[i] = NULL;
+	/* a megabyte, nearly all of it empty */
+	for (struct tr_frag **at = tr->target, **end = at + mask(tr) + 1; at < end; at++) {
+		if (!*at)
+			continue;
+		if (*at != GONE)
+			(*at)->slot = TR_NO_SLOT;
+		*at = NULL;
 	}
 	tr->n_keys = 0;
 	tr_tables_init(tr);
