@@ -1,13 +1,14 @@
 /*
  * A program that makes its recorder stop it again and again, so that the two share a processor
  * (recorder/near.c), and that looks all the while where it may be: by asking, in what threads,
- * children and other programs have from it, and after it has said so itself. Prints how often it
- * was not where it should have been able to be.
+ * children and other programs have from it, and after it has said so itself; or, as `near status`,
+ * in /proc/self/status. Prints how often it was not where it should have been able to be.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,7 @@
 
 static cpu_set_t mine;
 static int (*code)(void);
-static unsigned wrong[7];
+static unsigned wrong[6];
 
 /* Stops: code that is made anew. */
 static void burst(unsigned n)
@@ -101,36 +102,43 @@ static void rounds(void)
 }
 
 /* Who has opened that may read there at any time where it may be just then. */
-static void look(void)
+static unsigned look(void)
 {
+	unsigned wrong = 0;
 	char text[4096], name[] = "\nCpus_allowed_list:\t", first[64];
 	int fd = open("/proc/self/status", O_RDONLY);
-	for (int i = 0; i < 200; i++) {
+	for (int i = 0; i < 500; i++) {
 		burst(1);
 		ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
 		text[n < 0 ? 0 : n] = 0;
 		char *at = strstr(text, name);
 		size_t len = at ? strcspn(at + sizeof(name) - 1, "\n") : 0;
 		if (!len || len >= sizeof(first)) {
-			wrong[6]++;
+			wrong++;
 			continue;
 		}
 		at += sizeof(name) - 1;
 		if (!i)
 			memcpy(first, at, len + 1);
-		wrong[6] += memcmp(first, at, len + 1) != 0;
+		wrong += memcmp(first, at, len + 1) != 0;
 	}
 	close(fd);
+	return wrong;
 }
 
 int main(int argc, char **argv)
 {
-	if (argc > 1)
+	bool looks = argc > 1 && !strcmp(argv[1], "status");
+	if (argc > 1 && !looks)
 		return other(argv[1]);
 	code = (int (*)(void))mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 				   -1, 0);
 	if ((void *)code == MAP_FAILED || sched_getaffinity(0, sizeof(mine), &mine))
 		return 1;
+	if (looks) {
+		printf("%u\n", look());
+		return 0;
+	}
 	rounds();
 	/* on each processor alone, and wherever it was */
 	cpu_set_t all = mine;
@@ -147,7 +155,6 @@ int main(int argc, char **argv)
 	mine = all;
 	wrong[5] += sched_setaffinity(0, sizeof(mine), &mine) != 0;
 	rounds();
-	look();
 	for (unsigned i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
 		printf("%u ", wrong[i]);
 	putchar('\n');
