@@ -16,11 +16,12 @@ struct dj_worker {
 	bool alone; /* nobody waits for it */
 };
 
-/* Those that have nothing to do, and what guards each. */
-#define IDLE 8u
+/* Those that have nothing to do, how many of the others nobody waits for, and what guards each. */
+#define IDLE  8u
+#define ALONE 8u
 static pthread_mutex_t workers = PTHREAD_MUTEX_INITIALIZER;
 static struct dj_worker *idle;
-static unsigned n_idle;
+static unsigned n_idle, n_alone;
 
 /* Of a thread that stays: where it may be otherwise. */
 static _Thread_local cpu_set_t elsewhere;
@@ -89,10 +90,12 @@ static void *worker_main(void *arg)
 		run(w->arg);
 		pthread_mutex_lock(&workers);
 		w->run = NULL;
-		if (w->alone)
-			rest(w);
-		else
+		if (!w->alone) {
 			pthread_cond_broadcast(&w->change);
+			continue;
+		}
+		n_alone--;
+		rest(w);
 	}
 	bool alone = w->alone;
 	pthread_mutex_unlock(&workers);
@@ -145,7 +148,16 @@ struct dj_worker *dj_work(void (*run)(void *), void *arg)
 
 bool dj_work_alone(void (*run)(void *), void *arg)
 {
-	return work(run, arg, true) != NULL;
+	pthread_mutex_lock(&workers);
+	bool may = n_alone < ALONE;
+	n_alone += may;
+	pthread_mutex_unlock(&workers);
+	if (!may || work(run, arg, true))
+		return may;
+	pthread_mutex_lock(&workers);
+	n_alone--;
+	pthread_mutex_unlock(&workers);
+	return false;
 }
 
 void dj_work_done(struct dj_worker *w)

@@ -16,7 +16,9 @@ struct dj_worker;
 struct dj_worker *dj_work(void (*run)(void *), void *arg);
 /* Waits until it has returned. The worker is not the caller's any more. */
 void dj_work_done(struct dj_worker *w);
-/* The same, but nobody will wait for it in this way. False, with errno, if there is none. */
+/* As dj_work(), but nobody will wait for it in this way. False if there is none to be had, or if
+ * several are at work like that already: whoever gives them work is not to get far ahead of them.
+ */
 bool dj_work_alone(void (*run)(void *), void *arg);
 
 /* Whether the calling thread stays on the processor that it is on, from now on. The threads that it

@@ -136,6 +136,6 @@ void dj_stream_snapshot_later(struct dj_stream *process, struct dj_snapshot *s)
 	dj_snapshot_wait(process);
 	s->process = process;
 	process->later = s->n != 0;
-	if (!s->n || !dj_work_alone(write_all, s)) /* nobody else does it */
+	if (!s->n || !dj_work_alone(write_all, s)) /* nobody else does it, or not soon */
 		write_all(s);
 }
