@@ -50,7 +50,7 @@ struct tr_kept_frag {
 	uint16_t n, n_uses, n_numbers, n_fixes;
 	uint16_t len;	 /* of the program's code */
 	uint8_t align;	 /* of the hot code, modulo 8 */
-	bool checks;	 /* code or the number of facts, before it is executed */
+	uint8_t checks;	 /* code or the number of facts, before it is executed; or 0 */
 	uint32_t bale;	 /* see tr_kept_bale(); in a file: its number there */
 	uint64_t data[]; /* uses, fixes, numbers, instructions, hot code, cold code */
 };

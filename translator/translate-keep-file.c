@@ -76,6 +76,16 @@ static bool sound_head(const struct tr_kept_frag *k)
 	       k->len <= FRAG_MAX * INSN_MAX;
 }
 
+/* It depends on a page once. */
+static bool sound_uses(const struct tr_kept_frag *k, const struct parts *p)
+{
+	for (unsigned i = 0; i < k->n_uses; i++)
+		for (unsigned j = 0; j < i; j++)
+			if (p->uses[i].page == p->uses[j].page)
+				return false;
+	return true;
+}
+
 static bool sound_fixes(const struct tr_kept_frag *k, const struct parts *p)
 {
 	for (unsigned i = 0; i < k->n_fixes; i++) {
@@ -154,8 +164,8 @@ static struct tr_kept_frag *entry_at(struct kept_file *f, size_t i)
 	if (p.size > f->size - at)
 		return NULL;
 	copy(f, at, p.size);
-	if (tr_kept_sum(k, p.size) != k->sum || !sound_fixes(k, &p) || !sound_numbers(k, &p) ||
-	    !sound_insns(k, &p))
+	if (tr_kept_sum(k, p.size) != k->sum || !sound_uses(k, &p) || !sound_fixes(k, &p) ||
+	    !sound_numbers(k, &p) || !sound_insns(k, &p))
 		return NULL;
 	f->state[i] = GOOD;
 	return k;
