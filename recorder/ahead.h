@@ -35,6 +35,15 @@ void rec_store_read(struct rec_recording *rec, struct rec_module *m);
 /* The same about code that it has made as a program, changing or not. */
 void rec_store_read_made(struct rec_recording *rec, struct rec_module *m, bool changing);
 void rec_store_write(struct rec_recording *rec);
+/* Whether there is a directory for that. */
+bool rec_store_is_there(struct rec_recording *rec);
+/* What images of the program have left (estate.c), whose handlers see the flags of faults or do
+ * not: NULL if there is nothing. To be left for later ones; false: it could not be. */
+struct tr_estate;
+struct tr_estate *rec_store_read_estate(struct rec_recording *rec, const struct rec_module *m,
+					bool faults);
+bool rec_store_write_estate(struct rec_recording *rec, const struct rec_module *m, bool faults,
+			    struct translator *tr, const void *about, size_t size);
 /* A descriptor of the directory of packed modules for later traces, the caller's, or -1. */
 int rec_store_packed(struct rec_recording *rec);
 

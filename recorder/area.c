@@ -104,9 +104,10 @@ static int make_own(struct rec_thread *t)
 
 /* Where it is put if nothing is there yet. Sanitizers, language runtimes and Wine map memory at
  * fixed places; doc/recorder.md says which, and why this is none of them. */
-#define AREA_HINT  0x7e8100000000ULL
-#define OWN_SIZE   ((uint64_t)REC_OWN_PARTS * AREA_THREAD)
-#define SERIES	   (AREA_CONTROL + AREA_SHADOW + REC_WINDOW_SIZE + OWN_SIZE) /* a page (series.c) */
+#define AREA_HINT 0x7e8100000000ULL
+#define SERIES                                                                                     \
+	(AREA_CONTROL + AREA_SHADOW + REC_WINDOW_SIZE + REC_OWN_SIZE) /* a page (series.c)         \
+								       */
 #define AREA_TOTAL (SERIES + AREA_PAGE)
 
 uint64_t rec_area_size(const struct rec_process *proc, int resource)
@@ -137,7 +138,7 @@ bool rec_area_part(unsigned i, uint64_t *at, uint64_t *size)
 		{ AREA_CONTROL + AREA_PAGE, (1UL << 32) - AREA_PAGE },
 		{ AREA_CONTROL + (1UL << 32), AREA_PAGE },
 		{ AREA_CONTROL + AREA_SHADOW, REC_WINDOW_SIZE },
-		{ AREA_CONTROL + AREA_SHADOW + REC_WINDOW_SIZE, OWN_SIZE },
+		{ AREA_CONTROL + AREA_SHADOW + REC_WINDOW_SIZE, REC_OWN_SIZE },
 		{ SERIES, AREA_PAGE },
 	};
 	if (i >= sizeof(parts) / sizeof(*parts))
@@ -283,7 +284,7 @@ static enum rec_state area_lay_out(struct rec_thread *t, int64_t result)
 	if (rec_window_may_hide(t))
 		rec_series_add(t, HIDE_WINDOW, REC_MAY, SYS_mprotect, window, REC_WINDOW_SIZE,
 			       PROT_NONE, 0, 0, 0);
-	map(t, MAP_OWN, window + REC_WINDOW_SIZE, OWN_SIZE, proc->own.off);
+	map(t, MAP_OWN, window + REC_WINDOW_SIZE, REC_OWN_SIZE, proc->own.off);
 	rec_series_add(t, CLOSE_FILE, REC_MAY, SYS_close, (uint64_t)t->area.fd, 0, 0, 0, 0, 0);
 	want_order(t);
 	rec_series_add(t, NOT_DUMPED, REC_MAY, SYS_madvise, t->area.at, AREA_TOTAL, MADV_DONTDUMP,
@@ -341,7 +342,7 @@ static enum rec_state area_made(struct rec_thread *t)
 	if (!proc->heir.of) {
 		proc->window.off = proc->memfd_end;
 		proc->own.off = proc->window.off + REC_WINDOW_SIZE;
-		proc->memfd_end = proc->own.off + OWN_SIZE;
+		proc->memfd_end = proc->own.off + REC_OWN_SIZE;
 	}
 	if (proc->order_mapped) /* the place behind them has been cleared */
 		return rec_call(t, area_reserved, SYS_mmap, t->area.at + AREA_ORDER,
@@ -416,8 +417,16 @@ static bool allowed(struct rec_thread *t)
 static enum rec_state area_room(struct rec_thread *t, int64_t result)
 {
 	(void)result;
-	return rec_limits_suffice(t) ? make_file(t, 0)
-				     : area_failed(t, "have room for deja's memory in", -ENOMEM);
+	if (!rec_limits_suffice(t)) /* which are mostly ours, too */
+		return area_failed(t, "have room for deja's memory in", -ENOMEM);
+	if (rec_heir_find(t)) {
+		t->area.link = rec_heir_file(t->proc);
+		if (t->area.link >= 0)
+			t->area.way = OPEN;
+		else
+			rec_heir_give_up(t->proc);
+	}
+	return make_file(t, 0);
 }
 
 enum rec_state rec_area_begin(struct rec_thread *t)
@@ -426,13 +435,6 @@ enum rec_state rec_area_begin(struct rec_thread *t)
 	t->area.at = t->proc->order_mapped ? t->proc->area_at : 0;
 	t->proc->area_at = t->proc->series.at = 0;
 	t->area.way = MAKE_EXECUTABLE;
-	if (rec_heir_find(t)) {
-		t->area.link = rec_heir_file(t->proc);
-		if (t->area.link >= 0)
-			t->area.way = OPEN;
-		else
-			rec_heir_give_up(t->proc);
-	}
 	if (!allowed(t)) {
 		snprintf(t->area.why, sizeof(t->area.why),
 			 "a seccomp filter forbids %s what deja needs", rec_program_name(t));

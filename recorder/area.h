@@ -76,6 +76,7 @@ enum rec_state rec_call_series(struct rec_thread *t, rec_then *then, uint64_t at
 
 /* ---- arena.c ---- */
 #define REC_WINDOW_SIZE (REC_ARENAS * TR_ARENA_SIZE)
+#define REC_OWN_SIZE	((uint64_t)REC_OWN_PARTS * AREA_THREAD)
 void rec_window_free(struct rec_process *proc);
 /* The arena at `at` is used no more. */
 void rec_window_give_back(struct rec_process *proc, uint64_t at);

@@ -138,20 +138,32 @@ static void tell(struct rec_process *proc, uint64_t page)
 	told->n++;
 }
 
-/* Whether the page's bytes are other than those of its module, as far as the trace knows. */
-static bool is_dynamic(const struct rec_process *proc, const struct dj_mapping *m,
-		       const struct rec_code_page *p)
+/* Whether the page at `addr` has just the bytes of its module, as far as the trace knows. */
+static bool is_like_file(const struct rec_process *proc, const struct dj_mapping *m, uint64_t addr,
+			 const uint8_t bytes[4096])
 {
 	static const uint8_t zero[4096];
 	const struct rec_module *f = module_of(proc, m);
-	if (!f || f->rewritten || is_told(proc->told, p->addr))
-		return true;
-	uint64_t off = m->offset + (p->addr - m->start);
+	if (!f || f->rewritten || is_told(proc->told, addr))
+		return false;
+	uint64_t off = m->offset + (addr - m->start);
 	size_t have = off < f->size ? f->size - off : 0;
 	if (have > PAGE)
 		have = PAGE;
-	return p->len != PAGE || memcmp(p->bytes, f->bytes + off, have) != 0 ||
-	       memcmp(p->bytes + have, zero, PAGE - have) != 0;
+	return memcmp(bytes, f->bytes + off, have) == 0 &&
+	       memcmp(bytes + have, zero, PAGE - have) == 0;
+}
+
+static bool is_dynamic(const struct rec_process *proc, const struct dj_mapping *m,
+		       const struct rec_code_page *p)
+{
+	return p->len != PAGE || !is_like_file(proc, m, p->addr, p->bytes);
+}
+
+bool rec_code_is_like_file(struct rec_process *proc, uint64_t page, const uint8_t bytes[4096])
+{
+	const struct dj_mapping *m = executable(proc, page);
+	return m && is_like_file(proc, m, page, bytes);
 }
 
 /* What the module's file has there, if the process has not written to the page, which then need not

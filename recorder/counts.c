@@ -28,6 +28,7 @@ static const char *const names[REC_COUNTS] = {
 	[REC_COUNT_BESIDE] = "of these while the program went on",
 	[REC_COUNT_HEIRS] = "images that began with the code of one before",
 	[REC_COUNT_HEIRS_FORKED] = "forked children that did",
+	[REC_COUNT_ESTATES] = "images that began with an earlier recording's",
 	[REC_COUNT_RETIRED] = "fragments given up",
 	[REC_COUNT_INSNS] = "instructions translated",
 	[REC_COUNT_BYTES] = "bytes of code made",

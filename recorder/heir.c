@@ -25,7 +25,7 @@
  * An image that becomes another one by exec leaves a translator, too, but nobody gets it before
  * that other one has memory of its own for what only deja looks at.
  */
-#include "recorder/heir.h"
+#include "recorder/estate.h"
 #include "recorder/ahead.h"
 #include "recorder/area.h"
 
@@ -44,31 +44,6 @@
 
 #define FEWEST 1000u	    /* fragments: fewer are made again as soon */
 #define LOW    (1ULL << 32) /* a program below that is not position independent */
-#define RANGES 64u	    /* mappings of code */
-
-/* A mapping of the program's code. */
-struct range {
-	uint64_t start, end, offset;
-	int32_t module;
-	bool there; /* in the heir, too */
-};
-
-struct rec_code_ranges {
-	unsigned n;
-	struct range range[RANGES];
-};
-
-struct rec_heir {
-	struct rec_heir *next;
-	struct translator *tr;
-	int memfd;
-	uint64_t memfd_end, memfd_size, tables_off, window_off, own_off;
-	uint8_t *tables; /* in us; NULL: not yet, or not any more */
-	struct rec_arena arena[REC_ARENAS];
-	struct rec_code_ranges *code;
-	bool copy, faults;
-	uint64_t who, n;
-};
 
 /* ---- which program it is -------------------------------------------------------------------- */
 
@@ -78,8 +53,7 @@ static bool lies_there(const struct rec_process *proc, uint64_t addr)
 	return proc->heir.copy || proc->heir.fixed || addr < LOW;
 }
 
-/* The mappings of code of which that can be said; NULL: there are none, or too many. */
-static struct rec_code_ranges *ranges_of(struct rec_process *proc)
+struct rec_code_ranges *rec_ranges_of(struct rec_process *proc)
 {
 	const struct dj_mapping *m = dj_mappings_after(&proc->maps, 0, PROT_EXEC);
 	struct rec_code_ranges *in = calloc(1, sizeof(*in));
@@ -88,11 +62,11 @@ static struct rec_code_ranges *ranges_of(struct rec_process *proc)
 	     m = dj_mappings_after(&proc->maps, m->end, PROT_EXEC)) {
 		if (m->module < 0)
 			continue;
-		if (in->n == RANGES) {
+		if (in->n == REC_RANGES) {
 			in->n = 0;
 			break;
 		}
-		in->range[in->n++] = (struct range){
+		in->range[in->n++] = (struct rec_code_range){
 			.start = m->start, .end = m->end, .offset = m->offset, .module = m->module
 		};
 	}
@@ -102,19 +76,20 @@ static struct rec_code_ranges *ranges_of(struct rec_process *proc)
 	return NULL;
 }
 
-static struct range *range_like(struct rec_code_ranges *in, uint64_t start, uint64_t end,
-				uint64_t offset, int32_t module)
+static struct rec_code_range *range_like(const struct rec_recording *rec,
+					 struct rec_code_ranges *in, uint64_t start, uint64_t end,
+					 uint64_t offset, int32_t module)
 {
 	for (unsigned i = 0; i < in->n; i++) {
-		struct range *r = &in->range[i];
+		struct rec_code_range *r = &in->range[i];
 		if (r->start == start && r->end == end && r->offset == offset &&
-		    r->module == module)
+		    rec_range_is_of(rec, in, r, module))
 			return r;
 	}
 	return NULL;
 }
 
-static struct range *range_at(struct rec_code_ranges *in, uint64_t page)
+struct rec_code_range *rec_range_at(struct rec_code_ranges *in, uint64_t page)
 {
 	for (unsigned i = 0; i < in->n; i++)
 		if (page << 12 >= in->range[i].start && page << 12 < in->range[i].end)
@@ -124,13 +99,15 @@ static struct range *range_at(struct rec_code_ranges *in, uint64_t page)
 
 /* Whether all of the process's are among the heir's, which are then said to be there; and all of
  * the heir's among the process's, if it is a copy, which has everything already. */
-static bool are_among(const struct rec_code_ranges *now, struct rec_code_ranges *in, bool all)
+static bool are_among(const struct rec_recording *rec, const struct rec_code_ranges *now,
+		      struct rec_code_ranges *in, bool all)
 {
 	for (unsigned i = 0; i < in->n; i++)
 		in->range[i].there = false;
 	for (unsigned i = 0; i < now->n; i++) {
-		const struct range *o = &now->range[i];
-		struct range *r = range_like(in, o->start, o->end, o->offset, o->module);
+		const struct rec_code_range *o = &now->range[i];
+		struct rec_code_range *r =
+			range_like(rec, in, o->start, o->end, o->offset, o->module);
 		if (!r)
 			return false;
 		r->there = true;
@@ -138,27 +115,29 @@ static bool are_among(const struct rec_code_ranges *now, struct rec_code_ranges 
 	return !all || now->n == in->n;
 }
 
-/* What it may do, in one word; 0 if that cannot be known. */
-static uint64_t who_is(struct rec_thread *t)
+uint64_t rec_who(FILE *status, const char *space)
 {
 	static const char *const lines[] = { "Uid:", "Gid:", "Groups:", "Cap", "NoNew", "Seccomp" };
-	struct rec_tracer *tracer = t->rec->tracer;
-	char path[64], space[64], *line = NULL;
+	char name[64], *line = NULL;
 	size_t room = 0;
-	uint64_t sum = 0;
-	snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)t->tid);
-	ssize_t len = readlink(path, space, sizeof(space));
-	FILE *f = len > 0 ? tracer->open_proc(tracer, t->tid, "status") : NULL;
-	if (!f)
-		return 0;
-	sum = dj_sum(sum, space, (size_t)len);
-	while (getline(&line, &room, f) > 0)
+	ssize_t len = readlink(space, name, sizeof(name));
+	uint64_t sum = status && len > 0 ? dj_sum(0, name, (size_t)len) : 0;
+	while (sum && getline(&line, &room, status) > 0)
 		for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++)
 			if (!strncmp(line, lines[i], strlen(lines[i])))
 				sum = dj_sum(sum, line, strlen(line));
 	free(line);
-	fclose(f);
+	if (status)
+		fclose(status);
 	return sum;
+}
+
+static uint64_t who_is(struct rec_thread *t)
+{
+	struct rec_tracer *tracer = t->rec->tracer;
+	char path[64];
+	snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)t->tid);
+	return rec_who(tracer->open_proc(tracer, t->tid, "status"), path);
 }
 
 /* ---- its code ------------------------------------------------------------------------------- */
@@ -174,7 +153,7 @@ static uint64_t sum_of(uint64_t page, const uint8_t bytes[4096])
 static bool is_kept(void *ctx, uint64_t page, uint64_t *sum)
 {
 	struct rec_process *proc = ctx;
-	if (!range_at(proc->heir.code, page) || !rec_code_is_modules(proc, page << 12))
+	if (!rec_range_at(proc->heir.code, page) || !rec_code_is_modules(proc, page << 12))
 		return false;
 	const uint8_t *bytes = *sum ? NULL : rec_code_bytes(proc, page << 12);
 	if (bytes)
@@ -192,14 +171,14 @@ static bool has_sum(void *ctx, uint64_t page, uint64_t *sum)
 		return sum_of(page, file) == *sum;
 	return rec_code_is_modules(proc, page << 12) &&
 	       rec_read(proc, page << 12, bytes, sizeof(bytes)) == sizeof(bytes) &&
-	       sum_of(page, bytes) == *sum;
+	       sum_of(page, bytes) == *sum && rec_code_is_like_file(proc, page << 12, bytes);
 }
 
 /* If it is there already. */
 static bool is_same(void *ctx, uint64_t page, uint64_t *sum)
 {
 	struct rec_process *proc = ctx;
-	const struct range *r = range_at(proc->heir.code, page);
+	const struct rec_code_range *r = rec_range_at(proc->heir.code, page);
 	return r && (!r->there || has_sum(proc, page, sum));
 }
 
@@ -225,14 +204,15 @@ static uint64_t made(const struct translator *tr)
 void rec_heir_prepare(struct rec_thread *t)
 {
 	struct rec_process *proc = t->proc;
-	bool useful = proc != t->rec->first && /* mostly all is over then */
-		      t->group == proc && (t->regs.rax != SYS_exit || proc->n_threads == 1) &&
+	bool useful = t->group == proc && (t->regs.rax != SYS_exit || proc->n_threads == 1) &&
 		      proc->tr && proc->heir.had + made(proc->tr) >= FEWEST;
+	if (useful && proc == t->rec->first) /* mostly all is over then */
+		useful = rec_estate_wanted(proc);
 	proc->heir.who = useful ? who_is(t) : 0;
 	proc->heir.faults = proc->trap.faults;
 }
 
-static void heir_free(struct rec_heir *h)
+void rec_heir_free(struct rec_heir *h)
 {
 	tr_free(h->tr);
 	for (unsigned i = 0; i < REC_ARENAS; i++)
@@ -240,7 +220,8 @@ static void heir_free(struct rec_heir *h)
 			munmap(h->arena[i].ours, TR_ARENA_SIZE);
 	if (h->tables)
 		munmap(h->tables, AREA_TABLES);
-	close(h->memfd);
+	if (h->memfd >= 0)
+		close(h->memfd);
 	free(h->code);
 	free(h);
 }
@@ -250,7 +231,7 @@ void rec_heirs_free(struct rec_recording *rec)
 	while (rec->heirs) {
 		struct rec_heir *h = rec->heirs;
 		rec->heirs = h->next;
-		heir_free(h);
+		rec_heir_free(h);
 	}
 }
 
@@ -283,8 +264,19 @@ static void add_heir(struct rec_recording *rec, struct rec_heir *h)
 			continue;
 		}
 		*at = o->next;
-		heir_free(o);
+		rec_estate_write(rec, o);
+		rec_heir_free(o);
 	}
+}
+
+void rec_heirs_write(struct rec_recording *rec)
+{
+	for (struct rec_process *p = rec->processes; p; p = p->next) {
+		rec_heir_leave(p);
+		rec_heir_settle(p);
+	}
+	for (struct rec_heir *h = rec->heirs; h; h = h->next)
+		rec_estate_write(rec, h);
 }
 
 /* Whether the image has ended as it said it would. */
@@ -296,7 +288,7 @@ static bool has_ended(const struct rec_process *proc)
 /* Only translations of code that the next one may have are left; false if there is no such code. */
 static bool keep_code(struct rec_process *proc)
 {
-	proc->heir.code = ranges_of(proc);
+	proc->heir.code = rec_ranges_of(proc);
 	if (proc->heir.code)
 		tr_keep_only(proc->tr, is_kept, proc);
 	return proc->heir.code;
@@ -324,8 +316,13 @@ void rec_heir_leave(struct rec_process *proc)
 				.code = proc->heir.code,
 				.copy = proc->heir.copy,
 				.faults = proc->heir.faults,
+				.fixed = proc->heir.fixed,
 				.who = proc->heir.who,
+				.program = proc->program,
+				.needed = proc->heir.needed,
 				.n = proc->heir.had + made(proc->tr) };
+	if (h->needed < made(proc->tr))
+		h->needed = made(proc->tr);
 	memcpy(h->arena, proc->window.arena, sizeof(h->arena));
 	proc->tr = NULL;
 	proc->memfd = -1;
@@ -364,7 +361,7 @@ void rec_heir_settle(struct rec_process *proc)
 	if (empty(h))
 		add_heir(proc->rec, h);
 	else
-		heir_free(h);
+		rec_heir_free(h);
 }
 
 /* ---- another one begins --------------------------------------------------------------------- */
@@ -372,8 +369,27 @@ void rec_heir_settle(struct rec_process *proc)
 void rec_heir_give_up(struct rec_process *proc)
 {
 	if (proc->heir.of)
-		heir_free(proc->heir.of);
+		rec_heir_free(proc->heir.of);
 	proc->heir.of = NULL;
+}
+
+static bool fits(const struct rec_heir *h, const struct rec_process *proc,
+		 const struct rec_code_ranges *now, bool faults)
+{
+	return h->copy == proc->heir.copy && h->faults == faults &&
+	       are_among(proc->rec, now, h->code, h->copy);
+}
+
+/* What an earlier recording has left (estate.c), if it may be taken over. */
+static struct rec_heir *from_before(struct rec_thread *t, const struct rec_code_ranges *now,
+				    bool faults)
+{
+	struct rec_heir *h = rec_estate_find(t, faults);
+	if (h && fits(h, t->proc, now, faults) && h->who == who_is(t) && same_code(h, t->proc))
+		return h;
+	if (h)
+		rec_heir_free(h);
+	return NULL;
 }
 
 bool rec_heir_find(struct rec_thread *t)
@@ -382,45 +398,55 @@ bool rec_heir_find(struct rec_thread *t)
 	struct rec_heir **at = &t->rec->heirs, *h = NULL;
 	rec_heir_give_up(proc);
 	proc->heir.copy = t->area.forked;
-	proc->heir.had = 0;
-	if (!*at)
-		return false;
+	proc->heir.had = proc->heir.needed = 0;
 	bool faults = proc->trap.faults || rec_ahead_faults(t);
-	struct rec_code_ranges *now = ranges_of(proc);
-	for (; now && *at && !h; at = h ? at : &(*at)->next)
-		if ((*at)->copy == proc->heir.copy && (*at)->faults == faults &&
-		    are_among(now, (*at)->code, (*at)->copy))
-			h = *at;
+	struct rec_code_ranges *now = rec_ranges_of(proc);
+	while (now && *at && !fits(*at, proc, now, faults))
+		at = &(*at)->next;
+	h = now ? *at : NULL;
+	if (h && h->who == who_is(t) && same_code(h, proc)) {
+		*at = h->next;
+		h->next = NULL;
+	} else {
+		h = now && !h ? from_before(t, now, faults) : NULL;
+	}
 	free(now);
-	if (!h || h->who != who_is(t) || !same_code(h, proc))
-		return false;
-	*at = h->next;
-	h->next = NULL;
 	proc->heir.of = h;
-	return true;
+	return h;
 }
 
 /* Of a page of an heir's: see tr_take_over(). */
 static uint32_t unit_of(void *ctx, uint64_t page)
 {
 	struct rec_code_ranges *in = ctx;
-	const struct range *r = range_at(in, page);
+	const struct rec_code_range *r = rec_range_at(in, page);
 	if (!r)
 		return TR_UNIT_NONE;
 	return r->there ? 0 : 1 + (uint32_t)(r - in->range);
+}
+
+/* Whether the mapping has the range, where it may be more at first: a linker maps a library as one,
+ * and then other parts of it over that. */
+static bool has_range(const struct rec_process *proc, const struct dj_mapping *m,
+		      struct rec_code_range *r)
+{
+	return r->start >= m->start && r->end <= m->end &&
+	       r->start - m->start == r->offset - m->offset &&
+	       rec_range_is_of(proc->rec, proc->heir.parked, r, m->module);
 }
 
 /* (Other threads' streams do not say yet that there is code now: what is made anew asks.) */
 void rec_heir_mapped(struct rec_process *proc, const struct dj_mapping *m)
 {
 	struct rec_code_ranges *in = proc->heir.parked;
-	uint64_t first = m->start >> 12, end = m->end >> 12;
-	if (!in || m->module < 0 || !proc->tr || proc->n_threads > 1 ||
-	    !range_like(in, m->start, m->end, m->offset, m->module))
+	if (!in || m->module < 0 || !proc->tr || proc->n_threads > 1)
 		return;
-	if (!rec_modules_told(proc->rec) && tr_parked(proc->tr, first, end, has_sum, proc) &&
-	    !rec_modules_told(proc->rec))
-		tr_unpark(proc->tr, first, end);
+	for (unsigned i = 0; i < in->n; i++) {
+		uint64_t first = in->range[i].start >> 12, end = in->range[i].end >> 12;
+		if (has_range(proc, m, &in->range[i]) && !rec_modules_told(proc->rec) &&
+		    tr_parked(proc->tr, first, end, has_sum, proc) && !rec_modules_told(proc->rec))
+			tr_unpark(proc->tr, first, end);
+	}
 }
 
 void rec_heritage_free(struct rec_process *proc)
@@ -491,7 +517,9 @@ static enum rec_state arenas_there(struct rec_thread *t, int64_t result)
 		if (proc->window.arena[i].at)
 			rec_data_not(proc, proc->window.arena[i].at,
 				     proc->window.arena[i].at + TR_ARENA_SIZE);
-	rec_count(t, proc->heir.copy ? REC_COUNT_HEIRS_FORKED : REC_COUNT_HEIRS);
+	rec_count(t, proc->heir.before ? REC_COUNT_ESTATES
+		     : proc->heir.copy ? REC_COUNT_HEIRS_FORKED
+				       : REC_COUNT_HEIRS);
 	return REC_IN_HAND;
 }
 
@@ -519,6 +547,8 @@ enum rec_state rec_heir_take(struct rec_thread *t, const struct tr_ops *ops)
 	proc->heir.of = NULL;
 	proc->tr = h->tr;
 	proc->heir.had = h->n;
+	proc->heir.needed = h->needed;
+	proc->heir.before = h->before;
 	tr_take_over(proc->tr, ops, proc->tables, unit_of, h->code);
 	memcpy(proc->window.arena, h->arena, sizeof(h->arena));
 	close(h->memfd);

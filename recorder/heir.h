@@ -23,11 +23,13 @@ struct rec_code_ranges;
 struct rec_heritage {
 	struct rec_heir *of;   /* that it is about to take over, or NULL */
 	struct rec_heir *left; /* that it has left, or NULL */
-	bool faults;	/* flags of faults were seen to when it was about to exit (sigtrap.c) */
-	bool copy;	/* it is a forked child, with the image of its parent */
-	bool fixed;	/* its image lies where the program's images do (layout.c) */
-	uint64_t place; /* in the file, of tables and of the thread's own part */
-	uint64_t had;	/* fragments, from the one before */
+	bool faults;	 /* flags of faults were seen to when it was about to exit (sigtrap.c) */
+	bool before;	 /* what it has taken over is of an earlier recording */
+	bool copy;	 /* it is a forked child, with the image of its parent */
+	bool fixed;	 /* its image lies where the program's images do (layout.c) */
+	uint64_t place;	 /* in the file, of tables and of the thread's own part */
+	uint64_t had;	 /* fragments, from the one before */
+	uint64_t needed; /* so many were made for one image, as far as is known */
 	/* What was taken over of modules that have not been mapped yet, or NULL. */
 	struct rec_code_ranges *parked;
 	uint64_t who; /* what it might do when it was about to exit; 0: it leaves nothing */
@@ -45,6 +47,8 @@ bool rec_heir_leave_tables(struct rec_process *proc);
 /* And none of the memory that it had with it: who comes now gets it. */
 void rec_heir_settle(struct rec_process *proc);
 void rec_heirs_free(struct rec_recording *rec);
+/* The recording is over: what they have left is written down (estate.c). */
+void rec_heirs_write(struct rec_recording *rec);
 /* A new image, in which there is nothing of deja's yet: whether it is another one's heir. */
 bool rec_heir_find(struct rec_thread *t);
 /* This code has been mapped: what was taken over of it is of use, if it is what it was. */

@@ -225,32 +225,39 @@ static bool may_be_large(const struct rec_thread *t)
 	return n < FEW && !t->area.forked;
 }
 
+struct tr_config rec_translator_config(const struct rec_thread *t, uint8_t *tables)
+{
+	/* by enum dj_predict */
+	static const unsigned policy[] = { TR_POLICY_SHADOW, TR_POLICY_LAST, TR_POLICY_NONE };
+	const struct rec_options *opt = &t->rec->opt;
+	struct tr_config config = { .bales = true,
+				    .large = may_be_large(t),
+				    .tables = tables,
+				    .policy = tr_policies[policy[opt->predict]] };
+	config.policy.copy_rsp = dj_cpu_host() != DJ_CPU_INTEL;
+	config.policy.copy_pops = dj_cpu_host() == DJ_CPU_AMD;
+	config.policy.number = opt->memory_model >= DJ_ORDER_FENCE;
+	config.policy.exact_flags = opt->exact_flags;
+	config.policy.fault_flags = t->proc->trap.faults && !opt->exact_flags;
+	config.policy.look = opt->memory_model >= DJ_ORDER_ACQREL;
+	config.policy.lock = opt->memory_model >= DJ_ORDER_LOAD;
+	return config;
+}
+
 enum rec_state rec_image_translator(struct rec_thread *t)
 {
 	struct rec_process *proc = t->proc;
-	/* by enum dj_predict */
-	static const unsigned policy[] = { TR_POLICY_SHADOW, TR_POLICY_LAST, TR_POLICY_NONE };
 	struct tr_ops ops = { proc, rec_code_read, rec_code_translated, rec_code_kept,
 			      rec_code_known };
-	struct tr_config config = { .bales = true,
-				    .large = may_be_large(t),
-				    .tables = proc->tables,
-				    .policy = tr_policies[policy[t->rec->opt.predict]] };
-	config.policy.copy_rsp = dj_cpu_host() != DJ_CPU_INTEL;
-	config.policy.copy_pops = dj_cpu_host() == DJ_CPU_AMD;
-	config.policy.number = t->rec->opt.memory_model >= DJ_ORDER_FENCE;
-	config.policy.exact_flags = t->rec->opt.exact_flags;
 	if (!proc->trap.faults)
 		proc->trap.faults = proc->trap.expected = rec_ahead_faults(t);
-	config.policy.fault_flags = proc->trap.faults && !config.policy.exact_flags;
-	config.policy.look = t->rec->opt.memory_model >= DJ_ORDER_ACQREL;
-	config.policy.lock = t->rec->opt.memory_model >= DJ_ORDER_LOAD;
 	rec_code_forget(proc, 0, UINT64_MAX);
 	proc->no_arena = false;
 	t->in_hand = true;
 	rec_ask_image(t, proc->heir.of != NULL);
 	if (proc->heir.of)
 		return rec_heir_take(t, &ops);
+	const struct tr_config config = rec_translator_config(t, proc->tables);
 	proc->tr = tr_new(&ops, &config);
 	return REC_IN_HAND;
 }

@@ -26,6 +26,8 @@ void rec_layout_add(struct rec_thread *t, unsigned what);
 void rec_image_maps(struct rec_thread *t);
 /* The image's translator, its own or one that it takes over. */
 enum rec_state rec_image_translator(struct rec_thread *t);
+/* How one for such an image is to be; `tables` as in tr_config. */
+struct tr_config rec_translator_config(const struct rec_thread *t, uint8_t *tables);
 /* At the event of a successful exec. */
 enum rec_state rec_image_begin(struct rec_thread *t, bool exec);
 /* The program's name for messages: the first one's as the user has called it; and its path. Both
@@ -82,5 +84,7 @@ bool rec_code_is_modules(struct rec_process *proc, uint64_t page);
  * it: those of the file, which are not read from the process. Else NULL. They are the file's own,
  * and change with it: ask rec_modules_told() before and afterwards. */
 const uint8_t *rec_code_of_file(struct rec_process *proc, uint64_t page);
+/* Whether these bytes, which it has there, are the module's file's. */
+bool rec_code_is_like_file(struct rec_process *proc, uint64_t page, const uint8_t bytes[4096]);
 
 #endif

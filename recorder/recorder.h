@@ -15,7 +15,7 @@
  *   cache.c      stops in translated code; ahead.c, store.c, ask.c: those that need not be
  *   near.c       those that come so often that a processor is to be shared
  *   call.c       system calls made in a thread for our own purposes
- *   image.c      a new process image; layout.c: where it lies; heir.c: what was made for others
+ *   image.c      a new process image; layout.c: where it lies; heir.c, estate.c: what others had
  *   area.c       deja's memory in it (area.h); limits.c, filter.c, collide.c, locked.c: its room
  *   thread.c     threads that the program starts; area-thread.c: deja's memory for them
  *   child.c      processes that it starts; follow.c: those that are recorded (copy.c: their
@@ -49,6 +49,7 @@
 #include "insn/insn.h"
 #include "recorder/ask.h"
 #include "recorder/heir.h"
+#include "recorder/module.h"
 #include "recorder/hide.h"
 #include "recorder/clock.h"
 #include "recorder/counts.h"
@@ -70,19 +71,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 #include <sys/user.h>
-
-struct rec_module {
-	char *path;
-	uint8_t *bytes;
-	size_t size;
-	uint64_t dev, ino;
-	struct timespec mtime, ctime;
-	int watch;		 /* of inotify, or -1 */
-	bool rewritten;		 /* the file is not what it was: `bytes` is not to be looked at */
-	struct rec_notes *notes; /* stops in its code, at the start of images (ahead.c) */
-	/* translations of its code; and of what it makes as a program, changing or not (code.c) */
-	struct tr_kept *kept, *made[2];
-};
 
 #define TRAP_FLAG 0x100ULL /* TF in RFLAGS */
 
@@ -126,6 +114,7 @@ struct rec_recording {
 	struct rec_keeper *keeper; /* times.c */
 	struct rec_idles idles;
 	int store;     /* the directory of store.c; 0: not needed yet */
+	bool wrote;    /* something to there */
 	bool umip;     /* the processor has it (apart.c) */
 	uint64_t evex; /* instructions with an EVEX prefix, executed natively */
 	bool cut;      /* recording ends before the program does: err says why */

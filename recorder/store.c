@@ -13,6 +13,7 @@
  */
 #include "recorder/ahead.h"
 #include "recorder/cpuid.h"
+#include "translator/estate.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -72,8 +73,10 @@ static int find_build(struct dl_phdr_info *info, size_t size, void *ctx)
 	return 1; /* the first one is deja itself */
 }
 
-/* `made` 0: of its own code; else of what it makes as a program, 2 if that may change. */
-static bool id_of(const struct rec_recording *rec, const struct rec_module *m, unsigned made,
+/* What a file is about. */
+enum { OF_CODE, OF_MADE, OF_CHANGING, OF_IMAGES, OF_IMAGES_FAULTS };
+
+static bool id_of(const struct rec_recording *rec, const struct rec_module *m, unsigned what,
 		  uint8_t id[TR_KEPT_ID])
 {
 	static const uint8_t none[32];
@@ -84,7 +87,7 @@ static bool id_of(const struct rec_recording *rec, const struct rec_module *m, u
 	dl_iterate_phdr(find_build, v.build);
 	if (!memcmp(v.build, none, sizeof(none)))
 		return false;
-	v.version = VERSION + ((uint64_t)made << 32);
+	v.version = VERSION + ((uint64_t)what << 32);
 	v.predict = rec->opt.predict;
 	v.model = rec->opt.memory_model;
 	v.exact_flags = rec->opt.exact_flags;
@@ -198,12 +201,16 @@ static void end_file(struct rec_recording *rec, const char *name, struct part *p
 
 static enum dj_trim_kind kind_of(const char *name)
 {
-	const char *dot = strrchr(name, '.');
-	if (strlen(name) >= 64 || !dot)
-		return DJ_TRIM_OTHER;
-	if (*name == '.' && (strstr(name, ".keep.") || strstr(name, ".notes.")))
-		return DJ_TRIM_PART;
-	return strcmp(dot, ".keep") && strcmp(dot, ".notes") ? DJ_TRIM_OTHER : DJ_TRIM_WHOLE;
+	static const char *const kinds[] = { ".keep", ".notes", ".estate" };
+	const char *dot = strrchr(name, '.'), *part;
+	for (size_t i = 0; dot && strlen(name) < 64 && i < sizeof(kinds) / sizeof(*kinds); i++) {
+		if (!strcmp(dot, kinds[i]))
+			return DJ_TRIM_WHOLE;
+		part = *name == '.' ? strstr(name, kinds[i]) : NULL;
+		if (part && part[strlen(kinds[i])] == '.')
+			return DJ_TRIM_PART;
+	}
+	return DJ_TRIM_OTHER;
 }
 
 /* ---- notes --------------------------------------------------------------------------------- */
@@ -271,7 +278,7 @@ static void read_kept(struct rec_recording *rec, struct tr_kept *kept, const uin
 void rec_store_read(struct rec_recording *rec, struct rec_module *m)
 {
 	uint8_t id[TR_KEPT_ID];
-	if (directory(rec) < 0 || !id_of(rec, m, 0, id))
+	if (directory(rec) < 0 || !id_of(rec, m, OF_CODE, id))
 		return;
 	read_kept(rec, m->kept, id);
 	read_notes(rec, m, id);
@@ -280,7 +287,7 @@ void rec_store_read(struct rec_recording *rec, struct rec_module *m)
 void rec_store_read_made(struct rec_recording *rec, struct rec_module *m, bool changing)
 {
 	uint8_t id[TR_KEPT_ID];
-	if (directory(rec) >= 0 && id_of(rec, m, 1 + changing, id))
+	if (directory(rec) >= 0 && id_of(rec, m, OF_MADE + changing, id))
 		read_kept(rec, m->made[changing], id);
 }
 
@@ -297,26 +304,71 @@ static bool write_kept(struct rec_recording *rec, struct tr_kept *kept, size_t l
 	return true;
 }
 
+/* ---- a program's images -------------------------------------------------------------------- */
+
+bool rec_store_is_there(struct rec_recording *rec)
+{
+	return directory(rec) >= 0;
+}
+
+struct tr_estate *rec_store_read_estate(struct rec_recording *rec, const struct rec_module *m,
+					bool faults)
+{
+	uint8_t id[TR_KEPT_ID];
+	char name[32];
+	struct stat st;
+	if (m->rewritten || !id_of(rec, m, OF_IMAGES + faults, id))
+		return NULL;
+	name_of(id, name, "estate");
+	int fd = open_file(rec, name, &st);
+	if (fd < 0)
+		return NULL;
+	struct tr_estate *e = tr_estate_open(fd, (size_t)st.st_size, id);
+	if (e)
+		futimens(fd, NULL); /* it is of use */
+	close(fd);
+	return e;
+}
+
+bool rec_store_write_estate(struct rec_recording *rec, const struct rec_module *m, bool faults,
+			    struct translator *tr, const void *about, size_t size)
+{
+	uint8_t id[TR_KEPT_ID];
+	char name[32];
+	struct part p;
+	if (m->rewritten || !id_of(rec, m, OF_IMAGES + faults, id))
+		return false;
+	name_of(id, name, "estate");
+	if (!begin_file(rec, name, &p))
+		return false;
+	bool good = tr_estate_write(tr, id, about, size, p.to);
+	end_file(rec, name, &p, good);
+	rec->wrote |= good;
+	return good;
+}
+
+/* ---- all ----------------------------------------------------------------------------------- */
+
 void rec_store_write(struct rec_recording *rec)
 {
-	bool any = false;
 	for (struct rec_process *p = rec->processes; p; p = p->next)
 		if (p->trap.expected) /* in vain */
 			rec_ahead_note_faults(p, false);
+	rec_heirs_write(rec);
 	for (size_t i = 0; i < rec->n_modules && directory(rec) >= 0; i++) {
 		struct rec_module *m = &rec->modules[i];
 		uint8_t id[TR_KEPT_ID];
 		if (m->rewritten)
 			continue;
 		for (unsigned k = 0; k < 2; k++)
-			if (m->made[k] && id_of(rec, m, 1 + k, id))
-				any |= write_kept(rec, m->made[k], MADE, id);
-		if (!m->kept || !id_of(rec, m, 0, id))
+			if (m->made[k] && id_of(rec, m, OF_MADE + k, id))
+				rec->wrote |= write_kept(rec, m->made[k], MADE, id);
+		if (!m->kept || !id_of(rec, m, OF_CODE, id))
 			continue;
-		any |= write_kept(rec, m->kept, MODULE, id);
+		rec->wrote |= write_kept(rec, m->kept, MODULE, id);
 		write_notes(rec, m, id);
 	}
-	if (any)
+	if (rec->wrote)
 		dj_trim(rec->store, LIMIT, kind_of);
 	if (rec->store > 0)
 		close(rec->store);

@@ -49,6 +49,10 @@ void tr_chunk_add(struct tr_arena *a, struct tr_frag *f);
 void tr_chunk_remove(struct tr_arena *a, struct tr_frag *f);
 struct tr_frag *tr_chunk_find(const struct tr_arena *a, uint64_t va);
 void tr_arenas_free(struct translator *tr);
+/* These fragments lie in the chunk, of which nobody else has been told. When all chunks have been
+ * filled that are, the rest of the arena is free; the last one is. */
+void tr_chunk_settle(struct tr_arena *a, uint32_t chunk, struct tr_frag **frags, uint32_t n);
+void tr_arena_settle(struct tr_arena *a);
 
 /* The supervisor's and the program's address of a place in an arena. */
 static inline uint8_t *tr_ours(const struct tr_arena *a, uint32_t off)
@@ -163,6 +167,8 @@ bool tr_is_kept(struct translator *tr, uint64_t pc);
 void tr_publish(struct translator *tr, struct tr_frag *f);
 /* The first half of that: without any links. */
 void tr_enter(struct translator *tr, struct tr_frag *f);
+/* And of that: it can be found by its address in the program. */
+void tr_enter_hash(struct translator *tr, struct tr_frag *f);
 
 /* ---- numbers and links (translate-link.c) ---- */
 
@@ -187,6 +193,8 @@ uint32_t tr_number_new(struct translator *tr, enum tr_stop_kind kind, uint64_t p
 void tr_numbers_free(struct translator *tr); /* all there are */
 /* So many in a row, to be filled in. */
 uint32_t tr_numbers_row(struct translator *tr, uint32_t n);
+/* So many that nobody has, of those that there are. */
+void tr_numbers_free_row(struct translator *tr, uint32_t first, uint32_t n);
 /* Give back the numbers from `first` on. */
 void tr_numbers_drop(struct translator *tr, uint32_t first);
 /* The lag of the entry at pc: whoever leads or led there and is remembered agrees about it, the
@@ -201,6 +209,8 @@ void tr_links_begin(struct translator *tr, struct tr_frag *f);
 void tr_links_end(struct translator *tr, struct tr_frag *f);
 /* One of them, of a fragment that is written. */
 void tr_link_out(struct translator *tr, uint32_t number);
+/* The same of one of which the code says so already: it leads there, or waits if that is NULL. */
+void tr_link_known(struct translator *tr, uint32_t number, struct tr_frag *to);
 /* The links that wait for this fragment lead to it; those that lead to it wait again. */
 void tr_links_join(struct translator *tr, struct tr_frag *f);
 void tr_links_part(struct translator *tr, struct tr_frag *f);
@@ -287,6 +297,7 @@ void tr_use_pages(struct translator *tr, struct tr_frag *f, const struct tr_line
 /* ---- all of it ---- */
 
 struct tr_build;
+struct tr_estate;
 struct ahead;
 struct tying;
 
@@ -336,6 +347,7 @@ struct translator {
 	bool bales;	     /* what was kept is taken over in bales, */
 	uint64_t refused[4096 / 64]; /* but for these (translate-bale.c) */
 	struct tr_stats stats;
+	struct tr_estate *estate; /* that it was read from, or NULL */
 };
 
 /* What comes after what some program asked for is not made. */

@@ -83,6 +83,27 @@ void tr_chunk_drop(struct tr_arena *a, uint32_t chunk)
 		a->free[a->n_free++] = chunk;
 }
 
+void tr_chunk_settle(struct tr_arena *a, uint32_t chunk, struct tr_frag **frags, uint32_t n)
+{
+	struct tr_chunk *c = &a->chunks[chunk];
+	c->frags = malloc((n + 1UL) * sizeof(*c->frags));
+	DJ_ASSERT(c->frags && !c->n, "out of memory for fragments");
+	memcpy(c->frags, frags, n * sizeof(*c->frags));
+	c->n = n;
+	c->cap = n + 1;
+	c->holders += n;
+}
+
+void tr_arena_settle(struct tr_arena *a)
+{
+	a->n_free = 0;
+	for (uint32_t i = CHUNKS; i-- > 0;)
+		if (!a->chunks[i].holders)
+			a->free[a->n_free++] = i;
+	DJ_ASSERT(a->n_free, "no chunk is free in what was translated before");
+	chunk_begin(a, a->free[--a->n_free]);
+}
+
 /* ---- which fragment lies where ---- */
 
 void tr_chunk_add(struct tr_arena *a, struct tr_frag *f)

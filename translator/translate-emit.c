@@ -256,7 +256,7 @@ static void forget_maybe(struct translator *tr)
 			may_be_there(tr, f->pc);
 }
 
-void tr_enter(struct translator *tr, struct tr_frag *f)
+void tr_enter_hash(struct translator *tr, struct tr_frag *f)
 {
 	unsigned slot = tr_hash(f->pc);
 	if (tr->published++ == FRAG_MAYBE / 4)
@@ -264,6 +264,11 @@ void tr_enter(struct translator *tr, struct tr_frag *f)
 	may_be_there(tr, f->pc);
 	f->next = tr->hash[slot];
 	tr->hash[slot] = f;
+}
+
+void tr_enter(struct translator *tr, struct tr_frag *f)
+{
+	tr_enter_hash(tr, f);
 	f->chunk = tr_chunk_hold(f->arena);
 	tr_chunk_add(f->arena, f);
 }

@@ -64,6 +64,19 @@ bool tr_pages(struct translator *tr, tr_each_page *each, void *ctx)
 	return true;
 }
 
+uint64_t tr_count(const struct translator *tr, bool (*of)(void *ctx, uint64_t page), void *ctx)
+{
+	uint64_t n = 0;
+	for (uint32_t i = 0; i < tr->cap_pages; i++) {
+		const struct tr_page *p = tr->pages[i];
+		if (!p || !p->uses || (of && !of(ctx, p->page)))
+			continue;
+		for (const struct tr_use *u = p->uses; u; u = u->next)
+			n += u == u->frag->uses;
+	}
+	return n;
+}
+
 /* Which module its code is of; TR_UNIT_NONE if it is more than one. */
 static uint32_t unit_of(const struct tr_frag *f)
 {

@@ -132,6 +132,14 @@ uint32_t tr_numbers_row(struct translator *tr, uint32_t n)
 	return more_numbers(tr, n);
 }
 
+void tr_numbers_free_row(struct translator *tr, uint32_t first, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		tr->numbers[first + i] = (struct tr_number){ .free = true };
+	if (n)
+		run_add(tr, first, n);
+}
+
 void tr_numbers_drop(struct translator *tr, uint32_t first)
 {
 	while (first) {
@@ -291,6 +299,12 @@ void tr_link_out(struct translator *tr, uint32_t number)
 		link_to(tr, number, to);
 	else
 		list_add(tr, number);
+}
+
+void tr_link_known(struct translator *tr, uint32_t number, struct tr_frag *to)
+{
+	tr->numbers[number].to = to;
+	list_add(tr, number);
 }
 
 void tr_links_end(struct translator *tr, struct tr_frag *f)

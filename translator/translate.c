@@ -3,6 +3,7 @@
  * translator/cache.h and translator/build.h say which file does what.
  */
 #include "translator/build.h"
+#include "translator/estate.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -424,5 +425,6 @@ void tr_free(struct translator *tr)
 	free(tr->tying);
 	free(tr->target);
 	tr_numbers_free(tr);
+	tr_estate_close(tr->estate); /* which has what is known of instructions */
 	tr_sparse_free(tr, TR_SIZE);
 }

@@ -84,12 +84,17 @@ anew=$(made 'fragments made') again=$(made 'fragments made once more')
 [ "${anew:-0}" -gt 0 ] && [ "${again:-0}" -gt $((4 * anew)) ] ||
 	fail "${anew:-no} fragments were made, and ${again:-none} once more: expected four times as many"
 
-# From one recording to the next: the second one has hardly anything to translate, or to stop for.
+# From one recording to the next: the second one has hardly anything to translate, or to stop for. (Here of what is kept
+# one by one; of what is kept as a whole: estate.sh.)
 export XDG_CACHE_HOME=$work/home/.cache
 mkdir -p "$XDG_CACHE_HOME"
 count() {
 	"$deja" info "$work/cache.deja" |
 		awk -v what="$1" '$0 ~ what { gsub(",", "", $1); n += $1 } END { print n + 0 }'
+}
+# one_by_one DIRECTORY: nothing is kept there as a whole
+one_by_one() {
+	rm -f "$1"/*.estate
 }
 # shellcheck disable=SC2317
 recorded() {
@@ -103,6 +108,7 @@ cache=$XDG_CACHE_HOME/deja
 # of stops and of questions that took the place of one
 for_code='stops: (code not yet|target of)|without a stop'
 first=$(recorded) first_stops=$(count "$for_code")
+one_by_one "$cache"
 second=$(recorded) second_stops=$(count "$for_code")
 [ "$second" -lt $((first / 10)) ] && [ "$second_stops" -lt $((first_stops / 4)) ] ||
 	fail "with a cache $first fragments, $first_stops stops, then $second, $second_stops"
@@ -112,6 +118,7 @@ if [ "$(nproc)" -gt 1 ]; then
 	beside=$(count 'of these while the program went on')
 	[ "$beside" -gt 100 ] && [ "$beside" -lt "$(count 'fragments made once more')" ] ||
 		fail "with a cache $beside of $(count 'fragments made once more') fragments are made beside the program"
+	one_by_one "$cache"
 	taskset -c "$(taskset -pc $$ | sed 's/.*[ :]\([0-9]*\)[-,].*/\1/')" "$deja" record -o "$work/cache.deja" -- \
 		/bin/bash -c 'echo $((6 * 7))' >out || fail "recording on one processor"
 	[ "$(cat out) $(count 'of these while the program went on')" = "42 0" ] ||
@@ -153,6 +160,7 @@ for setting in LC_ALL=C LC_ALL=C.UTF-8 X=1; do
 	mkdir "$work/$setting"
 	needed=
 	for what in "$little" "$little" "$more" "$little"; do
+		one_by_one "$work/$setting/deja"
 		env -i PATH=/usr/bin:/bin "XDG_CACHE_HOME=$work/$setting" "$setting" \
 			"${alone[@]}" "$deja" record -o "$work/cache.deja" -- /bin/bash -c "$what" >out 2>&1 || fail "$setting: $(cat out)"
 		needed=${needed:-$(count 'fragments made$')}
@@ -179,6 +187,7 @@ if ${CC:-gcc} -O1 -w -o "$work/turns" "$here/turns.c"; then
 		wait
 	EOF
 	for what in "/bin/bash $work/by-turns/both" "$work/turns 0 alone"; do
+		one_by_one "$work/by-turns/home/deja"
 		# shellcheck disable=SC2086
 		XDG_CACHE_HOME=$work/by-turns/home timeout 60 "${alone[@]}" "$deja" record -o "$work/cache.deja" -- $what >/dev/null 2>out ||
 			fail "$what: $(cat out)"
@@ -225,10 +234,16 @@ for _ in {1..100}; do # until it waits for its input
 	read -r child _ <"/proc/$pid/task/$pid/children"
 	grep -q '^0 0x0 ' "/proc/$child/syscall" 2>/dev/null && break
 done
-largest=$(find "$work/leased" -name '*.keep' -size +2M | head -n 1)
-[ -n "$largest" ] || fail "nothing large is kept of python3"
-! leases "$largest" || grep -q "LEASE.* $pid " /proc/locks || fail "$largest is not leased"
-for f in "$work"/leased/deja/*.keep; do
+for kind in keep estate; do
+	mapfile -t large < <(find "$work/leased" -name "*.$kind" -size +2M)
+	[ ${#large[@]} -gt 0 ] || fail "nothing large is kept of python3: $kind"
+	leased=0
+	for f in "${large[@]}"; do
+		leased=$((leased + $(grep -c "LEASE.* $pid .*:$(stat -c %i "$f") " /proc/locks)))
+	done
+	! leases "${large[0]}" || [ $leased -gt 0 ] || fail "no $kind of python3 is leased"
+done
+for f in "$work"/leased/deja/*.keep "$work"/leased/deja/*.estate; do
 	timeout 10 bash -c 'head -c 100000 /dev/urandom 1<>"$1" && : >"$1"' x "$f" || fail "writing to $f"
 done
 ! grep -q "LEASE.* $pid " /proc/locks || fail "a lease is not given back"

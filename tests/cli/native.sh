@@ -25,7 +25,8 @@ if ./native narrow >out 2>&1; then # if the kernel has it
 fi
 
 # the recorder's numbers
-"$deja" info probe.deja >out 2>err || fail "info: $(cat err)"
+"$deja" record --no-cache -o made.deja true || fail "recording true with nothing kept"
+"$deja" info made.deja >out 2>err || fail "info: $(cat err)"
 expect info out '^recorder +what it did:$' 1
 expect info out '^  [0-9,]+ +stops: system call$' 1
 expect info out '^  [0-9,]+ +fragments made$' 1

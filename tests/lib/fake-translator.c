@@ -2,6 +2,7 @@
  * A translator whose translated code is only addresses: see fake-parts.h for where they lie.
  */
 #include "tests/lib/fake-parts.h"
+#include "translator/estate.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -410,5 +411,75 @@ void tr_take_over(struct translator *tr, const struct tr_ops *ops, uint8_t *tabl
 	(void)tables;
 	(void)unit;
 	(void)ctx;
+	abort();
+}
+
+uint64_t tr_count(const struct translator *tr, bool (*of)(void *ctx, uint64_t page), void *ctx)
+{
+	(void)tr;
+	(void)of;
+	(void)ctx;
+	abort();
+}
+
+bool tr_estate_write(struct translator *tr, const uint8_t id[TR_KEPT_ID], const void *about,
+		     size_t n_about, FILE *to)
+{
+	(void)tr;
+	(void)id;
+	(void)about;
+	(void)n_about;
+	(void)to;
+	abort();
+}
+
+struct tr_estate *tr_estate_open(int fd, size_t size, const uint8_t id[TR_KEPT_ID])
+{
+	(void)fd;
+	(void)size;
+	(void)id;
+	abort();
+}
+
+void tr_estate_close(struct tr_estate *e)
+{
+	(void)e;
+	abort();
+}
+
+const void *tr_estate_about(const struct tr_estate *e, size_t *size)
+{
+	(void)e;
+	(void)size;
+	abort();
+}
+
+bool tr_estate_arena(const struct tr_estate *e, unsigned i, uint64_t *va)
+{
+	(void)e;
+	(void)i;
+	(void)va;
+	abort();
+}
+
+uint32_t tr_estate_fragments(const struct tr_estate *e)
+{
+	(void)e;
+	abort();
+}
+
+bool tr_estate_code(const struct tr_estate *e, struct tr_estate_code *c)
+{
+	(void)e;
+	(void)c;
+	abort();
+}
+
+struct translator *tr_estate_read(struct tr_estate *e, const struct tr_config *config,
+				  uint8_t *const ours[])
+{
+	(void)e;
+	(void)config;
+	(void)ours;
 	abort();
 }
