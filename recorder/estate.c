@@ -100,20 +100,24 @@ static uint32_t *written(struct rec_recording *rec, int program, bool faults)
 		       : NULL;
 }
 
-static bool is_more(uint64_t n, uint32_t than)
+/* Whether it is worth writing where a file has so many, one image having made so many at most. */
+static bool is_more(uint64_t n, uint32_t than, uint64_t needed)
 {
-	return n >= FEWEST && n <= MOST && n > than + than / 32;
+	return n >= FEWEST && n <= MOST && n > than + than / 32 && n <= TOGETHER * needed;
 }
 
-static bool is_modules(void *ctx, uint64_t page)
+/* Whether heir.c would keep it. */
+static bool is_modules(void *ctx, uint64_t page, uint64_t *sum)
 {
 	struct rec_process *proc = ctx;
-	return rec_range_at(proc->heir.code, page) && rec_code_is_modules(proc, page << 12);
+	return rec_range_at(proc->heir.code, page) && rec_code_is_modules(proc, page << 12) &&
+	       (*sum || rec_code_bytes(proc, page << 12));
 }
 
-bool rec_estate_wanted(struct rec_process *proc)
+bool rec_estate_wanted(struct rec_process *proc, uint64_t made)
 {
 	struct rec_recording *rec = proc->rec;
+	uint64_t needed = made > proc->heir.needed ? made : proc->heir.needed;
 	const uint32_t *had = written(rec, proc->program, proc->trap.faults);
 	if (!had || proc->heir.copy || !proc->heir.fixed || !rec_store_is_there(rec))
 		return false;
@@ -121,7 +125,7 @@ bool rec_estate_wanted(struct rec_process *proc)
 	uint64_t n = proc->heir.code ? tr_count(proc->tr, is_modules, proc) : 0;
 	free(proc->heir.code);
 	proc->heir.code = NULL;
-	return is_more(n, *had);
+	return is_more(n, *had, needed);
 }
 
 static size_t say(struct rec_recording *rec, struct rec_heir *h, void **bytes)
@@ -167,8 +171,7 @@ void rec_estate_write(struct rec_recording *rec, struct rec_heir *h)
 	if (!had || h->copy || !h->fixed || !rec_store_is_there(rec))
 		return;
 	uint64_t n = tr_count(h->tr, NULL, NULL);
-	if (!is_more(n, *had) || n > TOGETHER * h->needed || h->who != who_we_are() ||
-	    !is_sure(rec, h))
+	if (!is_more(n, *had, h->needed) || h->who != who_we_are() || !is_sure(rec, h))
 		return;
 	void *about;
 	size_t size = say(rec, h, &about);

@@ -59,8 +59,9 @@ struct rec_code_range *rec_range_at(struct rec_code_ranges *in, uint64_t page);
 
 /* ---- estate.c ---- */
 
-/* Whether the image, which is about to end, has made so much that it is of use to write it down. */
-bool rec_estate_wanted(struct rec_process *proc);
+/* Whether the image, which is about to end and has made so many fragments, leaves so much that it is
+ * of use to write it down. */
+bool rec_estate_wanted(struct rec_process *proc, uint64_t made);
 /* What such an image has left, when nobody is going to take it over: it is written down if it is
  * worth it. Only rec_heir_free() may follow. */
 void rec_estate_write(struct rec_recording *rec, struct rec_heir *h);

@@ -207,7 +207,7 @@ void rec_heir_prepare(struct rec_thread *t)
 	bool useful = t->group == proc && (t->regs.rax != SYS_exit || proc->n_threads == 1) &&
 		      proc->tr && proc->heir.had + made(proc->tr) >= FEWEST;
 	if (useful && proc == t->rec->first) /* mostly all is over then */
-		useful = rec_estate_wanted(proc);
+		useful = rec_estate_wanted(proc, made(proc->tr));
 	proc->heir.who = useful ? who_is(t) : 0;
 	proc->heir.faults = proc->trap.faults;
 }

@@ -64,15 +64,16 @@ bool tr_pages(struct translator *tr, tr_each_page *each, void *ctx)
 	return true;
 }
 
-uint64_t tr_count(const struct translator *tr, bool (*of)(void *ctx, uint64_t page), void *ctx)
+uint64_t tr_count(struct translator *tr, tr_each_page *keep, void *ctx)
 {
 	uint64_t n = 0;
 	for (uint32_t i = 0; i < tr->cap_pages; i++) {
-		const struct tr_page *p = tr->pages[i];
-		if (!p || !p->uses || (of && !of(ctx, p->page)))
+		struct tr_page *p = tr->pages[i];
+		if (!p || !p->uses || (keep && !keep(ctx, p->page, &p->sum)))
 			continue;
 		for (const struct tr_use *u = p->uses; u; u = u->next)
-			n += u == u->frag->uses;
+			n += u == u->frag->uses &&
+			     (!keep || (!u->frag->asleep && !u->frag->parked && !u->frag->checks));
 	}
 	return n;
 }

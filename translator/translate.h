@@ -130,8 +130,9 @@ void tr_keep_only(struct translator *tr, tr_each_page *keep, void *ctx);
 void tr_drop_empty_arenas(struct translator *tr);
 /* Whether it is so of all pages that anything depends on. */
 bool tr_pages(struct translator *tr, tr_each_page *each, void *ctx);
-/* How many fragments there are, of those whose first page it is so of; NULL: all. */
-uint64_t tr_count(const struct translator *tr, bool (*of)(void *ctx, uint64_t page), void *ctx);
+/* How many fragments that would leave, as far as that is known of the first page of each: `keep`
+ * does not write to the word. NULL: all there are. */
+uint64_t tr_count(struct translator *tr, tr_each_page *keep, void *ctx);
 /* By this image, with tables that are zero, the fast one excepted. It has, or is going to have, the
  * arenas where they were. What is counted begins anew. `unit` says of a page whether it is there
  * (0), is not yet (another number for each module, whose fragments are parked), or is not going to

@@ -414,10 +414,10 @@ void tr_take_over(struct translator *tr, const struct tr_ops *ops, uint8_t *tabl
 	abort();
 }
 
-uint64_t tr_count(const struct translator *tr, bool (*of)(void *ctx, uint64_t page), void *ctx)
+uint64_t tr_count(struct translator *tr, tr_each_page *keep, void *ctx)
 {
 	(void)tr;
-	(void)of;
+	(void)keep;
 	(void)ctx;
 	abort();
 }

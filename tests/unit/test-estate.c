@@ -205,7 +205,7 @@ static void free_arenas(void)
 
 /* Each fragment of the one is in the other one, of which it is said where that has its arenas; and
  * so are numbers, with the same meaning. */
-static void same_as(const struct translator *tr, const struct translator *as)
+static void same_as(struct translator *tr, struct translator *as)
 {
 	uint32_t n = 0;
 	for (unsigned i = 0; i < FRAG_HASH; i++)
