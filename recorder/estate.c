@@ -267,8 +267,10 @@ static bool make_arenas(struct rec_heir *h, const struct tr_estate *e)
 	return true;
 }
 
-/* What is in the file; NULL: it cannot be had. The estate is the heir's, or closed. */
-static struct rec_heir *heir_of(struct rec_thread *t, struct tr_estate *e, bool faults)
+/* What is in the file, if it is of use; NULL: it is not, or cannot be had. The estate is the
+ * heir's, or closed. */
+static struct rec_heir *heir_of(struct rec_thread *t, struct tr_estate *e,
+				const struct rec_code_ranges *now, bool faults)
 {
 	uint8_t *ours[REC_ARENAS];
 	struct rec_heir *h = calloc(1, sizeof(*h));
@@ -280,7 +282,7 @@ static struct rec_heir *heir_of(struct rec_thread *t, struct tr_estate *e, bool 
 				.n = tr_estate_fragments(e),
 				.program = t->proc->program };
 	h->code = ranges_in(e, &h->needed);
-	if (!h->code || !make_arenas(h, e)) {
+	if (!h->code || !rec_heir_fits(h, t->proc, now, faults) || !make_arenas(h, e)) {
 		tr_estate_close(e);
 		rec_heir_free(h);
 		return NULL;
@@ -290,22 +292,22 @@ static struct rec_heir *heir_of(struct rec_thread *t, struct tr_estate *e, bool 
 	struct tr_config config = rec_translator_config(t, h->tables);
 	config.large |= h->n > MANY;
 	config.policy.fault_flags = faults && !config.policy.exact_flags;
-	h->tr = tr_estate_read(e, &config, ours);
+	const struct tr_ops ops = rec_translator_ops(t->proc);
+	h->tr = tr_estate_read(e, &ops, &config, ours, rec_heir_unit, h->code);
 	return h;
 }
 
-struct rec_heir *rec_estate_find(struct rec_thread *t, bool faults)
+struct rec_heir *rec_estate_find(struct rec_thread *t, const struct rec_code_ranges *now,
+				 bool faults, uint64_t who)
 {
 	struct rec_process *proc = t->proc;
 	uint32_t *had = written(t->rec, proc->program, faults);
-	if (!had || proc->heir.copy || !proc->heir.fixed || !rec_store_is_there(t->rec))
+	if (!had || proc->heir.copy || !proc->heir.fixed || !rec_store_is_there(t->rec) ||
+	    who != who_we_are())
 		return NULL;
 	struct tr_estate *e =
 		rec_store_read_estate(t->rec, &t->rec->modules[proc->program], faults);
-	struct rec_heir *h = e ? heir_of(t, e, faults) : NULL;
-	if (!h)
-		return NULL;
-	*had = (uint32_t)h->n;
-	h->who = who_we_are();
-	return h;
+	if (e)
+		*had = tr_estate_fragments(e);
+	return e ? heir_of(t, e, now, faults) : NULL;
 }

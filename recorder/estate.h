@@ -57,15 +57,24 @@ bool rec_range_is_of(const struct rec_recording *rec, struct rec_code_ranges *in
 struct rec_code_ranges *rec_ranges_of(struct rec_process *proc);
 struct rec_code_range *rec_range_at(struct rec_code_ranges *in, uint64_t page);
 
+/* Whether the image, which has this code so far, is of the heir's kind; then it is known which of
+ * its ranges are there, */
+bool rec_heir_fits(const struct rec_heir *h, const struct rec_process *proc,
+		   const struct rec_code_ranges *now, bool faults);
+/* and of which of them the page is: see tr_take_over(). */
+uint32_t rec_heir_unit(void *ranges, uint64_t page);
+
 /* ---- estate.c ---- */
 
-/* Whether the image, which is about to end and has made so many fragments, leaves so much that it is
- * of use to write it down. */
+/* Whether the image, which is about to end and has made so many fragments, leaves so much that it
+ * is of use to write it down. */
 bool rec_estate_wanted(struct rec_process *proc, uint64_t made);
 /* What such an image has left, when nobody is going to take it over: it is written down if it is
  * worth it. Only rec_heir_free() may follow. */
 void rec_estate_write(struct rec_recording *rec, struct rec_heir *h);
-/* What was written down for the program whose image begins; NULL: nothing that may be believed. */
-struct rec_heir *rec_estate_find(struct rec_thread *t, bool faults);
+/* What was written down for the program whose image begins, with this code so far, and which might
+ * do `who`: its translator is made already. NULL: nothing that may be believed. */
+struct rec_heir *rec_estate_find(struct rec_thread *t, const struct rec_code_ranges *now,
+				 bool faults, uint64_t who);
 
 #endif

@@ -373,8 +373,8 @@ void rec_heir_give_up(struct rec_process *proc)
 	proc->heir.of = NULL;
 }
 
-static bool fits(const struct rec_heir *h, const struct rec_process *proc,
-		 const struct rec_code_ranges *now, bool faults)
+bool rec_heir_fits(const struct rec_heir *h, const struct rec_process *proc,
+		   const struct rec_code_ranges *now, bool faults)
 {
 	return h->copy == proc->heir.copy && h->faults == faults &&
 	       are_among(proc->rec, now, h->code, h->copy);
@@ -384,8 +384,8 @@ static bool fits(const struct rec_heir *h, const struct rec_process *proc,
 static struct rec_heir *from_before(struct rec_thread *t, const struct rec_code_ranges *now,
 				    bool faults)
 {
-	struct rec_heir *h = rec_estate_find(t, faults);
-	if (h && fits(h, t->proc, now, faults) && h->who == who_is(t) && same_code(h, t->proc))
+	struct rec_heir *h = rec_estate_find(t, now, faults, who_is(t));
+	if (h && same_code(h, t->proc))
 		return h;
 	if (h)
 		rec_heir_free(h);
@@ -401,7 +401,7 @@ bool rec_heir_find(struct rec_thread *t)
 	proc->heir.had = proc->heir.needed = 0;
 	bool faults = proc->trap.faults || rec_ahead_faults(t);
 	struct rec_code_ranges *now = rec_ranges_of(proc);
-	while (now && *at && !fits(*at, proc, now, faults))
+	while (now && *at && !rec_heir_fits(*at, proc, now, faults))
 		at = &(*at)->next;
 	h = now ? *at : NULL;
 	if (h && h->who == who_is(t) && same_code(h, proc)) {
@@ -415,10 +415,9 @@ bool rec_heir_find(struct rec_thread *t)
 	return h;
 }
 
-/* Of a page of an heir's: see tr_take_over(). */
-static uint32_t unit_of(void *ctx, uint64_t page)
+uint32_t rec_heir_unit(void *ranges, uint64_t page)
 {
-	struct rec_code_ranges *in = ctx;
+	struct rec_code_ranges *in = ranges;
 	const struct rec_code_range *r = rec_range_at(in, page);
 	if (!r)
 		return TR_UNIT_NONE;
@@ -549,7 +548,8 @@ enum rec_state rec_heir_take(struct rec_thread *t, const struct tr_ops *ops)
 	proc->heir.had = h->n;
 	proc->heir.needed = h->needed;
 	proc->heir.before = h->before;
-	tr_take_over(proc->tr, ops, proc->tables, unit_of, h->code);
+	if (!h->before)
+		tr_take_over(proc->tr, ops, proc->tables, rec_heir_unit, h->code);
 	memcpy(proc->window.arena, h->arena, sizeof(h->arena));
 	close(h->memfd);
 	proc->heir.parked = h->code;

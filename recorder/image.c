@@ -225,6 +225,12 @@ static bool may_be_large(const struct rec_thread *t)
 	return n < FEW && !t->area.forked;
 }
 
+struct tr_ops rec_translator_ops(struct rec_process *proc)
+{
+	return (struct tr_ops){ proc, rec_code_read, rec_code_translated, rec_code_kept,
+				rec_code_known };
+}
+
 struct tr_config rec_translator_config(const struct rec_thread *t, uint8_t *tables)
 {
 	/* by enum dj_predict */
@@ -247,8 +253,7 @@ struct tr_config rec_translator_config(const struct rec_thread *t, uint8_t *tabl
 enum rec_state rec_image_translator(struct rec_thread *t)
 {
 	struct rec_process *proc = t->proc;
-	struct tr_ops ops = { proc, rec_code_read, rec_code_translated, rec_code_kept,
-			      rec_code_known };
+	const struct tr_ops ops = rec_translator_ops(proc);
 	if (!proc->trap.faults)
 		proc->trap.faults = proc->trap.expected = rec_ahead_faults(t);
 	rec_code_forget(proc, 0, UINT64_MAX);

@@ -26,6 +26,7 @@ void rec_layout_add(struct rec_thread *t, unsigned what);
 void rec_image_maps(struct rec_thread *t);
 /* The image's translator, its own or one that it takes over. */
 enum rec_state rec_image_translator(struct rec_thread *t);
+struct tr_ops rec_translator_ops(struct rec_process *proc);
 /* How one for such an image is to be; `tables` as in tr_config. */
 struct tr_config rec_translator_config(const struct rec_thread *t, uint8_t *tables);
 /* At the event of a successful exec. */

@@ -39,9 +39,11 @@ struct tr_estate_code {
 };
 bool tr_estate_code(const struct tr_estate *e, struct tr_estate_code *c);
 
-/* A translator for tr_take_over(), with the arenas at `ours`, in their order. It has the estate,
- * and closes it when it is freed. */
-struct translator *tr_estate_read(struct tr_estate *e, const struct tr_config *config,
-				  uint8_t *const ours[]);
+/* A translator with that and the arenas at `ours`, in their order, such as tr_take_over() would
+ * have made of what was left just now, `unit` being what it is there. The tables are zero. It has
+ * the estate, and closes it when it is freed. */
+struct translator *tr_estate_read(struct tr_estate *e, const struct tr_ops *ops,
+				  const struct tr_config *config, uint8_t *const ours[],
+				  uint32_t (*unit)(void *ctx, uint64_t page), void *ctx);
 
 #endif

@@ -283,6 +283,8 @@ struct reading {
 	struct tr_arena *arena[TR_ESTATE_ARENAS];
 	struct tr_page **page;
 	struct tr_frag **frag;
+	uint32_t *unit; /* of each fragment, as translate-heir.c has it */
+	bool *entered;	/* from another unit */
 };
 
 static void read_arenas(struct reading *r, uint8_t *const ours[])
@@ -347,16 +349,23 @@ static void read_frags(struct reading *r)
 			struct tr_frag *f = r->frag[n++] = read_frag(r, &rows->chunk[i], from);
 			f->insn = insn;
 			insn += f->n;
-			for (uint32_t u = 0; u < f->n_uses; u++, use++)
-				tr_use_page(f, u, r->page[use->page], use->lines);
+			uint32_t unit = r->page[use->page]->unit;
+			for (uint32_t u = 0; u < f->n_uses; u++, use++) {
+				struct tr_page *p = r->page[use->page];
+				tr_use_page(f, u, p, use->lines);
+				unit = p->unit == unit ? unit : TR_UNIT_NONE;
+			}
+			r->unit[n - 1] = unit;
 			tr_enter_hash(r->tr, f);
 		}
 }
 
-static void read_pages(struct reading *r)
+static void read_pages(struct reading *r, uint32_t (*unit)(void *ctx, uint64_t page), void *ctx)
 {
-	for (uint32_t i = 0; i < r->e->head.pages; i++)
+	for (uint32_t i = 0; i < r->e->head.pages; i++) {
 		r->page[i] = tr_page_of(r->tr, r->e->rows.page[i].page);
+		r->page[i]->unit = unit(ctx, r->page[i]->page);
+	}
 }
 
 static void read_sums(struct reading *r)
@@ -397,27 +406,66 @@ static void read_numbers(struct reading *r)
 			to->far_chunk = (from->far - (uint32_t)ARENA_HOT) / (uint32_t)CHUNK_COLD;
 			f->arena->chunks[to->far_chunk].holders++;
 		}
-		tr_link_known(r->tr, first + i, from->to == ESTATE_NONE ? NULL : r->frag[from->to]);
+		if (from->to == ESTATE_NONE) {
+			tr_link_known(r->tr, first + i, NULL);
+			continue;
+		}
+		tr_link_known(r->tr, first + i, r->frag[from->to]);
+		r->entered[from->to] |= r->unit[from->frag] != r->unit[from->to] &&
+					r->unit[from->frag] != TR_UNIT_NONE;
 	}
 	tr_numbers_free_row(r->tr, first + n - free, free);
 }
 
-struct translator *tr_estate_read(struct tr_estate *e, const struct tr_config *config,
-				  uint8_t *const ours[])
+/* As tr_take_over() does: what is not there yet is parked, or goes if it cannot be; and the tables
+ * lead to the rest. */
+static void park(struct reading *r)
 {
-	static const struct tr_ops nobody;
-	struct reading r = { .e = e, .tr = tr_new(&nobody, config) };
+	struct translator *tr = r->tr;
+	for (uint32_t i = 0; i < r->e->head.frags; i++) {
+		uint32_t unit = r->unit[i];
+		struct tr_frag *f = r->frag[i];
+		if (unit == TR_UNIT_NONE || (unit && r->entered[i]))
+			tr_retire(tr, f);
+		else if (unit)
+			for (uint32_t u = 0; u < f->n_uses; u++)
+				f->parked = f->uses[u].page->parked = true;
+	}
+	tr->epoch++;
+	tr_reclaim(tr, tr->epoch);
+	tr->stats.retired = 0;
+}
+
+static void restore_indirect(struct reading *r)
+{
+	const struct estate_frag *from = r->e->rows.frag;
+	for (uint32_t i = 0; i < r->e->head.frags; i++)
+		if (from[i].indirect && !r->unit[i])
+			tr_restore_indirect(r->tr, r->frag[i]);
+}
+
+struct translator *tr_estate_read(struct tr_estate *e, const struct tr_ops *ops,
+				  const struct tr_config *config, uint8_t *const ours[],
+				  uint32_t (*unit)(void *ctx, uint64_t page), void *ctx)
+{
+	struct reading r = { .e = e, .tr = tr_new(ops, config) };
 	r.page = malloc((e->head.pages + 1UL) * sizeof(*r.page));
 	r.frag = malloc((e->head.frags + 1UL) * sizeof(*r.frag));
-	DJ_ASSERT(r.page && r.frag, "out of memory for what was translated");
+	r.unit = malloc((e->head.frags + 1UL) * sizeof(*r.unit));
+	r.entered = calloc(e->head.frags + 1UL, sizeof(*r.entered));
+	DJ_ASSERT(r.page && r.frag && r.unit && r.entered, "out of memory for what was translated");
 	r.tr->estate = e;
 	read_arenas(&r, ours);
-	read_pages(&r);
+	read_pages(&r, unit, ctx);
 	read_frags(&r);
 	read_sums(&r);
 	read_numbers(&r);
 	settle_chunks(&r);
+	park(&r);
+	restore_indirect(&r);
 	free(r.page);
 	free(r.frag);
+	free(r.unit);
+	free(r.entered);
 	return r.tr;
 }

@@ -67,13 +67,16 @@ bool tr_pages(struct translator *tr, tr_each_page *each, void *ctx)
 uint64_t tr_count(struct translator *tr, tr_each_page *keep, void *ctx)
 {
 	uint64_t n = 0;
-	for (uint32_t i = 0; i < tr->cap_pages; i++) {
+	for (const struct tr_arena *a = tr->arenas; a && !keep; a = a->next)
+		for (uint32_t i = 0; i < CHUNKS; i++)
+			n += a->chunks[i].n;
+	for (uint32_t i = 0; keep && i < tr->cap_pages; i++) {
 		struct tr_page *p = tr->pages[i];
-		if (!p || !p->uses || (keep && !keep(ctx, p->page, &p->sum)))
+		if (!p || !p->uses || !keep(ctx, p->page, &p->sum))
 			continue;
 		for (const struct tr_use *u = p->uses; u; u = u->next)
-			n += u == u->frag->uses &&
-			     (!keep || (!u->frag->asleep && !u->frag->parked && !u->frag->checks));
+			n += u == u->frag->uses && !u->frag->asleep && !u->frag->parked &&
+			     !u->frag->checks;
 	}
 	return n;
 }

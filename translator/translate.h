@@ -131,7 +131,7 @@ void tr_drop_empty_arenas(struct translator *tr);
 /* Whether it is so of all pages that anything depends on. */
 bool tr_pages(struct translator *tr, tr_each_page *each, void *ctx);
 /* How many fragments that would leave, as far as that is known of the first page of each: `keep`
- * does not write to the word. NULL: all there are. */
+ * does not write to the word. NULL: all there are, none being retired. */
 uint64_t tr_count(struct translator *tr, tr_each_page *keep, void *ctx);
 /* By this image, with tables that are zero, the fast one excepted. It has, or is going to have, the
  * arenas where they were. What is counted begins anew. `unit` says of a page whether it is there

@@ -475,11 +475,15 @@ bool tr_estate_code(const struct tr_estate *e, struct tr_estate_code *c)
 	abort();
 }
 
-struct translator *tr_estate_read(struct tr_estate *e, const struct tr_config *config,
-				  uint8_t *const ours[])
+struct translator *tr_estate_read(struct tr_estate *e, const struct tr_ops *ops,
+				  const struct tr_config *config, uint8_t *const ours[],
+				  uint32_t (*unit)(void *ctx, uint64_t page), void *ctx)
 {
 	(void)e;
+	(void)ops;
 	(void)config;
 	(void)ours;
+	(void)unit;
+	(void)ctx;
 	abort();
 }

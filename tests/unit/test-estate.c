@@ -133,6 +133,14 @@ static uint32_t all_there(void *ctx, uint64_t page)
 	return 0;
 }
 
+/* Three libraries, of which one is there, one is to come, and one is not to. */
+static uint32_t some_there(void *ctx, uint64_t page)
+{
+	const struct world *w = ctx;
+	uint64_t part = (page - (w->base >> 12)) / ((w->text->size >> 12) / 4 + 1);
+	return part == 3 ? TR_UNIT_NONE : part == 2;
+}
+
 /* What an image leaves after so many rounds, in which some of it was given up. */
 static void leave(struct world *w, unsigned rounds)
 {
@@ -174,9 +182,9 @@ static struct tr_estate *open_bytes(const uint8_t *bytes, size_t size, const uin
 static uint8_t *ours[TR_ESTATE_ARENAS];
 
 /* The world has what was left. */
-static void take(struct world *w, struct tr_estate *e)
+static void take(struct world *w, struct tr_estate *e, uint32_t (*unit)(void *, uint64_t))
 {
-	const struct tr_ops ops = w->tr ? w->tr->ops : (struct tr_ops){ 0 };
+	const struct tr_ops ops = w->tr->ops;
 	struct tr_estate_code c = { 0 };
 	uint64_t va;
 	end(w);
@@ -190,8 +198,7 @@ static void take(struct world *w, struct tr_estate *e)
 		memcpy(ours[c.arena] + c.off, c.bytes, c.size);
 	}
 	struct tr_config config = { w->tables, tr_policies[TR_POLICY_SHADOW], w->bales };
-	w->tr = tr_estate_read(e, &config, ours);
-	w->tr->ops = ops;
+	w->tr = tr_estate_read(e, &ops, &config, ours, unit, w);
 }
 
 static void free_arenas(void)
@@ -210,7 +217,9 @@ static void same_as(struct translator *tr, struct translator *as)
 	uint32_t n = 0;
 	for (unsigned i = 0; i < FRAG_HASH; i++)
 		for (const struct tr_frag *f = tr->hash[i]; f; f = f->next, n++) {
-			const struct tr_frag *g = tr_find(as, f->pc);
+			const struct tr_frag *g = as->hash[i];
+			while (g && g->pc != f->pc)
+				g = g->next;
 			CU_ASSERT_FATAL(g && same_fragment(f, g) && f->lag == g->lag &&
 					f->indirect == g->indirect && f->chunk == g->chunk &&
 					f->stub_chunk == g->stub_chunk);
@@ -236,7 +245,16 @@ static void same_as(struct translator *tr, struct translator *as)
 			CU_ASSERT(a->chunks[i].holders == b->chunks[i].holders);
 }
 
-/* With the least fragment numbers that the other one has, both go on in the same way. */
+/* As within a recording. */
+static void take_over(struct world *w, uint32_t (*unit)(void *, uint64_t))
+{
+	const struct tr_ops ops = w->tr->ops;
+	munmap(w->tables, AREA_TABLES);
+	w->tables = sparse(AREA_TABLES);
+	tr_take_over(w->tr, &ops, w->tables, unit, w);
+}
+
+/* Both go on in the same way. */
 static void go_on(struct world *a, struct world *b, uint64_t round)
 {
 	uint64_t at = random_of(round) % a->text->size & ~0xfffULL;
@@ -289,18 +307,14 @@ static void test_same(void)
 	CU_ASSERT(n_about == ((sizeof(about) + 7) & ~7UL));
 	CU_ASSERT(tr_estate_arena(e, 0, &va) && va == left.tr->arenas->va &&
 		  !tr_estate_arena(e, 1, &va));
-	take(&next, e);
+	take(&next, e, all_there);
 	same_as(left.tr, next.tr);
 	CU_ASSERT(links(next.tr) == n_links);
 	chunks(next.tr);
 	unsigned n = 0;
 	CU_ASSERT(tr_pages(next.tr, has_sum, &n) && n > 100);
 	/* from then on there is no difference to an heir within the recording */
-	munmap(heir.tables, AREA_TABLES);
-	heir.tables = sparse(AREA_TABLES);
-	const struct tr_ops of_heir = heir.tr->ops, of_next = next.tr->ops;
-	tr_take_over(heir.tr, &of_heir, heir.tables, all_there, NULL);
-	tr_take_over(next.tr, &of_next, next.tables, all_there, NULL);
+	take_over(&heir, all_there);
 	CU_ASSERT(targets(next.tr) > 100);
 	for (uint64_t round = 200; round < 260; round++)
 		go_on(&heir, &next, round);
@@ -308,6 +322,63 @@ static void test_same(void)
 	tr_reclaim(next.tr, tr_epoch(next.tr));
 	chunks(next.tr);
 	CU_ASSERT(!tr_count(next.tr, NULL, NULL));
+	end(&left);
+	end(&heir);
+	end(&next);
+	free_arenas();
+	free(bytes);
+}
+
+/* How many wait for their library: nobody else leads to them, and no table does. */
+static uint32_t parked(const struct translator *tr)
+{
+	uint32_t n = 0;
+	for (unsigned i = 0; i < FRAG_HASH; i++)
+		for (const struct tr_frag *f = tr->hash[i]; f; f = f->next) {
+			if (!f->parked)
+				continue;
+			n++;
+			CU_ASSERT_FATAL(f->slot == TR_NO_SLOT && !tr_find(tr, f->pc));
+			for (uint32_t k = f->incoming; k; k = tr->numbers[k].next)
+				CU_ASSERT_FATAL(tr->numbers[k].frag->parked);
+		}
+	return n;
+}
+
+/* Libraries that come later, and one that does not. */
+static void test_parked(void)
+{
+	size_t size;
+	struct world left = { .text = &texts[0], .base = THERE };
+	struct world heir = { .text = &texts[0], .base = THERE };
+	struct world next = { .text = &texts[0], .base = THERE };
+	leave(&left, 150);
+	leave(&heir, 150);
+	begin_with_nothing(&next);
+	uint64_t all = tr_count(left.tr, NULL, NULL);
+	uint8_t *bytes = written(&left, &size);
+	struct tr_estate *e = open_bytes(bytes, size, id);
+	CU_ASSERT_FATAL(e != NULL);
+	take(&next, e, some_there);
+	/* (within a recording who leads elsewhere may go only after those to whom he leads) */
+	take_over(&heir, some_there);
+	uint64_t rest = tr_count(next.tr, NULL, NULL);
+	CU_ASSERT(rest < all && rest >= tr_count(heir.tr, NULL, NULL) && rest > all / 2);
+	uint32_t n = parked(next.tr);
+	CU_ASSERT(n >= parked(heir.tr) && n > rest / 8);
+	chunks(next.tr);
+	for (uint64_t round = 200; round < 240; round++) {
+		if (round == 210)
+			tr_unpark(next.tr, 0, UINT64_MAX);
+		/* (what is translated there before it comes takes the place of what was parked) */
+		translate(&next, round);
+		if (round % 3 == 0)
+			tr_invalidate(next.tr, next.base + (round << 12), 0x5000);
+		tr_reclaim(next.tr, tr_epoch(next.tr));
+		CU_ASSERT(links(next.tr) > 1000 && targets(next.tr) > 50);
+		CU_ASSERT(!parked(next.tr) == (round >= 210));
+		chunks(next.tr);
+	}
 	end(&left);
 	end(&heir);
 	end(&next);
@@ -326,7 +397,7 @@ static void test_empty(void)
 	begin_with_nothing(&next);
 	struct tr_estate *e = open_bytes(bytes, size, id);
 	CU_ASSERT_FATAL(e != NULL);
-	take(&next, e);
+	take(&next, e, all_there);
 	CU_ASSERT(!tr_count(next.tr, NULL, NULL));
 	translate(&next, 1);
 	CU_ASSERT(links(next.tr) > 0);
@@ -409,9 +480,9 @@ static void test_forged(void)
 		struct world next = { .text = &texts[0], .base = THERE };
 		struct tr_where w;
 		begin_with_nothing(&next);
-		take(&next, e);
-		const struct tr_ops ops = next.tr->ops;
-		tr_take_over(next.tr, &ops, next.tables, all_there, NULL);
+		take(&next, e, round % 3 ? some_there : all_there);
+		if (round % 2)
+			tr_unpark(next.tr, 0, UINT64_MAX);
 		for (uint64_t v = 0; v < 4 * CHUNK_HOT; v += 7)
 			tr_locate(next.tr, next.tr->arenas->va + v, 0, &w);
 		translate(&next, 1);
@@ -437,6 +508,7 @@ int main(void)
 		return 99;
 	CU_pSuite s = CU_add_suite("what was translated, in a file", NULL, NULL);
 	CU_add_test(s, "as it was", test_same);
+	CU_add_test(s, "libraries that come later", test_parked);
 	CU_add_test(s, "nothing", test_empty);
 	CU_add_test(s, "a damaged file", test_damage);
 	CU_add_test(s, "a forged file", test_forged);
