@@ -20,6 +20,7 @@
  * the directory anyway, and only such a process gets it. doc/security.md has the argument.
  */
 #include "recorder/estate.h"
+#include "format/thread.h"
 #include "recorder/ahead.h"
 #include "recorder/area.h"
 #include "translator/estate.h"
@@ -119,7 +120,8 @@ bool rec_estate_wanted(struct rec_process *proc, uint64_t made)
 	struct rec_recording *rec = proc->rec;
 	uint64_t needed = made > proc->heir.needed ? made : proc->heir.needed;
 	const uint32_t *had = written(rec, proc->program, proc->trap.faults);
-	if (!had || proc->heir.copy || !proc->heir.fixed || !rec_store_is_there(rec))
+	if (!had || proc->heir.copy || !proc->heir.fixed || !rec_store_is_there(rec) ||
+	    (proc->heir.had && made <= *had / 32)) /* not to count what is nearly all of that */
 		return false;
 	proc->heir.code = rec_ranges_of(proc);
 	uint64_t n = proc->heir.code ? tr_count(proc->tr, is_modules, proc) : 0;
@@ -240,24 +242,12 @@ static uint8_t *map(const struct rec_heir *h, uint64_t off, uint64_t size)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* Code goes to the file, where nothing of ours has to be mapped for it. */
-static bool copy_code(const struct rec_heir *h, const struct tr_estate *e)
-{
-	struct tr_estate_code c = { 0 };
-	while (tr_estate_code(e, &c)) {
-		off_t at = (off_t)(h->window_off + c.arena * TR_ARENA_SIZE + c.off);
-		if (c.size && pwrite(h->memfd, c.bytes, c.size, at) != (ssize_t)c.size)
-			return false;
-	}
-	return true;
-}
-
 static bool make_arenas(struct rec_heir *h, const struct tr_estate *e)
 {
 	unsigned n = 0;
 	while (n < REC_ARENAS && tr_estate_arena(e, n, &h->arena[n].at))
 		n++;
-	if (!make_file(h, n) || !(h->tables = map(h, 0, AREA_TABLES)) || !copy_code(h, e))
+	if (!make_file(h, n) || !(h->tables = map(h, 0, AREA_TABLES)))
 		return false;
 	for (unsigned i = 0; i < n; i++) {
 		h->arena[i].ours = map(h, h->window_off + i * TR_ARENA_SIZE, TR_ARENA_SIZE);
@@ -267,12 +257,75 @@ static bool make_arenas(struct rec_heir *h, const struct tr_estate *e)
 	return true;
 }
 
+/* What another thread does, if there is a processor for it, while the rest is read: half of all. */
+struct copying {
+	const struct rec_heir *h;
+	const struct tr_estate *e;
+	bool good;
+	pthread_t thread;
+	bool apart; /* there is such a thread */
+};
+
+/* Code goes to the file, where nothing of ours has to be mapped for it; and whether it was damaged
+ * is found out. */
+static void *copy(void *arg)
+{
+	struct copying *c = arg;
+	struct tr_estate_code code = { 0 };
+	c->good = true;
+	while (c->good && tr_estate_code(c->e, &code)) {
+		off_t at = (off_t)(c->h->window_off + code.arena * TR_ARENA_SIZE + code.off);
+		c->good = !code.size ||
+			  pwrite(c->h->memfd, code.bytes, code.size, at) == (ssize_t)code.size;
+	}
+	c->good = c->good && tr_estate_whole(c->e);
+	return NULL;
+}
+
+static void begin_copy(struct copying *c, const struct rec_heir *h, const struct tr_estate *e)
+{
+	*c = (struct copying){ .h = h, .e = e };
+	c->apart = h->n > MANY && rec_has_processors() && !dj_thread(&c->thread, copy, c);
+}
+
+static uint32_t unit(void *ctx, uint64_t page)
+{
+	const struct copying *c = ctx;
+	return rec_heir_unit(c->h->code, page);
+}
+
+static bool ready(void *ctx)
+{
+	struct copying *c = ctx;
+	if (c->apart)
+		pthread_join(c->thread, NULL);
+	else
+		copy(c);
+	return c->good;
+}
+
+/* The translator, of an heir that has arenas for it; NULL: the file is damaged. */
+static struct translator *translator_of(struct rec_thread *t, struct rec_heir *h,
+					struct tr_estate *e)
+{
+	uint8_t *ours[REC_ARENAS];
+	struct copying c;
+	struct tr_config config = rec_translator_config(t, h->tables);
+	const struct tr_ops ops = rec_translator_ops(t->proc);
+	const struct tr_estate_heir to = { ours, unit, ready, &c };
+	config.large |= h->n > MANY;
+	config.policy.fault_flags = h->faults && !config.policy.exact_flags;
+	for (unsigned i = 0; i < REC_ARENAS; i++)
+		ours[i] = h->arena[i].ours;
+	begin_copy(&c, h, e);
+	return tr_estate_read(e, &ops, &config, &to);
+}
+
 /* What is in the file, if it is of use; NULL: it is not, or cannot be had. The estate is the
  * heir's, or closed. */
 static struct rec_heir *heir_of(struct rec_thread *t, struct tr_estate *e,
 				const struct rec_code_ranges *now, bool faults)
 {
-	uint8_t *ours[REC_ARENAS];
 	struct rec_heir *h = calloc(1, sizeof(*h));
 	DJ_ASSERT(h, "out of memory for an heir");
 	*h = (struct rec_heir){ .memfd = -1,
@@ -282,19 +335,14 @@ static struct rec_heir *heir_of(struct rec_thread *t, struct tr_estate *e,
 				.n = tr_estate_fragments(e),
 				.program = t->proc->program };
 	h->code = ranges_in(e, &h->needed);
-	if (!h->code || !rec_heir_fits(h, t->proc, now, faults) || !make_arenas(h, e)) {
+	if (!h->code || !rec_heir_fits(h, t->proc, now, faults) || !make_arenas(h, e))
 		tr_estate_close(e);
-		rec_heir_free(h);
-		return NULL;
-	}
-	for (unsigned i = 0; i < REC_ARENAS; i++)
-		ours[i] = h->arena[i].ours;
-	struct tr_config config = rec_translator_config(t, h->tables);
-	config.large |= h->n > MANY;
-	config.policy.fault_flags = faults && !config.policy.exact_flags;
-	const struct tr_ops ops = rec_translator_ops(t->proc);
-	h->tr = tr_estate_read(e, &ops, &config, ours, rec_heir_unit, h->code);
-	return h;
+	else
+		h->tr = translator_of(t, h, e);
+	if (h->tr)
+		return h;
+	rec_heir_free(h);
+	return NULL;
 }
 
 struct rec_heir *rec_estate_find(struct rec_thread *t, const struct rec_code_ranges *now,
@@ -307,7 +355,9 @@ struct rec_heir *rec_estate_find(struct rec_thread *t, const struct rec_code_ran
 		return NULL;
 	struct tr_estate *e =
 		rec_store_read_estate(t->rec, &t->rec->modules[proc->program], faults);
-	if (e)
-		*had = tr_estate_fragments(e);
-	return e ? heir_of(t, e, now, faults) : NULL;
+	uint32_t n = e ? tr_estate_fragments(e) : 0;
+	struct rec_heir *h = e ? heir_of(t, e, now, faults) : NULL;
+	if (h) /* else another one is written, if there is anything */
+		*had = n;
+	return h;
 }

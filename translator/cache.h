@@ -220,6 +220,8 @@ void tr_links_part(struct translator *tr, struct tr_frag *f);
 void tr_tables_init(struct translator *tr);
 /* There is another arena. */
 void tr_tables_arena(struct translator *tr);
+/* So many are going to have places, in tables that are empty. */
+void tr_tables_room(struct translator *tr, uint32_t n);
 /* They are empty: of the fragments that were in there none is left. */
 void tr_tables_clear(struct translator *tr);
 /* They are other ones, and zero: nobody has a place in them. */

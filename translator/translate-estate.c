@@ -9,9 +9,10 @@
  * their places in their rows. To read it is to copy the code and to go through each row once.
  *
  * Whose file it is, and who may write to it, is the caller's business, as with kept translations
- * (translate-keep-file.c). Damage is found by a checksum of everything. A file that was forged can
- * have the program execute anything, which is what such a file means; but nothing in it makes us
- * look or write where we should not: each place is compared with the length of its row, and each
+ * (translate-keep-file.c). Damage is found by a checksum of everything, before anybody executes it:
+ * another thread may copy the code and sum all up while the rows are read. A file that was forged
+ * can have the program execute anything, which is what such a file means; but nothing in it makes
+ * us look or write where we should not: each place is compared with the length of its row, and each
  * offset with what it must lie in. Pages have the sums that translate-heir.c has, so that the code
  * is compared when somebody takes it over.
  *
@@ -20,6 +21,7 @@
  */
 #include "format/lease.h"
 #include "translator/estate-file.h"
+#include "translator/runtime.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -190,9 +192,13 @@ static bool sound_rest(const struct tr_estate *e)
 
 static bool sound(struct tr_estate *e)
 {
-	return XXH3_64bits(e->bytes + sizeof(e->head), e->size - sizeof(e->head)) == e->head.sum &&
-	       find_rows(e) && sound_arenas(e) && sound_chunks(e) && sound_frags(e) &&
+	return find_rows(e) && sound_arenas(e) && sound_chunks(e) && sound_frags(e) &&
 	       sound_numbers(e) && sound_uses(e) && sound_rest(e);
+}
+
+bool tr_estate_whole(const struct tr_estate *e)
+{
+	return XXH3_64bits(e->bytes + sizeof(e->head), e->size - sizeof(e->head)) == e->head.sum;
 }
 
 /* ---- reading ------------------------------------------------------------------------------- */
@@ -273,6 +279,13 @@ bool tr_estate_code(const struct tr_estate *e, struct tr_estate_code *c)
 	c->arena = from->arena;
 	c->off = cold ? ARENA_HOT + from->chunk * CHUNK_COLD : from->chunk * CHUNK_HOT;
 	c->next++;
+	/* the runtime is there, and is another one in that it knows how large tables are */
+	size_t rt = (size_t)(rt_end - rt_begin);
+	if (!cold && !from->chunk && c->size >= rt) {
+		c->bytes += rt;
+		c->size -= rt;
+		c->off = rt;
+	}
 	return true;
 }
 
@@ -444,9 +457,30 @@ static void restore_indirect(struct reading *r)
 			tr_restore_indirect(r->tr, r->frag[i]);
 }
 
+/* How many will have a place in the table of targets. */
+static uint32_t targets(const struct reading *r)
+{
+	uint32_t n = 0;
+	for (uint32_t i = 0; i < r->e->head.frags; i++)
+		n += r->e->rows.frag[i].indirect && !r->unit[i];
+	return n;
+}
+
+/* All but the code, which may not be there yet. */
+static void read_rows(struct reading *r, const struct tr_estate_heir *h)
+{
+	read_arenas(r, h->ours);
+	read_pages(r, h->unit, h->ctx);
+	read_frags(r);
+	read_sums(r);
+	read_numbers(r);
+	settle_chunks(r);
+	tr_tables_room(r->tr, targets(r));
+	restore_indirect(r);
+}
+
 struct translator *tr_estate_read(struct tr_estate *e, const struct tr_ops *ops,
-				  const struct tr_config *config, uint8_t *const ours[],
-				  uint32_t (*unit)(void *ctx, uint64_t page), void *ctx)
+				  const struct tr_config *config, const struct tr_estate_heir *h)
 {
 	struct reading r = { .e = e, .tr = tr_new(ops, config) };
 	r.page = malloc((e->head.pages + 1UL) * sizeof(*r.page));
@@ -455,14 +489,13 @@ struct translator *tr_estate_read(struct tr_estate *e, const struct tr_ops *ops,
 	r.entered = calloc(e->head.frags + 1UL, sizeof(*r.entered));
 	DJ_ASSERT(r.page && r.frag && r.unit && r.entered, "out of memory for what was translated");
 	r.tr->estate = e;
-	read_arenas(&r, ours);
-	read_pages(&r, unit, ctx);
-	read_frags(&r);
-	read_sums(&r);
-	read_numbers(&r);
-	settle_chunks(&r);
-	park(&r);
-	restore_indirect(&r);
+	read_rows(&r, h);
+	if (!h->ready || h->ready(h->ctx)) {
+		park(&r);
+	} else {
+		tr_free(r.tr);
+		r.tr = NULL;
+	}
 	free(r.page);
 	free(r.frag);
 	free(r.unit);

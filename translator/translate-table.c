@@ -95,6 +95,20 @@ static void grow(struct translator *tr)
 	free(old);
 }
 
+void tr_tables_room(struct translator *tr, uint32_t n)
+{
+	uint32_t bits = tr->target_bits;
+	DJ_ASSERT(!tr->n_keys, "there are %u targets already", tr->n_keys);
+	while (n > ((1u << bits) - 1) / SPARSE && bits < AREA_TARGET_BITS)
+		bits += 2;
+	if (bits == tr->target_bits)
+		return;
+	tr->target_bits = bits;
+	free(tr->target);
+	take_places(tr);
+	tell_places(tr);
+}
+
 static void enter(struct translator *tr, struct tr_frag *f)
 {
 	if (tr->n_keys * SPARSE > mask(tr) && tr->target_bits < AREA_TARGET_BITS)

@@ -447,6 +447,12 @@ void tr_estate_close(struct tr_estate *e)
 	abort();
 }
 
+bool tr_estate_whole(const struct tr_estate *e)
+{
+	(void)e;
+	abort();
+}
+
 const void *tr_estate_about(const struct tr_estate *e, size_t *size)
 {
 	(void)e;
@@ -476,14 +482,11 @@ bool tr_estate_code(const struct tr_estate *e, struct tr_estate_code *c)
 }
 
 struct translator *tr_estate_read(struct tr_estate *e, const struct tr_ops *ops,
-				  const struct tr_config *config, uint8_t *const ours[],
-				  uint32_t (*unit)(void *ctx, uint64_t page), void *ctx)
+				  const struct tr_config *config, const struct tr_estate_heir *h)
 {
 	(void)e;
 	(void)ops;
 	(void)config;
-	(void)ours;
-	(void)unit;
-	(void)ctx;
+	(void)h;
 	abort();
 }

@@ -175,6 +175,10 @@ static struct tr_estate *open_bytes(const uint8_t *bytes, size_t size, const uin
 	CU_ASSERT_FATAL(f && (!size || fwrite(bytes, size, 1, f) == 1) && !fflush(f));
 	struct tr_estate *e = tr_estate_open(fileno(f), size, as);
 	fclose(f);
+	if (e && !tr_estate_whole(e)) {
+		tr_estate_close(e);
+		e = NULL;
+	}
 	return e;
 }
 
@@ -198,7 +202,8 @@ static void take(struct world *w, struct tr_estate *e, uint32_t (*unit)(void *, 
 		memcpy(ours[c.arena] + c.off, c.bytes, c.size);
 	}
 	struct tr_config config = { w->tables, tr_policies[TR_POLICY_SHADOW], w->bales };
-	w->tr = tr_estate_read(e, &ops, &config, ours, unit, w);
+	const struct tr_estate_heir h = { ours, unit, NULL, w };
+	w->tr = tr_estate_read(e, &ops, &config, &h);
 }
 
 static void free_arenas(void)
