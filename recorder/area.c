@@ -105,9 +105,8 @@ static int make_own(struct rec_thread *t)
 /* Where it is put if nothing is there yet. Sanitizers, language runtimes and Wine map memory at
  * fixed places; doc/recorder.md says which, and why this is none of them. */
 #define AREA_HINT 0x7e8100000000ULL
-#define SERIES                                                                                     \
-	(AREA_CONTROL + AREA_SHADOW + REC_WINDOW_SIZE + REC_OWN_SIZE) /* a page (series.c)         \
-								       */
+/* A page (series.c). */
+#define SERIES	   (AREA_CONTROL + AREA_SHADOW + REC_WINDOW_SIZE + REC_OWN_SIZE)
 #define AREA_TOTAL (SERIES + AREA_PAGE)
 
 uint64_t rec_area_size(const struct rec_process *proc, int resource)

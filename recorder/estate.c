@@ -137,8 +137,8 @@ static size_t say(struct rec_recording *rec, struct rec_heir *h, void **bytes)
 	DJ_ASSERT(range, "out of memory for what is left");
 	for (unsigned i = 0; i < in->n; i++) {
 		const struct rec_code_range *r = &in->range[i];
-		struct rec_code_file is =
-			r->module >= 0 ? file_of(&rec->modules[r->module]) : in->file[r->file];
+		DJ_ASSERT(r->module >= 0, "code that is left is of no module of this recording");
+		struct rec_code_file is = file_of(&rec->modules[r->module]);
 		range[i] = (struct about_range){ .start = r->start,
 						 .end = r->end,
 						 .offset = r->offset,
@@ -346,12 +346,14 @@ static struct rec_heir *heir_of(struct rec_thread *t, struct tr_estate *e,
 }
 
 struct rec_heir *rec_estate_find(struct rec_thread *t, const struct rec_code_ranges *now,
-				 bool faults, uint64_t who)
+				 bool faults)
 {
 	struct rec_process *proc = t->proc;
 	uint32_t *had = written(t->rec, proc->program, faults);
-	if (!had || proc->heir.copy || !proc->heir.fixed || !rec_store_is_there(t->rec) ||
-	    who != who_we_are())
+	if (!had || proc->heir.copy || !proc->heir.fixed || !rec_store_is_there(t->rec))
+		return NULL;
+	uint64_t who = rec_who_is(t);
+	if (!who || who != who_we_are())
 		return NULL;
 	struct tr_estate *e =
 		rec_store_read_estate(t->rec, &t->rec->modules[proc->program], faults);

@@ -45,8 +45,9 @@ struct rec_heir {
 };
 
 /* What a process may do, in one word; 0 if that cannot be known. `status`, which is closed, is that
- * of the process in /proc, `space` the path of its user namespace there. */
+ * of the process in /proc, `space` the path of its user namespace there. And that of the thread. */
 uint64_t rec_who(FILE *status, const char *space);
+uint64_t rec_who_is(struct rec_thread *t);
 /* It is not going to be anybody's any more. */
 void rec_heir_free(struct rec_heir *h);
 /* Whether that is the module of the range. */
@@ -72,9 +73,9 @@ bool rec_estate_wanted(struct rec_process *proc, uint64_t made);
 /* What such an image has left, when nobody is going to take it over: it is written down if it is
  * worth it. Only rec_heir_free() may follow. */
 void rec_estate_write(struct rec_recording *rec, struct rec_heir *h);
-/* What was written down for the program whose image begins, with this code so far, and which might
- * do `who`: its translator is made already. NULL: nothing that may be believed. */
+/* What was written down for the program whose image begins, with this code so far, if it may have
+ * that: its translator is made already. NULL: nothing. */
 struct rec_heir *rec_estate_find(struct rec_thread *t, const struct rec_code_ranges *now,
-				 bool faults, uint64_t who);
+				 bool faults);
 
 #endif

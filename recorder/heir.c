@@ -132,7 +132,7 @@ uint64_t rec_who(FILE *status, const char *space)
 	return sum;
 }
 
-static uint64_t who_is(struct rec_thread *t)
+uint64_t rec_who_is(struct rec_thread *t)
 {
 	struct rec_tracer *tracer = t->rec->tracer;
 	char path[64];
@@ -208,7 +208,7 @@ void rec_heir_prepare(struct rec_thread *t)
 		      proc->tr && proc->heir.had + made(proc->tr) >= FEWEST;
 	if (useful && proc == t->rec->first) /* mostly all is over then */
 		useful = rec_estate_wanted(proc, made(proc->tr));
-	proc->heir.who = useful ? who_is(t) : 0;
+	proc->heir.who = useful ? rec_who_is(t) : 0;
 	proc->heir.faults = proc->trap.faults;
 }
 
@@ -272,8 +272,13 @@ static void add_heir(struct rec_recording *rec, struct rec_heir *h)
 void rec_heirs_write(struct rec_recording *rec)
 {
 	for (struct rec_process *p = rec->processes; p; p = p->next) {
-		rec_heir_leave(p);
-		rec_heir_settle(p);
+		if (!p->n_threads) /* it has ended, the first one mostly */
+			rec_heir_leave(p);
+		if (!p->heir.left)
+			continue;
+		rec_estate_write(rec, p->heir.left);
+		rec_heir_free(p->heir.left);
+		p->heir.left = NULL;
 	}
 	for (struct rec_heir *h = rec->heirs; h; h = h->next)
 		rec_estate_write(rec, h);
@@ -384,7 +389,7 @@ bool rec_heir_fits(const struct rec_heir *h, const struct rec_process *proc,
 static struct rec_heir *from_before(struct rec_thread *t, const struct rec_code_ranges *now,
 				    bool faults)
 {
-	struct rec_heir *h = rec_estate_find(t, now, faults, who_is(t));
+	struct rec_heir *h = rec_estate_find(t, now, faults);
 	if (h && same_code(h, t->proc))
 		return h;
 	if (h)
@@ -404,7 +409,7 @@ bool rec_heir_find(struct rec_thread *t)
 	while (now && *at && !rec_heir_fits(*at, proc, now, faults))
 		at = &(*at)->next;
 	h = now ? *at : NULL;
-	if (h && h->who == who_is(t) && same_code(h, proc)) {
+	if (h && h->who == rec_who_is(t) && same_code(h, proc)) {
 		*at = h->next;
 		h->next = NULL;
 	} else {
