@@ -12,6 +12,13 @@ if ! setarch -R true 2>err; then
 	exit 77
 fi
 
+# count WHAT: so many of them deja info tells of, which says nothing where there are none
+count() {
+	"$deja" info t.deja | awk -v what="$1" '/stops: system call$/ { told = 1 }
+		$0 ~ what "$" { gsub(",", "", $1); n = $1 }
+		END { if (told) print n + 0 }'
+}
+
 # recorded CACHE ARGUMENT...: the program with these does what it does natively; what was made anew and again in $anew and $again
 recorded() {
 	local cache=$1
@@ -22,8 +29,7 @@ recorded() {
 		fail "recording made $*: $? $(head -c 200 err)"
 	cmp -s native out || fail "made $* in $cache does something else: $(diff native out | head -n 4)"
 	"$deja" verify t.deja >/dev/null 2>err || fail "verifying made $* in $cache: $(head -c 200 err)"
-	anew=$("$deja" info t.deja | awk '/fragments made$/ { gsub(",", "", $1); print $1 }')
-	again=$("$deja" info t.deja | awk '/fragments made once more$/ { gsub(",", "", $1); print $1 }')
+	anew=$(count 'fragments made') again=$(count 'fragments made once more')
 }
 
 # ways ARGUMENT: again it is hardly translated; with other code it is, and what it was before once more
