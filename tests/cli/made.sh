@@ -32,6 +32,13 @@ recorded() {
 	anew=$(count 'fragments made') again=$(count 'fragments made once more')
 }
 
+# by_chance ARGUMENT SEED: of threads that take turns by chance twice is not always enough, four times is
+by_chance() {
+	for _ in 1 2 3; do
+		[ "$1" = m ] && [ $((5 * ${anew:-first})) -ge "$first" ] && recorded "$1" "$2" "$1"
+	done
+}
+
 # ways ARGUMENT: again it is hardly translated; with other code it is, and what it was before once more
 options=
 ways() {
@@ -40,12 +47,12 @@ ways() {
 	first=$anew
 	[ "${first:-0}" -gt 600 ] || fail "made 1 $1: only ${first:-no} fragments were made at first"
 	recorded "$1" 1 "$1"
-	[ "$1" != m ] || recorded "$1" 1 "$1" # of threads that take turns by chance twice is not always enough
+	by_chance "$1" 1
 	[ $((5 * ${anew:-first})) -lt "$first" ] || fail "made 1 $1 again: ${anew:-?} fragments of $first were made anew"
 	recorded "$1" 2 "$1"
 	[ "${anew:-0}" -gt 600 ] || fail "made 2 $1: ${anew:-no} fragments were made, which is other code"
 	recorded "$1" 2 "$1"
-	[ "$1" != m ] || recorded "$1" 2 "$1"
+	by_chance "$1" 2
 	[ $((5 * ${anew:-first})) -lt "$first" ] || fail "made 2 $1 again: ${anew:-?} fragments of $first were made anew"
 	recorded "$1" 1 "$1"
 }
