@@ -52,9 +52,12 @@ struct about_range {
 	uint32_t file, pad;
 };
 
-static uint64_t who_we_are(void)
+/* What deja itself may do. */
+static uint64_t who_we_are(struct rec_recording *rec)
 {
-	return rec_who(fopen("/proc/self/status", "re"), "/proc/self/ns/user");
+	if (!rec->who)
+		rec->who = rec_who(fopen("/proc/self/status", "re"), "/proc/self/ns/user");
+	return rec->who;
 }
 
 /* ---- writing ------------------------------------------------------------------------------- */
@@ -173,7 +176,7 @@ void rec_estate_write(struct rec_recording *rec, struct rec_heir *h)
 	if (!had || h->copy || !h->fixed || !rec_store_is_there(rec))
 		return;
 	uint64_t n = tr_count(h->tr, NULL, NULL);
-	if (!is_more(n, *had, h->needed) || h->who != who_we_are() || !is_sure(rec, h))
+	if (!is_more(n, *had, h->needed) || h->who != who_we_are(rec) || !is_sure(rec, h))
 		return;
 	void *about;
 	size_t size = say(rec, h, &about);
@@ -352,11 +355,12 @@ struct rec_heir *rec_estate_find(struct rec_thread *t, const struct rec_code_ran
 	uint32_t *had = written(t->rec, proc->program, faults);
 	if (!had || proc->heir.copy || !proc->heir.fixed || !rec_store_is_there(t->rec))
 		return NULL;
-	uint64_t who = rec_who_is(t);
-	if (!who || who != who_we_are())
+	struct rec_module *m = &t->rec->modules[proc->program];
+	uint64_t who = m->no_estate[faults] ? 0 : rec_who_is(t);
+	if (!who || who != who_we_are(t->rec))
 		return NULL;
-	struct tr_estate *e =
-		rec_store_read_estate(t->rec, &t->rec->modules[proc->program], faults);
+	struct tr_estate *e = rec_store_read_estate(t->rec, m, faults);
+	m->no_estate[faults] = !e;
 	uint32_t n = e ? tr_estate_fragments(e) : 0;
 	struct rec_heir *h = e ? heir_of(t, e, now, faults) : NULL;
 	if (h) /* else another one is written, if there is anything */

@@ -25,6 +25,7 @@ struct rec_module {
 	/* So many fragments there are in the files of what its images have left: of those whose
 	 * handlers do not see the flags of faults, and of those whose do (estate.c). */
 	uint32_t estate[2];
+	bool no_estate[2]; /* there was none that could be read */
 };
 
 #endif

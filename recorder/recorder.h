@@ -115,6 +115,7 @@ struct rec_recording {
 	struct rec_idles idles;
 	int store;     /* the directory of store.c; 0: not needed yet */
 	bool wrote;    /* something to there */
+	uint64_t who;  /* what deja may do (estate.c); 0: not needed yet */
 	bool umip;     /* the processor has it (apart.c) */
 	uint64_t evex; /* instructions with an EVEX prefix, executed natively */
 	bool cut;      /* recording ends before the program does: err says why */
