@@ -95,6 +95,7 @@ static int make_own(struct rec_thread *t)
 		return -1;
 	rec_own_free(t);
 	t->own = new;
+	t->gs_base = 0; /* as there */
 	return 0;
 }
 

@@ -164,13 +164,6 @@ static void next_gap(struct rec_thread *t)
 		t->digest_gap = longest;
 }
 
-/* Whether no processor takes that for an address (57 bits of them are the most that one has). */
-static bool is_no_address(uint64_t value)
-{
-	int64_t above = (int64_t)value >> 56;
-	return above != 0 && above != -1;
-}
-
 void rec_digest(struct rec_thread *t, bool whole)
 {
 	struct dj_check c = { 0 };
@@ -178,10 +171,6 @@ void rec_digest(struct rec_thread *t, bool whole)
 	if (t->in_rep) /* a digest stands between instructions */
 		return;
 	rec_full_regs(t, &regs);
-	if (is_no_address(regs.gs_base)) { /* and rec_set_regs() would find out */
-		rec_overwritten(t, T_GSBASE);
-		return;
-	}
 	record_regs(t, &regs);
 	check_flags(t, &c);
 	check_stack(t, &c);

@@ -73,7 +73,7 @@ enum rec_state rec_deliver(struct rec_thread *t, const siginfo_t *info, uint64_t
 		rec_trap_forced(t);
 	enum rec_disposition d = rec_disposition(t, info->si_signo);
 	struct user_regs_struct r = t->regs;
-	r.gs_base = *rec_tcb(t, T_GSBASE);
+	r.gs_base = rec_gs(t);
 	r.eflags &= ~TRAP_FLAG;
 	if (t->trap_flag)
 		r.eflags |= TRAP_FLAG;

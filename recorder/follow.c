@@ -86,7 +86,7 @@ enum rec_state rec_follow_ready(struct rec_thread *c)
 	rec_lagged_set(c, 0);
 	*rec_tcb(c, T_SEQ) = c->seq;
 	*rec_tcb(c, T_FSBASE) = c->regs.fs_base;
-	*rec_tcb(c, T_GSBASE) = c->regs.gs_base;
+	rec_set_gs(c, c->regs.gs_base);
 	*rec_tcb(c, T_SELF) = c->s;
 	rec_syscalls_init(c);
 	rec_full_regs(c, &r.regs);

@@ -97,7 +97,7 @@ bool rec_helper_holds(struct rec_thread *t, const struct user_regs_struct *r)
 	} else {
 		*own = *r; /* rsp is the program's at least */
 	}
-	own->gs_base = *rec_tcb(t, T_GSBASE);
+	own->gs_base = rec_gs(t);
 	if (c->helper.waits)
 		c->state = answer_wait(c);
 	return true;

@@ -274,7 +274,7 @@ enum rec_state rec_image_ready(struct rec_thread *t)
 	rec_ring_start(t);
 	rec_lagged_set(t, t->steps);
 	*rec_tcb(t, T_FSBASE) = t->regs.fs_base;
-	*rec_tcb(t, T_GSBASE) = 0;
+	rec_set_gs(t, 0);
 	*rec_tcb(t, T_SELF) = t->s;
 	rec_syscalls_init(t);
 	record_image(t);

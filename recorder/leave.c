@@ -73,7 +73,7 @@ enum rec_state rec_leave(struct rec_thread *t, const char *why)
 {
 	rec_digest(t, true);
 	rec_order_release(t);
-	t->regs.gs_base = *rec_tcb(t, T_GSBASE);
+	t->regs.gs_base = rec_gs(t);
 	rec_one_less(t, why);
 	rec_hold(t, true);
 	free(t->child.unmap);

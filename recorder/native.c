@@ -197,7 +197,7 @@ enum rec_state rec_native_begin(struct rec_thread *t)
 	t->native.traps = t->trap_flag && !apart;
 	if (t->native.traps)
 		t->regs.eflags |= TRAP_FLAG;
-	t->regs.gs_base = *rec_tcb(t, T_GSBASE);
+	t->regs.gs_base = rec_gs(t);
 	t->regs.orig_rax = (unsigned long long)-1;
 	/* The program's XCR0 has x87, SSE and AVX only (see the translator's xsave). */
 	t->native.masked = known && (in->attr & INSN_A_XSTATE) && (in->gpr_read & 5) == 5;
@@ -286,7 +286,7 @@ static enum rec_state done(struct rec_thread *t)
 	if (!t->native.traps && t->native.known && t->native.in.id == INSN_PUSHF)
 		rec_take_trap_flag(t, t->regs.rsp);
 	*rec_tcb(t, T_FSBASE) = t->regs.fs_base;
-	*rec_tcb(t, T_GSBASE) = t->regs.gs_base;
+	rec_set_gs(t, t->regs.gs_base);
 	rec_full_regs(t, &after);
 	effects(t, &after, t->native.known ? why_native(&t->native.in) : DJ_WHY_OTHER);
 	if (t->native.known)

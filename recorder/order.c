@@ -283,7 +283,7 @@ void rec_order_hold(struct rec_thread *t, const struct insn *in)
 	if (!t->rec->order.shared || !(in->attr & INSN_A_ATOMIC) || !in->has_mem)
 		return;
 	rec_from_user(&t->regs, &regs);
-	uint64_t at = insn_address(in, regs.gpr, *rec_tcb(t, T_FSBASE), *rec_tcb(t, T_GSBASE));
+	uint64_t at = insn_address(in, regs.gpr, *rec_tcb(t, T_FSBASE), rec_gs(t));
 	unsigned first = (unsigned)(at / 64) % LOCKS,
 		 last = (unsigned)((at + in->mem_size - 1) / 64) % LOCKS;
 	take(t, first < last ? first : last);

@@ -284,6 +284,7 @@ struct rec_thread {
 	uint64_t own_off; /* ... and in memfd */
 	int own_part;	  /* which of proc->own, or -1: the first thread's */
 	uint64_t s;	  /* S in the program */
+	uint64_t gs_base; /* the program's: see rec_gs() */
 	struct rec_ring *ring;
 	struct rec_times *times;      /* times.c */
 	struct dj_stream *stream;     /* its stream in the trace */
@@ -501,6 +502,10 @@ rec_handler rec_on_helper;	 /* helper.c */
 /* ---- regs.c ---- */
 int rec_get_regs(struct rec_thread *t, struct user_regs_struct *r);
 int rec_set_regs(struct rec_thread *t, const struct user_regs_struct *r);
+/* The program's gs base: translated code finds it in the control block, where the program may write
+ * to; what is recorded is ours. */
+void rec_set_gs(struct rec_thread *t, uint64_t base);
+uint64_t rec_gs(struct rec_thread *t);
 /* Everything, as the program sees it (general registers from t->regs). */
 void rec_full_regs(struct rec_thread *t, struct dj_regs *out);
 void rec_from_user(const struct user_regs_struct *u, struct dj_regs *out);

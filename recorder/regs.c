@@ -20,6 +20,19 @@ int rec_set_regs(struct rec_thread *t, const struct user_regs_struct *r)
 	return rc;
 }
 
+void rec_set_gs(struct rec_thread *t, uint64_t base)
+{
+	t->gs_base = base;
+	*rec_tcb(t, T_GSBASE) = base;
+}
+
+uint64_t rec_gs(struct rec_thread *t)
+{
+	if (*rec_tcb(t, T_GSBASE) != t->gs_base)
+		rec_overwritten(t, T_GSBASE);
+	return t->gs_base;
+}
+
 void rec_from_user(const struct user_regs_struct *u, struct dj_regs *out)
 {
 	const unsigned long long g[16] = { u->rax, u->rcx, u->rdx, u->rbx, u->rsp, u->rbp,
@@ -67,7 +80,7 @@ void rec_full_regs(struct rec_thread *t, struct dj_regs *out)
 	uint8_t x[16384];
 	memset(out, 0, sizeof(*out));
 	rec_from_user(&t->regs, out);
-	out->gs_base = t->own ? *rec_tcb(t, T_GSBASE) : 0;
+	out->gs_base = t->own ? rec_gs(t) : 0;
 	ssize_t len = t->rec->tracer->get_xstate(t->rec->tracer, t->tid, x, sizeof(x));
 	if (len >= 512)
 		from_xsave(x, (size_t)len, out);
@@ -136,7 +149,7 @@ void rec_x87_place(struct rec_thread *t)
 	size_t got = rec_read(t->proc, w.pc, code, sizeof(code));
 	if (got && insn_decode(&in, code, got, w.pc) > 0 && in.has_mem) {
 		rec_from_user(&t->regs, &regs);
-		addr = insn_address(&in, regs.gpr, *rec_tcb(t, T_FSBASE), *rec_tcb(t, T_GSBASE));
+		addr = insn_address(&in, regs.gpr, *rec_tcb(t, T_FSBASE), rec_gs(t));
 	}
 	if ((addr && (uint32_t)addr == f.rdp) ||
 	    (f.rdp && !(f.rdp >> 32) && place_mapped(t, (uint32_t)f.rdp, &addr)))

@@ -244,8 +244,7 @@ static bool undo_store(struct rec_thread *t)
 	if (insn_store_pops(&in) && t->rec->opt.predict == DJ_PREDICT_SHADOW)
 		undo_pop(t);
 	rec_from_user(&t->regs, &regs);
-	rec_import(t, insn_address(&in, regs.gpr, *rec_tcb(t, T_FSBASE), *rec_tcb(t, T_GSBASE)),
-		   in.mem_size);
+	rec_import(t, insn_address(&in, regs.gpr, *rec_tcb(t, T_FSBASE), rec_gs(t)), in.mem_size);
 	return (in.mem_access & INSN_R) && !(in.attr & INSN_A_STRING);
 }
 

@@ -124,7 +124,7 @@ enum rec_state rec_make_last_call(struct rec_thread *t)
 	rec_digest(t, true);
 	rec_heir_prepare(t);
 	t->group->exits |= t->regs.rax == SYS_exit_group;
-	t->regs.gs_base = *rec_tcb(t, T_GSBASE);
+	t->regs.gs_base = rec_gs(t);
 	return make(t, REC_SYSCALL);
 }
 
@@ -188,7 +188,7 @@ static void record_base(struct rec_thread *t, unsigned long long mask)
 {
 	struct dj_record r = { .kind = DJ_REC_REGS, .steps = t->steps, .mask = mask };
 	r.regs.fs_base = t->regs.fs_base;
-	r.regs.gs_base = *rec_tcb(t, T_GSBASE);
+	r.regs.gs_base = rec_gs(t);
 	rec_ring_record(t, &r);
 }
 
@@ -204,7 +204,7 @@ static enum rec_state begin_arch_prctl(struct rec_thread *t)
 	case ARCH_SET_GS:
 		if (value >= 0x7ffffffff000ULL)
 			return rec_answer(t, -EPERM);
-		*rec_tcb(t, T_GSBASE) = value;
+		rec_set_gs(t, value);
 		rec_complete_call(t, 0);
 		record_base(t, DJ_REG_GS_BASE);
 		return REC_IN_HAND;
@@ -216,7 +216,7 @@ static enum rec_state begin_arch_prctl(struct rec_thread *t)
 		record_base(t, DJ_REG_FS_BASE);
 		return REC_IN_HAND;
 	case ARCH_GET_GS: {
-		uint64_t gs = *rec_tcb(t, T_GSBASE);
+		uint64_t gs = rec_gs(t);
 		return rec_answer(t, rec_write(t->proc, value, &gs, sizeof(gs)) ? 0 : -EFAULT);
 	}
 	}
@@ -266,7 +266,7 @@ static enum rec_state begin_sigreturn(struct rec_thread *t)
 	rec_read(t->proc, t->regs.rsp + 40 + 17 * 8, &flags, sizeof(flags));
 	t->sys.trap_flag = flags & TRAP_FLAG;
 	t->sys.traps_blocked = mask >> (SIGTRAP - 1) & 1;
-	t->regs.gs_base = *rec_tcb(t, T_GSBASE);
+	t->regs.gs_base = rec_gs(t);
 	return make(t, REC_SIGRETURN);
 }
 

@@ -36,7 +36,7 @@ void rec_child_regs(const struct rec_thread *t, struct rec_thread *c)
 	c->regs.rcx = c->regs.rip;
 	c->regs.r11 = t->regs.eflags & ~0x10100ULL;
 	c->regs.eflags = (t->regs.eflags & ~TRAP_FLAG) | (t->trap_flag ? TRAP_FLAG : 0);
-	c->regs.gs_base = *rec_tcb(t, T_GSBASE);
+	c->regs.gs_base = t->gs_base;
 	c->regs.orig_rax = (unsigned long long)-1;
 	memcpy(c->signal.exception, t->signal.exception, sizeof(c->signal.exception));
 }
@@ -160,7 +160,7 @@ static enum rec_state ready(struct rec_thread *t, int64_t result)
 	rec_lagged_set(t, 0);
 	*rec_tcb(t, T_SEQ) = t->seq;
 	*rec_tcb(t, T_FSBASE) = t->regs.fs_base;
-	*rec_tcb(t, T_GSBASE) = gs;
+	rec_set_gs(t, gs);
 	*rec_tcb(t, T_SELF) = t->s;
 	*rec_tcb(t, T_IN_SYSCALL) = 0;
 	rec_ring_start(t);
@@ -217,7 +217,7 @@ enum rec_state rec_thread_exit(struct rec_thread *t)
 	rec_digest(t, true);
 	rec_hold(t, false);
 	t->quiet = rec_trap_matters(t); /* it will not go on, and put back what a trap resets */
-	t->regs.gs_base = *rec_tcb(t, T_GSBASE);
+	t->regs.gs_base = rec_gs(t);
 	if (rec_area_thread_keep(t))
 		return rec_call(t, shadow_gone, SYS_madvise, t->s + AREA_PAGE,
 				(1UL << 32) - AREA_PAGE, MADV_DONTNEED, 0, 0, 0);

@@ -413,8 +413,8 @@ part_overwrite() {
 		get "$deja" info t.deja
 		says "info after overwritten $mode" "stopped before it ended: .* overwrote deja's memory" out
 	done
-	# nor is a digest made of what it wrote there
-	get "$deja" record --digest-interval 1000 -o t.deja ./victim overwrite-gsbase
+	# nor is anything recorded of what it wrote there
+	get "$deja" record --digest-interval 1000 --keyframes 1000 --full-keyframes 2000 -o t.deja ./victim overwrite-gsbase
 	want "overwritten gsbase, with many digests" 1
 	says "overwritten gsbase, with many digests" "overwrote deja's memory" err
 	replays "overwritten gsbase, with many digests" t.deja

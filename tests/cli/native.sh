@@ -56,6 +56,16 @@ for run in "./placed" "taskset -c $(taskset -cp $$ | sed 's/.*[ ,-]//') ./placed
 	"$deja" verify p.deja >out 2>&1 || fail "$run: $(tail -1 out)"
 done
 
+# the gs base is the program's, whose copy is where translated code finds it, and nobody takes that for overwritten
+${CC:-gcc} -O1 -w "$here/gs.c" -o gs -pthread || exit 99
+./gs >native.out || fail "gs, natively"
+for o in '' '--digest-interval 1000 --keyframes 1000'; do
+	# shellcheck disable=SC2086
+	timeout -s KILL 60 "$deja" record $o -o g.deja ./gs >out 2>err || fail "gs $o: $(cat err)"
+	diff native.out out || fail "gs $o: not as natively"
+	"$deja" verify g.deja >out 2>&1 || fail "gs $o: $(tail -1 out)"
+done
+
 # where processors differ: as natively on the one there is, in translated code and without any
 ${CC:-gcc} -O1 -w -mavx2 "$here/corners.c" -o corners || exit 99
 ./corners >native.out || fail "corners, natively"

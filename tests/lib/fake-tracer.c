@@ -463,7 +463,7 @@ struct rec_thread *fake_record(struct rec_process *proc, struct fake_thread *m)
 	t->own = mmap(NULL, AREA_THREAD, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	t->s = 0x600000000000ULL + AREA_CONTROL;
-	*rec_tcb(t, T_GSBASE) = FAKE_GS;
+	rec_set_gs(t, FAKE_GS);
 	proc->area_at = t->s - AREA_CONTROL;
 	proc->n_threads += proc->tr != NULL;
 	if (!proc->tr) {
