@@ -339,6 +339,7 @@ static enum rec_state area_made(struct rec_thread *t)
 	uint64_t *next = next_place(proc);
 	proc->series.off = *next;
 	*next += AREA_PAGE;
+	DJ_ASSERT(*next == REC_WINDOW_OFF, "the window is not where an estate has it");
 	if (!proc->heir.of) {
 		proc->window.off = proc->memfd_end;
 		proc->own.off = proc->window.off + REC_WINDOW_SIZE;
@@ -353,6 +354,12 @@ static enum rec_state area_made(struct rec_thread *t)
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, (uint64_t)-1, 0);
 }
 
+int rec_area_file(void)
+{
+	int fd = memfd_create("deja", FILE_FLAGS | MFD_EXEC);
+	return fd < 0 ? memfd_create("deja", FILE_FLAGS) : fd;
+}
+
 /* Ways to get the file, tried in this order. */
 enum { MAKE_EXECUTABLE, MAKE, OPEN, WAYS };
 
@@ -362,11 +369,8 @@ static enum rec_state make_file(struct rec_thread *t, int64_t result)
 {
 	char text[sizeof(t->area.saved)] = "deja";
 	(void)result;
-	if (t->area.way == OPEN && t->area.link < 0) {
-		t->area.link = memfd_create("deja", FILE_FLAGS | MFD_EXEC);
-		if (t->area.link < 0)
-			t->area.link = memfd_create("deja", FILE_FLAGS);
-	}
+	if (t->area.way == OPEN && t->area.link < 0)
+		t->area.link = rec_area_file();
 	if (t->area.way == OPEN)
 		snprintf(text, sizeof(text), "/proc/%d/fd/%d", getpid(), t->area.link);
 	rec_write(t->proc, t->area.text, text, sizeof(text));

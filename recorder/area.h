@@ -77,6 +77,10 @@ enum rec_state rec_call_series(struct rec_thread *t, rec_then *then, uint64_t at
 /* ---- arena.c ---- */
 #define REC_WINDOW_SIZE (REC_ARENAS * TR_ARENA_SIZE)
 #define REC_OWN_SIZE	((uint64_t)REC_OWN_PARTS * AREA_THREAD)
+/* Where it is in the file, behind the tables, the first thread's own part and a page (series.c). */
+#define REC_WINDOW_OFF (AREA_TABLES + AREA_THREAD + AREA_PAGE)
+/* Such a file, made by deja; or -1. */
+int rec_area_file(void);
 void rec_window_free(struct rec_process *proc);
 /* The arena at `at` is used no more. */
 void rec_window_give_back(struct rec_process *proc, uint64_t at);

@@ -25,15 +25,10 @@
 #include "recorder/area.h"
 #include "translator/estate.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#ifndef MFD_EXEC
-#define MFD_EXEC 0x10u /* linux/memfd.h, since Linux 6.3 */
-#endif
 
 #define FEWEST	 1000u	 /* fragments: fewer are made again as soon */
 #define MOST	 300000u /* to read so many takes as long as a program's start may */
@@ -56,7 +51,8 @@ struct about_range {
 static uint64_t who_we_are(struct rec_recording *rec)
 {
 	if (!rec->who)
-		rec->who = rec_who(fopen("/proc/self/status", "re"), "/proc/self/ns/user");
+		rec->who = rec_who(fopen("/proc/self/status", "re"),
+				   fopen("/proc/self/attr/current", "re"), "/proc/self/ns/user");
 	return rec->who;
 }
 
@@ -228,11 +224,9 @@ static struct rec_code_ranges *ranges_in(const struct tr_estate *e, uint64_t *ne
  * there as is needed. */
 static bool make_file(struct rec_heir *h, unsigned arenas)
 {
-	h->memfd = memfd_create("deja", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC);
-	if (h->memfd < 0)
-		h->memfd = memfd_create("deja", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	h->memfd = rec_area_file();
 	h->tables_off = 0;
-	h->window_off = AREA_TABLES + AREA_THREAD + AREA_PAGE;
+	h->window_off = REC_WINDOW_OFF;
 	h->own_off = h->window_off + REC_WINDOW_SIZE;
 	h->memfd_end = h->own_off + REC_OWN_SIZE;
 	h->memfd_size = h->window_off + arenas * TR_ARENA_SIZE;

@@ -44,9 +44,10 @@ struct rec_heir {
 	uint64_t needed; /* fragments: so many were made for one image */
 };
 
-/* What a process may do, in one word; 0 if that cannot be known. `status`, which is closed, is that
- * of the process in /proc, `space` the path of its user namespace there. And that of the thread. */
-uint64_t rec_who(FILE *status, const char *space);
+/* What a process may do, in one word; 0 if that cannot be known. `status` is that of the process in
+ * /proc, `label` what security modules call it (attr/current) or NULL, both of which are closed,
+ * `space` the path of its user namespace there. And that of the thread. */
+uint64_t rec_who(FILE *status, FILE *label, const char *space);
 uint64_t rec_who_is(struct rec_thread *t);
 /* It is not going to be anybody's any more. */
 void rec_heir_free(struct rec_heir *h);

@@ -311,15 +311,24 @@ bool rec_store_is_there(struct rec_recording *rec)
 	return directory(rec) >= 0;
 }
 
+/* False: nothing is known of the file. */
+static bool estate_of(struct rec_recording *rec, const struct rec_module *m, bool faults,
+		      uint8_t id[TR_KEPT_ID], char name[32])
+{
+	if (m->rewritten || !id_of(rec, m, OF_IMAGES + faults, id))
+		return false;
+	name_of(id, name, "estate");
+	return true;
+}
+
 struct tr_estate *rec_store_read_estate(struct rec_recording *rec, const struct rec_module *m,
 					bool faults)
 {
 	uint8_t id[TR_KEPT_ID];
 	char name[32];
 	struct stat st;
-	if (m->rewritten || !id_of(rec, m, OF_IMAGES + faults, id))
+	if (!estate_of(rec, m, faults, id, name))
 		return NULL;
-	name_of(id, name, "estate");
 	int fd = open_file(rec, name, &st);
 	if (fd < 0)
 		return NULL;
@@ -336,10 +345,7 @@ bool rec_store_write_estate(struct rec_recording *rec, const struct rec_module *
 	uint8_t id[TR_KEPT_ID];
 	char name[32];
 	struct part p;
-	if (m->rewritten || !id_of(rec, m, OF_IMAGES + faults, id))
-		return false;
-	name_of(id, name, "estate");
-	if (!begin_file(rec, name, &p))
+	if (!estate_of(rec, m, faults, id, name) || !begin_file(rec, name, &p))
 		return false;
 	bool good = tr_estate_write(tr, id, about, size, p.to);
 	end_file(rec, name, &p, good);
