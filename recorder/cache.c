@@ -245,7 +245,7 @@ static enum rec_state towards_boundary(struct rec_thread *t)
 	bool takeable = rec_takeable(t, &r, &w);
 	t->flags_lost = takeable && w.flags_lost;
 	if (takeable && !rec_goes_beyond(t)) {
-		t->in_rep = w.string_head;
+		t->in_rep = rec_repeats(t, &w);
 		rec_take(t, &r, &w);
 		return REC_IN_HAND;
 	}

@@ -151,6 +151,8 @@ static enum rec_state enter(struct rec_thread *t, const struct tr_frag *f)
 	t->entered.pc = t->regs.rip;
 	t->entered.steps = t->steps;
 	t->entered.flags_made = t->flags_made;
+	t->entered.in_rep = t->in_rep;
+	t->in_rep = false;
 	r.gs_base = t->s;
 	t->epoch = tr_epoch(t->proc->tr);
 	*rec_tcb(t, T_ALONE) = t->proc->n_threads == 1;
@@ -258,7 +260,6 @@ enum rec_state rec_go_on(struct rec_thread *t)
 		return rec_keyframe_begin(t);
 	if (rec_idle_is_due(t))
 		return rec_idle_begin(t);
-	t->in_rep = false;
 	if (t->trap_flag)
 		return rec_native_begin(t);
 	struct tr_frag *f;

@@ -379,7 +379,7 @@ static bool none_of_its_business(struct rec_thread *t, const struct rec_stop *st
 	if (!states[t->state].quiet)
 		return false;
 	if (stop->event == PTRACE_EVENT_STOP) {
-		rec_run(t, t->how, 0);
+		rec_run(t, rec_native_stepped(t) ? REC_CONT : t->how, 0);
 		return true;
 	}
 	if (stop->event || stop->sync)

@@ -170,6 +170,8 @@ enum rec_state rec_native_begin(struct rec_thread *t)
 		return rec_arena_begin(t, t->regs.rip);
 	if (apart && !rec_turn(t))
 		return REC_WAIT;
+	t->native.in_rep = t->in_rep;
+	t->in_rep = false;
 	if (known)
 		rec_code_translated(t->proc, t->native.pc, in->len);
 	rec_full_regs(t, &t->native.before);
@@ -228,17 +230,23 @@ static void unmask(struct rec_thread *t)
 	t->regs.rdx = t->native.rdx;
 }
 
+/* Where it is executed. */
+static uint64_t place(const struct rec_thread *t)
+{
+	if (t->native.nowhere)
+		return t->native.nowhere;
+	return t->native.apart ? t->native.apart : t->native.pc;
+}
+
 bool rec_native_left(struct rec_thread *t)
 {
 	struct user_regs_struct r;
-	uint64_t at = t->native.nowhere ? t->native.nowhere
-		      : t->native.apart ? t->native.apart
-					: t->native.pc;
 	if ((t->state != REC_NATIVE && t->state != REC_NATIVE_RUN) || t->flags_lost ||
-	    rec_get_regs(t, &r) || r.rip != at || r.rcx != t->native.before.gpr[DJ_RCX])
+	    rec_get_regs(t, &r) || r.rip != place(t) || r.rcx != t->native.before.gpr[DJ_RCX])
 		return false;
 	t->regs = r;
 	t->regs.rip = t->native.pc;
+	t->in_rep = t->native.in_rep;
 	if (t->native.apart)
 		rec_apart_back(t);
 	t->regs.eflags &= ~TRAP_FLAG;
@@ -250,6 +258,13 @@ bool rec_native_left(struct rec_thread *t)
 static bool changes_trap_flag(const struct rec_thread *t)
 {
 	return t->native.known && (t->native.in.id == INSN_POPF || t->native.in.id == INSN_IRET);
+}
+
+bool rec_native_stepped(struct rec_thread *t)
+{
+	struct user_regs_struct r;
+	return t->state == REC_NATIVE && changes_trap_flag(t) && !rec_get_regs(t, &r) &&
+	       r.rip != place(t);
 }
 
 void rec_take_trap_flag(struct rec_thread *t, uint64_t rsp)

@@ -327,10 +327,10 @@ struct rec_thread {
 	bool asked;	  /* to stop, by the clock */
 	bool hand_over;	  /* the ring, when next in hand */
 	/* How it entered the cache: there, with this in T_STEPS, with flags just made, at this
-	 * instruction of the program's, after so many. */
+	 * instruction of the program's, after so many, between two iterations of it. */
 	struct {
 		uint64_t at, lagged, pc, steps;
-		bool flags_made;
+		bool flags_made, in_rep;
 	} entered;
 	struct {			  /* starve.c */
 		siginfo_t info;		  /* a signal that comes late; of none si_signo is 0 */
@@ -381,7 +381,7 @@ struct rec_thread {
 		struct dj_regs before;
 		struct insn in;
 		uint8_t code[INSN_MAX];
-		bool known, masked, traps; /* the trap flag was set before it */
+		bool known, masked, in_rep, traps; /* the trap flag was set before it */
 		uint64_t pc, rax, rdx;
 		uint64_t nowhere;	  /* where it is made to fault instead */
 		uint64_t faulted, wanted; /* there once, instead of here: see deliver.c */
@@ -560,6 +560,8 @@ enum rec_state rec_idle_begin(struct rec_thread *t);
 enum rec_state rec_native_begin(struct rec_thread *t);
 /* Stopped for a signal: in hand before the instruction, if nothing of it has been executed. */
 bool rec_native_left(struct rec_thread *t);
+/* It has changed the trap flag, which another single step would set before anybody has looked. */
+bool rec_native_stepped(struct rec_thread *t);
 
 /* ---- syscalls.c ---- */
 /* The map of system calls that generated code leaves to us. */

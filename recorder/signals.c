@@ -205,6 +205,12 @@ bool rec_takeable(struct rec_thread *t, const struct user_regs_struct *r, struct
 	return w->boundary || w->before_syscall;
 }
 
+bool rec_repeats(const struct rec_thread *t, const struct tr_where *w)
+{
+	return w->string_head || (t->entered.in_rep && w->pc == t->entered.pc &&
+				  rec_lagged(t) + w->lag == t->entered.steps);
+}
+
 /* A store that pops was done on the shadow; then memory refused it. The popped register is still
  * there, as ST(7), marked empty (FXSAVE keeps registers by their distance from the top, tags by
  * number; SDM vol. 1, 10.5.1). */
@@ -265,7 +271,7 @@ static enum rec_state fault(struct rec_thread *t, const struct rec_stop *stop,
 		rec_run(t, REC_CONT, 0);
 		return REC_CACHE;
 	}
-	t->in_rep = w->string;
+	t->in_rep = w->string || rec_repeats(t, w);
 	rec_order_release(t); /* of what it was about to do */
 	rec_take(t, r, w);
 	if (w->before_syscall) /* an argument was looked at, and is for the kernel to refuse */

@@ -21,6 +21,8 @@ void rec_hold(struct rec_thread *t, bool all);
 void rec_release(struct rec_thread *t);
 /* Whether the thread, being where `r` says, can be taken in hand there. */
 bool rec_takeable(struct rec_thread *t, const struct user_regs_struct *r, struct tr_where *w);
+/* Whether it is between two iterations of a string instruction there. */
+bool rec_repeats(const struct rec_thread *t, const struct tr_where *w);
 /* Whether the thread, in hand or at a place where it could be, rather goes on to the next one,
  * where arithmetic flags are the program's (cache.c). */
 bool rec_goes_beyond(struct rec_thread *t);
