@@ -148,6 +148,7 @@ static bool moved_half(const struct rec_thread *t)
 
 void rec_ended(struct rec_thread *t, int status)
 {
+	rec_ask_stopped(t); /* nothing may have been reported of it: another thread's exec */
 	if (moved_half(t))
 		rec_cut(t->rec,
 			"process %d was killed while deja's memory in it was moved; the recording "

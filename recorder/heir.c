@@ -349,15 +349,21 @@ void rec_heir_leave(struct rec_process *proc)
 	proc->heir.left = h;
 }
 
-/* Tables, control block and ring, which lie in a row, are zero again; but not the fast table, all
- * of which is written when somebody takes it over: fresh memory for it takes twice as long. */
+static bool zero(const struct rec_heir *h, uint64_t from, uint64_t to)
+{
+	const int how = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+	return from >= to || !fallocate(h->memfd, how, (off_t)from, (off_t)(to - from));
+}
+
+/* Tables, control block and ring, which lie in a row, are zero again, and what other threads had;
+ * but not the fast table, all of which is written when somebody takes it over: fresh memory for it
+ * takes twice as long. */
 static bool empty(const struct rec_heir *h)
 {
-	const uint64_t fast = T_FAST - T_TABLES, targets = T_TARGETS - T_TABLES;
-	const uint64_t end = AREA_TABLES + AREA_THREAD;
-	const int how = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
-	return !fallocate(h->memfd, how, (off_t)h->tables_off, (off_t)fast) &&
-	       !fallocate(h->memfd, how, (off_t)(h->tables_off + targets), (off_t)(end - targets));
+	const uint64_t at = h->tables_off;
+	return zero(h, at, at + (T_FAST - T_TABLES)) &&
+	       zero(h, at + (T_TARGETS - T_TABLES), at + AREA_TABLES + AREA_THREAD) &&
+	       zero(h, h->own_off, h->memfd_size);
 }
 
 bool rec_heir_leave_tables(struct rec_process *proc)

@@ -14,6 +14,7 @@
 #include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -154,6 +155,43 @@ static int rewrite(const char *from, const char *to)
 	return p == MAP_FAILED || read(in, p, (size_t)a.st_size) != a.st_size ? 98 : 0;
 }
 
+/* Where the lower halves of addresses are 0 to 4095: that page of a thread's shadow lies with what
+ * is deja's own of it. One that outlives main() leaves there what it has written; another finds the
+ * same bytes, which the kernel has put there. */
+static volatile int has_written;
+
+static void *low(void *arg)
+{
+	uint64_t *p = mmap((void *)0x700000000000, 4096, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	uint64_t bytes[512], sum = 0;
+	int fds[2];
+	bool stays = *(uint64_t *)arg % 2;
+	for (unsigned i = 0; i < 512; i++)
+		bytes[i] = i * 77 + 5;
+	if (stays)
+		memcpy(p, bytes, sizeof(bytes));
+	else if (pipe(fds) || write(fds[1], bytes, 4096) != 4096 || read(fds[0], p, 4096) != 4096)
+		exit(88);
+	for (unsigned i = 0; i < 512; i++)
+		sum += p[i];
+	printf("low %llx\n", (unsigned long long)sum);
+	has_written = 1;
+	while (stays)
+		pause();
+	return NULL;
+}
+
+static void in_low_thread(uint64_t seed)
+{
+	pthread_t t;
+	pthread_create(&t, NULL, low, &seed);
+	while (!has_written)
+		usleep(1000);
+	if (seed % 2 == 0)
+		pthread_join(t, NULL);
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -176,6 +214,8 @@ int main(int argc, char **argv)
 		pthread_create(&t, NULL, in_thread, &x);
 		pthread_join(t, NULL);
 		printf("thread %llx\n", (unsigned long long)x);
+	} else if (!strcmp(what, "low")) {
+		in_low_thread(seed);
 	} else if (!strcmp(what, "fork")) {
 		fflush(stdout);
 		if (!fork()) {

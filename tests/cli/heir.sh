@@ -53,6 +53,7 @@ runs "two at once, twice" "${high:-3}" "./heir meet 1 3>f 4<g & ./heir meet 2 4<
 runs "what it has changed goes" 2 "./heir patch 1$run" "./heir plain 1$run" "./heir patch 2$run"
 runs "where the arena was is something of its own" 2 "./heir map 1$run" "./heir map 2$run" "./heir plain 2$run"
 runs "there was a thread" 1 "./heir thread 1$run" "./heir plain 1$run"
+runs "a thread was there until the end" 2 "./heir low 1$run" "./heir low 2$run" "./heir low 4$run"
 runs "flags of faults are kept" 1 "./heir fault 1$run" "./heir fault 2$run"
 runs "a child leaves nothing, its parent does" 1 "./heir fork 1$run" "./heir fork 2$run"
 
