@@ -197,17 +197,25 @@ enum rec_state rec_thread_begin(struct rec_thread *t)
 
 /* ---- the end ------------------------------------------------------------------------------- */
 
+/* Without its memory it cannot execute a handler any more, also not that of a SIGTRAP, which was
+ * not held for the sake of our own. */
+static enum rec_state exit_now(struct rec_thread *t)
+{
+	rec_hold(t, true);
+	return rec_make_call(t);
+}
+
 static enum rec_state shadow_gone(struct rec_thread *t, int64_t result)
 {
 	memset(t->own + AREA_THREAD - AREA_PAGE, 0, AREA_PAGE);
 	t->area.empty = result == 0;
-	return rec_make_call(t);
+	return exit_now(t);
 }
 
 static enum rec_state area_gone(struct rec_thread *t, int64_t result)
 {
 	t->area.gone = result == 0;
-	return rec_make_call(t);
+	return exit_now(t);
 }
 
 enum rec_state rec_thread_exit(struct rec_thread *t)
