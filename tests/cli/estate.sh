@@ -73,8 +73,11 @@ begins "the same again" 2 -- env -i LC_ALL=C ls /
 script='ls / | sort -r | head -n 3; (cat; exec wc -c) </etc/passwd; exec tail -n 1 /etc/passwd'
 begins "a script" any -- bash -c "$script"
 begins "a script again" 7 -- bash -c "$script"
-# two at once: one takes it, the other one reads it once more (and there are bash and cat)
-begins "two at once" 4 -- bash -c 'ls / & ls / | cat >/dev/null; wait'
+# two at once: one takes it, the other one reads it once more (and there is bash). Both have begun before one can end.
+script='head -c 2 f & one=$!; head -c 2 g & exec 3>f 4>g; echo a >&3; exec 3>&-; wait $one; echo b >&4; exec 4>&-; wait'
+mkfifo f g
+begins "two that are going to be at once" any -- bash -c "$script"
+begins "two at once" 3 -- bash -c "$script"
 
 # ---- libraries that come later ---------------------------------------------------------------------
 
