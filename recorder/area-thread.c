@@ -27,7 +27,7 @@ struct rec_spare {
 	uint8_t *own;
 	uint64_t own_off, s;
 	int part;
-	bool empty; /* its shadow and control block are */
+	bool empty; /* its shadow is */
 };
 
 #define SPARES_MAX 64
@@ -166,7 +166,7 @@ static enum rec_state area_room(struct rec_thread *t, int64_t result)
 static enum rec_state spare_empty(struct rec_thread *t, int64_t result)
 {
 	(void)result;
-	memset(t->own + AREA_THREAD - 2 * AREA_PAGE, 0, 2 * AREA_PAGE);
+	memset(t->own + AREA_THREAD - AREA_PAGE, 0, AREA_PAGE);
 	return t->area.then(t, 0);
 }
 
@@ -196,6 +196,8 @@ static enum rec_state take_spare(struct rec_thread *t)
 	t->own_part = spare->part;
 	t->s = spare->s;
 	free(spare);
+	/* the control block, which the thread that had it needed until its exit */
+	memset(t->own + AREA_THREAD - 2 * AREA_PAGE, 0, AREA_PAGE);
 	if (empty)
 		return t->area.then(t, 0);
 	return rec_call(t, spare_empty, SYS_madvise, t->s + AREA_PAGE, (1UL << 32) - AREA_PAGE,

@@ -45,7 +45,7 @@ static uint64_t counted(struct rec_thread *t, uint32_t lag)
 	t->overwritten = true;
 	rec_cut(t->rec,
 		"the program overwrote deja's memory at %#llx, where %llu instructions of thread "
-		"%d are counted (%u of them elsewhere), after %llu; the recording ends there",
+		"%d are counted (%u of them by where it is), after %llu; the recording ends there",
 		(unsigned long long)(t->s + (uint64_t)(int64_t)T_STEPS(0)),
 		(unsigned long long)steps, (int)t->tid, lag, (unsigned long long)t->steps);
 	return t->steps;

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trap-flag.h"
+
 enum { BYTES = 100000 };
 
 static unsigned rounds;
@@ -53,13 +55,7 @@ static void *trap(void *arg)
 		__asm__ volatile("int3");
 		wrong += traps - before != 1;
 		before = traps;
-		__asm__ volatile(
-			"lea -128(%%rsp), %%rsp\n\tpushf\n\torl $0x100, (%%rsp)\n\tpopf\n\t"
-			"nop\n\tnop\n\tpushf\n\tandl $~0x100, (%%rsp)\n\tpopf\n\t"
-			"lea 128(%%rsp), %%rsp"
-			:
-			:
-			: "memory", "cc");
+		trap_flag_over_five();
 		wrong += traps - before != 5 || steps - stepped != 5;
 	}
 	return NULL;

@@ -5,7 +5,6 @@
  */
 #include "recorder/tracer.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
@@ -110,8 +109,6 @@ static pid_t late_wait(struct rec_tracer *tr, pid_t tid, bool block, int *status
 		got = tid == -1 ? of_any(tr, status) : real.wait(tr, tid, false, status);
 		if (!got && block && !are_kept())
 			got = real.wait(tr, tid, true, status);
-		if (got < 0 && errno == ECHILD && are_kept())
-			got = 0; /* cannot be: they are children */
 		if (got > 0 && !reported(got, *status))
 			continue;
 		if (got || !block) {

@@ -33,6 +33,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "trap-flag.h"
+
 enum { THREADS = 6, STEPS = 24, OPERATIONS = 29 };
 
 struct script {
@@ -251,13 +253,7 @@ static void own_traps(unsigned op, uint32_t arg)
 	must(traps > before);
 	if (arg & 1) { /* singly, behind each of five instructions */
 		before = traps;
-		__asm__ volatile(
-			"lea -128(%%rsp), %%rsp\n\tpushf\n\torl $0x100, (%%rsp)\n\tpopf\n\t"
-			"nop\n\tnop\n\tpushf\n\tandl $~0x100, (%%rsp)\n\tpopf\n\t"
-			"lea 128(%%rsp), %%rsp"
-			:
-			:
-			: "memory", "cc");
+		trap_flag_over_five();
 		must(traps - before >= 5 && steps - stepped <= 5);
 	}
 	sum += arg % 11;
