@@ -42,7 +42,7 @@
 #define HEIRS	  16u
 #define FRAGMENTS 600000u /* that all but the newest have */
 
-#define FEWEST 1000u	    /* fragments: fewer are made again as soon */
+#define FEWEST 100u	    /* fragments: fewer are made again as soon */
 #define LOW    (1ULL << 32) /* a program below that is not position independent */
 
 /* ---- which program it is -------------------------------------------------------------------- */

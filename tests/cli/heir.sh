@@ -69,6 +69,11 @@ runs "one that becomes itself" 2 "./heir again 3$run"
 as_natively "forked children" "" bash forks.bash
 have=$("$deja" info t.deja | sed -n 's/^ *\([0-9,]*\) *forked children that did.*/\1/p')
 [ "${have:-0}" -ge 15 ] || fail "${have:-0} forked children began with the code of one before, not 15 or more"
+printf '#include <sys/wait.h>\n#include <unistd.h>\nint main(void)\n{\n\tint s, n = 0;\n\tfor (int i = 0; i < 12; i++)\n\t\tif (!fork())\n\t\t\t_exit(i);\n\t\telse if (wait(&s) > 0)\n\t\t\tn += WEXITSTATUS(s);\n\treturn n;\n}\n' >forks.c
+${CC:-gcc} -O1 -o forks forks.c || exit 99
+as_natively "forked children that do little" "" ./forks
+have=$("$deja" info t.deja | sed -n 's/^ *\([0-9,]*\) *forked children that did.*/\1/p')
+[ "${have:-0}" = 11 ] || fail "${have:-0} of twelve forked children that do little began with the code of one before, not 11"
 
 # ---- who does not --------------------------------------------------------------------------------
 
