@@ -26,20 +26,22 @@
  * entered the cache in an earlier epoch, so it has not been reclaimed.
  *
  * What is done for a thread that runs is what may be done beside it (doc/code-cache.md): fragments
- * are made and linked of code of which the trace need not be told, because it is a module's or
- * because the trace has been told of its page before. Whether a module's file has been written to
- * is asked as at a stop, lest the program is answered with what it has just replaced. Whatever else
- * there is to do (a digest, a keyframe, a signal, an arena, code of other kinds, an address that is
- * none) is a reason to answer that it has to stop, and then everything goes its usual way. The
- * program can write to these words, and gets what it asked for: an answer to what it has not asked
- * sends it astray, as any word of the control block does. The number of a link is checked.
+ * are made and linked. The trace may have to be told of the code first: a thread that waits for an
+ * answer is at a position that is as exact as at a stop, and all that is not known of it is its
+ * registers (`tell`). Whether a module's file has been written to is asked as at a stop, lest the
+ * program is answered with what it has just replaced. Whatever else there is to do (a digest, a
+ * keyframe, a signal, an arena, an address that is none) is a reason to answer that it has to stop,
+ * and then everything goes its usual way. The program can write to these words, and gets what it
+ * asked for: an answer to what it has not asked sends it astray, as any word of the control block
+ * does. The number of a link is checked.
  *
  * Listening costs processor time, so it is for bursts: a thread is listened to if it has stopped
  * before within BURST, and for no longer than PATIENCE after its last question. It takes a
  * processor of our own (as in ahead.c). Where others want the processors, too, the one of the two
  * that has to answer mostly does not run, or the one that asks. And a thread that is listened to is
  * not on our processor, where a stop takes less than to wake it elsewhere (near.c). So who has not
- * asked a few times while we listened is left alone, but for a trial now and then.
+ * asked a few times while we listened, or not what could be answered, is left alone, but for a
+ * trial now and then.
  */
 #include "recorder/ask.h"
 #include "recorder/ahead.h"
@@ -138,6 +140,21 @@ static bool only_code(struct rec_thread *t)
 	       !rec_digest_is_due(t, rec_lagged(t)) && !rec_written_is_due(t, rec_lagged(t));
 }
 
+/* The fragment at `pc`, of code of which the trace is to be told first, or which may not be what it
+ * was told. */
+static enum tr_found tell(struct rec_thread *t, uint64_t pc, uint32_t lag, struct tr_frag **f)
+{
+	struct rec_process *proc = t->proc;
+	rec_take_asking(t, lag);
+	if (rec_code_stale(proc, pc))
+		rec_code_changed(proc, pc);
+	proc->telling = true;
+	enum tr_found found = tr_fragment_beside(proc->tr, pc, f);
+	proc->telling = false;
+	rec_leave_asking(t);
+	return rec_over(t->rec) ? TR_NATIVE : found;
+}
+
 /* Where the thread goes on. */
 static uint64_t answer(struct rec_thread *t, uint64_t ask)
 {
@@ -150,14 +167,13 @@ static uint64_t answer(struct rec_thread *t, uint64_t ask)
 		return ANSWER_STOP;
 	uint64_t pc = indirect ? *rec_tcb(t, T_ASKED) : stop->pc;
 	uint32_t lag = indirect ? 0 : stop->lag;
-	if (rec_code_stale(t->proc, pc))
-		return ANSWER_STOP;
 	if (indirect || t->rec->asking.links++ % NOTED == 0)
 		rec_ahead_note(t, pc, indirect);
 	rec_ahead_asked(t, pc);
 	if (indirect)
 		tr_expect_indirect(tr);
-	if (tr_fragment_beside(tr, pc, &f) != TR_FOUND)
+	bool told = rec_code_known(t->proc, pc, 1) && !rec_code_stale(t->proc, pc);
+	if ((told ? tr_fragment_beside(tr, pc, &f) : tell(t, pc, lag, &f)) != TR_FOUND)
 		return ANSWER_STOP;
 	if (indirect)
 		tr_add_indirect(tr, f);
@@ -175,8 +191,9 @@ static bool look(struct rec_thread *t)
 		ask = atomic_exchange(rec_tcb(t, T_ASK), 0);
 	if (!ask)
 		return false;
-	t->ask.asked = true;
-	atomic_store(rec_tcb(t, T_ANSWER), answer(t, ask));
+	uint64_t entry = answer(t, ask);
+	t->ask.asked |= entry != ANSWER_STOP;
+	atomic_store(rec_tcb(t, T_ANSWER), entry);
 	return true;
 }
 

@@ -36,6 +36,10 @@ void rec_ask_stopped(struct rec_thread *t);
 /* Whether the supervisor need not wait for the program to get a processor, nor the other way round.
  */
 bool rec_has_processors(void);
+/* hand.c: the thread waits for an answer at a place of this lag. Until rec_leave_asking() it is in
+ * hand, but for its registers, which nobody knows. */
+void rec_take_asking(struct rec_thread *t, uint32_t lag);
+void rec_leave_asking(struct rec_thread *t);
 /* It has stopped while it asked, and is not to wait any more. */
 void rec_ask_over(struct rec_thread *t);
 /* While nothing has stopped: answer who asks. True if it may be that somebody will soon: look again

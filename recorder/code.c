@@ -326,6 +326,8 @@ uint64_t rec_code_translated(void *ctx, uint64_t pc, size_t len)
 bool rec_code_known(void *ctx, uint64_t pc, size_t len)
 {
 	struct rec_process *proc = ctx;
+	if (proc->telling)
+		return true;
 	for (uint64_t page = pc & ~(PAGE - 1); page < pc + len; page += PAGE) {
 		const struct rec_code_page *p =
 			known_page(proc, page) ? code_page(proc, page) : NULL;

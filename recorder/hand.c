@@ -109,6 +109,21 @@ void rec_take(struct rec_thread *t, const struct user_regs_struct *r, const stru
 	rec_idle_back(t);
 }
 
+void rec_take_asking(struct rec_thread *t, uint32_t lag)
+{
+	count(t, lag);
+	t->in_hand = true;
+	t->proc->hand = t;
+	rec_log_drain(t);
+	rec_ring_facts(t);
+}
+
+void rec_leave_asking(struct rec_thread *t)
+{
+	*rec_tcb(t, T_FACTS) = t->facts;
+	t->in_hand = false;
+}
+
 /* Not canonical, whatever the low half (SDM vol. 1, 3.3.7.1). */
 #define NOWHERE 0x8000000000000000ULL
 

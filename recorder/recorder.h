@@ -232,6 +232,7 @@ struct rec_process {
 	struct rec_code_page **pages, *page; /* hash by page; the one asked for last, or NULL */
 	struct rec_told *told; /* pages of modules that the trace has other bytes of (code.c) */
 	unsigned n_pages, n_asleep;
+	bool telling; /* the trace may be told of code although the program runs (ask.c) */
 	uint64_t vdso, vdso_end, vdso_syscall; /* where it is; a syscall instruction in it */
 
 	struct {

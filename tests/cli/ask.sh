@@ -75,9 +75,16 @@ changed=$(counted "code that changed unheard")
 [ "${changed:-9999}" -le 1200 ] || fail "a thread that makes code was stopped $changed times because of what it had changed"
 gone=$(counted "fragments given up")
 [ "${gone:-99999}" -le 13000 ] || fail "$gone fragments were given up where only some lines had changed"
+# The trace is told of each page, and need not have a stop for that. (4,000 with nothing beside; up to 650 if a page that
+# is new to the trace is a reason to stop.)
 ./ask crowd >native
-record "$deja" record --no-cache -o t.deja ./ask crowd
-same "code in more pages than are remembered"
+for ((try = 0; try < 20; try++)); do
+	record "$deja" record --no-cache -o t.deja ./ask crowd
+	same "code in more pages than are remembered"
+	asked=$(without_stop)
+	[ "${asked:-0}" -le 1500 ] && [ "$(nproc)" -gt 1 ] || break
+done
+[ "$try" -lt 20 ] || fail "code in many pages was made without a stop ${asked:-0} times only"
 ./ask exec 3 >native
 for n in 1 2 3 4 5; do
 	record "$deja" record --no-cache -o t.deja ./ask exec $n
