@@ -38,11 +38,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* In a recording: who has not been wanted longest goes. */
+/* In a recording: who has not been wanted longest goes. A compiler does not go for a few small
+ * tools. */
 #define HEIRS	  16u
+#define SMALL	  8u	  /* beside these, with fewer fragments than MANY */
 #define FRAGMENTS 600000u /* that all but the newest have */
 
-#define FEWEST 100u	    /* fragments: fewer are made again as soon */
+#define FEWEST 100u /* fragments: fewer are made again as soon */
+#define MANY   1000u
 #define LOW    (1ULL << 32) /* a program below that is not position independent */
 
 /* ---- which program it is -------------------------------------------------------------------- */
@@ -265,13 +268,15 @@ static void give_back_arenas(struct rec_process *proc)
 /* The first of them is the newest. */
 static void add_heir(struct rec_recording *rec, struct rec_heir *h)
 {
-	uint64_t n = 0, fragments = 0;
+	unsigned n = 0, small = 0;
+	uint64_t fragments = 0;
 	h->next = rec->heirs;
 	rec->heirs = h;
 	for (struct rec_heir **at = &rec->heirs; *at;) {
 		struct rec_heir *o = *at;
+		bool room = o->n < MANY ? small++ < SMALL : n++ < HEIRS;
 		fragments += o->n;
-		if (n++ < HEIRS && (o == h || fragments <= FRAGMENTS)) {
+		if (room && (o == h || fragments <= FRAGMENTS)) {
 			at = &o->next;
 			continue;
 		}
