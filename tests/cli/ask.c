@@ -14,6 +14,7 @@
  *	ask made THREADS	every second one makes code and calls it, the others are as for run;
  *				one thread makes some
  *	ask make THREADS	all of them make code
+ *	ask pages THREADS	... each function in a page of its own
  *	ask crowd		has code in more pages than are remembered, and changes some
  *	ask exec THREADS	... and another one executes "run 1 1" meanwhile
  */
@@ -410,16 +411,23 @@ static void make_function(uint8_t *p, unsigned a, unsigned b, unsigned c)
 	memcpy(p, code, sizeof(code));
 }
 
+static uint8_t *room_for(unsigned pages)
+{
+	uint8_t *room = mmap(NULL, pages * 4096UL, PROT_READ | PROT_WRITE | PROT_EXEC,
+			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (room == MAP_FAILED)
+		exit(9);
+	return room;
+}
+
 /* Makes one function after the other, in memory that it may write to and execute, and calls each at
  * once; and older ones, some of which it makes anew. */
 static unsigned makes(unsigned seed)
 {
-	uint8_t *room = mmap(NULL, MADE * ROOM, PROT_READ | PROT_WRITE | PROT_EXEC,
-			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *room = room_for((MADE * ROOM + 4095) / 4096);
 	unsigned x = seed, result = 0;
 
-	if (room == MAP_FAILED)
-		exit(9);
 	for (unsigned i = 0; i < MADE; i++) {
 		unsigned which = i;
 		for (int again = 0; again < 3; again++) {
@@ -437,23 +445,26 @@ static unsigned makes(unsigned seed)
 	return result;
 }
 
-/* A function in each of so many pages that those of the first ones are forgotten, though not what
- * was translated of them. These pages are read again for another function in them, when the first
- * one has been changed already. */
+/* A function in each page, called once. */
+static unsigned in_pages(uint8_t *room, unsigned pages, unsigned result)
+{
+	for (unsigned i = 0; i < pages; i++) {
+		make_function(room + 4096UL * i, i, ~i, 7 * i);
+		result = (*(unsigned (*)(unsigned))(room + 4096UL * i))(result);
+	}
+	return result;
+}
+
+/* So many pages that those of the first functions are forgotten, though not what was translated of
+ * them. These pages are read again for another function in them, when the first one has been
+ * changed already. */
 #define CROWD 4400
 
 static int do_crowd(void)
 {
-	uint8_t *room = mmap(NULL, CROWD * 4096UL, PROT_READ | PROT_WRITE | PROT_EXEC,
-			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	unsigned result = 1;
+	uint8_t *room = room_for(CROWD);
+	unsigned result = in_pages(room, CROWD, 1);
 
-	if (room == MAP_FAILED)
-		return 9;
-	for (unsigned i = 0; i < CROWD; i++) {
-		make_function(room + 4096UL * i, i, ~i, 7 * i);
-		result = (*(unsigned (*)(unsigned))(room + 4096UL * i))(result);
-	}
 	for (unsigned i = 0; i < 200; i++) {
 		uint8_t *p = room + 4096UL * i;
 		make_function(p, 3 * i, i, i);
@@ -476,6 +487,11 @@ static void *one_of_many(void *arg)
 static void *one_maker(void *arg)
 {
 	return (void *)(uintptr_t)makes((unsigned)(uintptr_t)arg);
+}
+
+static void *one_in_pages(void *arg)
+{
+	return (void *)(uintptr_t)in_pages(room_for(1000), 1000, (unsigned)(uintptr_t)arg);
 }
 
 static int do_made(unsigned threads, void *(*one)(void *))
@@ -535,6 +551,8 @@ int main(int argc, char **argv)
 		return do_made((unsigned)atoi(argv[2]), one_of_many);
 	if (!strcmp(mode, "make") && argc > 2)
 		return do_made((unsigned)atoi(argv[2]), one_maker);
+	if (!strcmp(mode, "pages") && argc > 2)
+		return do_made((unsigned)atoi(argv[2]), one_in_pages);
 	if (!strcmp(mode, "crowd"))
 		return do_crowd();
 	if (!strcmp(mode, "exec") && argc > 2)
