@@ -145,13 +145,13 @@ static bool only_code(struct rec_thread *t)
 static enum tr_found tell(struct rec_thread *t, uint64_t pc, uint32_t lag, struct tr_frag **f)
 {
 	struct rec_process *proc = t->proc;
-	rec_take_asking(t, lag);
+	rec_take_place(t, lag);
 	if (rec_code_stale(proc, pc))
 		rec_code_changed(proc, pc);
 	proc->telling = true;
 	enum tr_found found = tr_fragment_beside(proc->tr, pc, f);
 	proc->telling = false;
-	rec_leave_asking(t);
+	rec_leave_place(t);
 	return rec_over(t->rec) ? TR_NATIVE : found;
 }
 

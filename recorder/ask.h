@@ -13,7 +13,7 @@ struct rec_thread;
 /* Of a thread. */
 struct rec_ask {
 	int64_t last;	 /* when it last went on in the cache; nanoseconds of CLOCK_MONOTONIC */
-	bool asked;	 /* since we listen */
+	bool asked;	 /* what could be answered, since we listen */
 	int luck;	 /* it may fail to so many times more; -1: it has */
 	unsigned passed; /* so often was not listened although it was a burst */
 };
@@ -36,10 +36,11 @@ void rec_ask_stopped(struct rec_thread *t);
 /* Whether the supervisor need not wait for the program to get a processor, nor the other way round.
  */
 bool rec_has_processors(void);
-/* hand.c: the thread waits for an answer at a place of this lag. Until rec_leave_asking() it is in
- * hand, but for its registers, which nobody knows. */
-void rec_take_asking(struct rec_thread *t, uint32_t lag);
-void rec_leave_asking(struct rec_thread *t);
+/* hand.c: the thread is at a place of this lag, and stays there: it is in hand, but for its
+ * registers (rec_take() has those, too). Who waits for an answer is no more from
+ * rec_leave_place() on. */
+void rec_take_place(struct rec_thread *t, uint32_t lag);
+void rec_leave_place(struct rec_thread *t);
 /* It has stopped while it asked, and is not to wait any more. */
 void rec_ask_over(struct rec_thread *t);
 /* While nothing has stopped: answer who asks. True if it may be that somebody will soon: look again

@@ -92,24 +92,7 @@ void rec_own_regs(const struct rec_thread *t, const struct user_regs_struct *r,
 	own->rip = w->pc;
 }
 
-void rec_take(struct rec_thread *t, const struct user_regs_struct *r, const struct tr_where *w)
-{
-	rec_own_regs(t, r, w, &t->regs);
-	count(t, w->lag);
-	t->flags_lost = w->flags_lost;
-	t->flags_made = false;
-	t->in_hand = true;
-	t->proc->hand = t;
-	if (w->before_syscall) /* it was let through, and will come to the check again */
-		*rec_tcb(t, T_CALL) = 0;
-	if (!w->after_syscall) /* else the call has been made, and is not over */
-		rec_log_leave(t);
-	rec_log_drain(t);
-	rec_ring_facts(t);
-	rec_idle_back(t);
-}
-
-void rec_take_asking(struct rec_thread *t, uint32_t lag)
+void rec_take_place(struct rec_thread *t, uint32_t lag)
 {
 	count(t, lag);
 	t->in_hand = true;
@@ -118,7 +101,20 @@ void rec_take_asking(struct rec_thread *t, uint32_t lag)
 	rec_ring_facts(t);
 }
 
-void rec_leave_asking(struct rec_thread *t)
+void rec_take(struct rec_thread *t, const struct user_regs_struct *r, const struct tr_where *w)
+{
+	rec_own_regs(t, r, w, &t->regs);
+	t->flags_lost = w->flags_lost;
+	t->flags_made = false;
+	if (w->before_syscall) /* it was let through, and will come to the check again */
+		*rec_tcb(t, T_CALL) = 0;
+	if (!w->after_syscall) /* else the call has been made, and is not over */
+		rec_log_leave(t);
+	rec_take_place(t, w->lag);
+	rec_idle_back(t);
+}
+
+void rec_leave_place(struct rec_thread *t)
 {
 	*rec_tcb(t, T_FACTS) = t->facts;
 	t->in_hand = false;

@@ -36,16 +36,23 @@ record() {
 	status=$?
 }
 
-# Nobody listens where both processors are busy with something else: then it is tried again.
+# asks WHAT MORE COMMAND...: code is made without a stop more often than that. Nobody listens where both processors
+# are busy with something else: then it is tried again.
+asks() {
+	local what=$1 more=$2 try asked
+	shift 2
+	for ((try = 0; try < 20; try++)); do
+		record "$@"
+		same "$what"
+		asked=$(without_stop)
+		[ "${asked:-0}" -le "$more" ] && [ "$(nproc)" -gt 1 ] || return
+		sleep 1
+	done
+	fail "$what was made without a stop ${asked:-0} times only"
+}
+
 ./ask run 1 2 >native
-for ((try = 0; try < 20; try++)); do
-	record "$deja" record --no-cache -o t.deja ./ask run 1 2
-	same "code executed once"
-	asked=$(without_stop)
-	[ "${asked:-0}" -le 10 ] && [ "$(nproc)" -gt 1 ] || break
-	sleep 1
-done
-[ "$try" -lt 20 ] || fail "code was made without a stop ${asked:-0} times only"
+asks "code executed once" 10 "$deja" record --no-cache -o t.deja ./ask run 1 2
 record taskset -c "$(taskset -pc $$ | sed 's/.*: *\([0-9]*\).*/\1/')" "$deja" record --no-cache -o t.deja ./ask run 1 2
 same "with one processor"
 [ "$(without_stop)" = 0 ] || fail "with one processor code was made without a stop $(without_stop) times"
@@ -61,13 +68,7 @@ done
 # 7,000 without; up to 120 where only modules' code is asked for.)
 ./ask make 6 >native
 mkdir cache
-for ((try = 0; try < 20; try++)); do
-	record env XDG_CACHE_HOME="$PWD/cache" "$deja" record -o t.deja ./ask make 6
-	same "code that all make"
-	asked=$(without_stop)
-	[ "${asked:-0}" -le 1000 ] && [ "$(nproc)" -gt 1 ] || break
-done
-[ "$try" -lt 20 ] || fail "code that all make was made without a stop ${asked:-0} times only"
+asks "code that all make" 1000 env XDG_CACHE_HOME="$PWD/cache" "$deja" record -o t.deja ./ask make 6
 ./ask made 1 >native
 record "$deja" record --no-cache -o t.deja ./ask made 1
 same "code that one thread makes"
@@ -81,13 +82,7 @@ same "code in more pages than are remembered"
 # The trace is told of each page, and need not have a stop for that. (2,000 times and more, 600 with three other programs
 # beside; two at most where a page that is new to the trace is a reason to stop.)
 ./ask pages 6 >native
-for ((try = 0; try < 20; try++)); do
-	record env XDG_CACHE_HOME="$PWD/cache" "$deja" record -o t.deja ./ask pages 6
-	same "code in many pages"
-	asked=$(without_stop)
-	[ "${asked:-0}" -le 200 ] && [ "$(nproc)" -gt 1 ] || break
-done
-[ "$try" -lt 20 ] || fail "code in many pages was made without a stop ${asked:-0} times only"
+asks "code in many pages" 200 env XDG_CACHE_HOME="$PWD/cache" "$deja" record -o t.deja ./ask pages 6
 ./ask exec 3 >native
 for n in 1 2 3 4 5; do
 	record "$deja" record --no-cache -o t.deja ./ask exec $n

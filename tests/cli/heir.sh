@@ -20,6 +20,11 @@ chmod 755 . heir heir1 heir2
 mkfifo f g
 can_record
 
+# counted WHAT: how often that happened while t.deja was recorded
+counted() {
+	"$deja" info t.deja | sed -n "s/^ *\([0-9,]*\) *$1.*/\1/p"
+}
+
 # runs WHAT HEIRS COMMAND...: lines of a script; it does natively what it does recorded, and so many of
 # its images begin with what another one left. (With options of deja record in $options.)
 options=
@@ -35,7 +40,7 @@ runs() {
 	cmp -s out native.out || fail "$what: output differs: $(diff native.out out | head -n 4) $(head -c 300 err)"
 	replays "$what"
 	[ "$heirs" = any ] && return
-	have=$("$deja" info t.deja | sed -n 's/^ *\([0-9,]*\) *images that began with the code.*/\1/p')
+	have=$(counted "images that began with the code")
 	[ "${have:-0}" = "$heirs" ] || fail "$what: ${have:-0} images began with the code of one before, not $heirs"
 }
 
@@ -67,12 +72,25 @@ runs "one that becomes itself" 2 "./heir again 3$run"
 	echo 'trap "echo trapped" EXIT; (kill -9 $BASHPID); (f 9 & f 10; wait) | sort; unset -f f; (f 11) 2>&1'
 } >forks.bash
 as_natively "forked children" "" bash forks.bash
-have=$("$deja" info t.deja | sed -n 's/^ *\([0-9,]*\) *forked children that did.*/\1/p')
+have=$(counted "forked children that did")
 [ "${have:-0}" -ge 15 ] || fail "${have:-0} forked children began with the code of one before, not 15 or more"
-printf '#include <sys/wait.h>\n#include <unistd.h>\nint main(void)\n{\n\tint s, n = 0;\n\tfor (int i = 0; i < 12; i++)\n\t\tif (!fork())\n\t\t\t_exit(i);\n\t\telse if (wait(&s) > 0)\n\t\t\tn += WEXITSTATUS(s);\n\treturn n;\n}\n' >forks.c
+cat >forks.c <<-'end'
+	#include <sys/wait.h>
+	#include <unistd.h>
+	int main(void)
+	{
+		int s, n = 0;
+		for (int i = 0; i < 12; i++)
+			if (!fork())
+				_exit(i);
+			else if (wait(&s) > 0)
+				n += WEXITSTATUS(s);
+		return n;
+	}
+end
 ${CC:-gcc} -O1 -o forks forks.c || exit 99
 as_natively "forked children that do little" "" ./forks
-have=$("$deja" info t.deja | sed -n 's/^ *\([0-9,]*\) *forked children that did.*/\1/p')
+have=$(counted "forked children that did")
 [ "${have:-0}" = 11 ] || fail "${have:-0} of twelve forked children that do little began with the code of one before, not 11"
 
 # ---- who does not --------------------------------------------------------------------------------
