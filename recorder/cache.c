@@ -42,15 +42,16 @@ static bool undo_branch(struct rec_thread *t)
 #define BEYOND 200
 
 /* On from a stop in the middle of a fragment. That SIGTRAP's handler is to be put back is no reason
- * to go to a boundary (sigtrap.c). */
+ * to go to a boundary (sigtrap.c). Whoever was on its way to one stays on it: others may wait for
+ * that. */
 static enum rec_state go_past(struct rec_thread *t, struct user_regs_struct *r)
 {
 	r->rip += 4;
 	r->orig_rax = (unsigned long long)-1;
 	if (rec_set_regs(t, r))
 		return REC_KILLED;
-	if (t->n_pending || rec_idle_wants(t) || rec_digest_is_due(t, rec_lagged(t)) ||
-	    rec_keyframe_wants(t))
+	if (t->state == REC_BOUNDARY || t->n_pending || rec_idle_wants(t) ||
+	    rec_digest_is_due(t, rec_lagged(t)) || rec_keyframe_wants(t))
 		return rec_step_to_boundary(t);
 	rec_run(t, REC_CONT, 0);
 	return REC_CACHE;

@@ -30,7 +30,8 @@
  *    The call that does it takes two stops, and while it is made another thread may trap: which
  *    came first nobody knows, so it is made again (`trap.resets`). If others are about to make it
  *    too, that is left to the last of them (`trap.left`): else each trap would cost as many calls
- *    as there are threads that make one.
+ *    as there are threads that make one. And while another one is stepped to a boundary it is left
+ *    to that one, which takes the handler away with each step.
  *  - Not, however, by a thread that stops in the midst of a fragment: it would be stepped to the
  *    next boundary, often with a place of the order in its hands (order.c), for which others would
  *    stop and be stepped in their turn. If that thread lets SIGTRAP in itself, by a call, it comes
@@ -130,6 +131,17 @@ bool rec_trap_exchanges(uint64_t nr)
 	return false;
 }
 
+bool rec_trap_needs(const struct rec_thread *t)
+{
+	if (!rec_trap_lost(t))
+		return false;
+	for (const struct rec_thread *o = t->rec->threads; o; o = o->next)
+		if (o->group == t->group && o != t && o->own && o->trap.blocked && !o->stopped &&
+		    o->state != REC_GONE && o->state != REC_KILLED)
+			return false;
+	return true;
+}
+
 void rec_trap_classes(struct rec_thread *t)
 {
 	uint8_t *class = (uint8_t *)rec_tcb(t, T_SYSCLASS);
@@ -138,7 +150,7 @@ void rec_trap_classes(struct rec_thread *t)
 	class[SYS_rt_sigaction] = SYS_SIGACTION;
 	class[SYS_rt_sigprocmask] = t->trap.blocked ? SYS_SUPERVISED : SYS_SIGMASK;
 	for (size_t i = 0; i < sizeof(waits) / sizeof(*waits); i++)
-		class[waits[i]] = rec_trap_lost(t) ? SYS_SUPERVISED : SYS_HERE;
+		class[waits[i]] = rec_trap_needs(t) ? SYS_SUPERVISED : SYS_HERE;
 }
 
 /* A trap of ours has come. */
@@ -417,10 +429,21 @@ static bool another_restores(const struct rec_thread *t)
 	return false;
 }
 
+/* Whether another one that blocks it, as this one does, is stepped: it takes the handler away with
+ * the next step, and puts it back when it is where it is going. */
+static bool another_steps(const struct rec_thread *t)
+{
+	for (const struct rec_thread *o = t->rec->threads; o && t->trap.blocked; o = o->next)
+		if (o->group == t->group && o != t && o->state == REC_BOUNDARY && o->trap.blocked &&
+		    !o->stopped)
+			return true;
+	return false;
+}
+
 /* Whether the thread is to put it back. */
 static bool wanted(const struct rec_thread *t)
 {
-	return rec_trap_lost(t) && !(t->trap.left && another_restores(t));
+	return rec_trap_lost(t) && !another_steps(t) && !(t->trap.left && another_restores(t));
 }
 
 /* Another thread may be waiting for it. */
@@ -446,7 +469,7 @@ static enum rec_state restored(struct rec_thread *t, int64_t result)
 	const bool same = !memcmp(&t->trap.back, &group->trap.action, sizeof(t->trap.back));
 	/* by another thread: before the call or since */
 	const bool reset = group->trap.resets != t->trap.resets && group->trap.lost;
-	t->trap.left = !ignored && same && reset && another_restores(t);
+	t->trap.left = !ignored && same && reset && (another_restores(t) || another_steps(t));
 	if (!ignored && !t->trap.left && (reset || !same))
 		return rec_trap_restore(t);
 	t->quiet = false;

@@ -157,7 +157,7 @@ static enum rec_state back_to_cache(struct rec_thread *t)
 {
 	const uint8_t *class = (const uint8_t *)rec_tcb(t, T_SYSCLASS) + t->regs.rax;
 	bool told = *class == SYS_SUPERVISED;
-	if (rec_trap_lost(t))
+	if (rec_trap_needs(t))
 		return rec_trap_restore(t);
 	rec_trap_classes(t);
 	return told ? REC_IN_HAND : rec_make_call(t);
