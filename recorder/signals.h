@@ -90,7 +90,8 @@ bool rec_trap_inherited(struct rec_thread *t);
 bool rec_trap_matters(const struct rec_thread *t);
 bool rec_trap_lost(const struct rec_thread *t);
 /* Before it waits with another mask: whether that is lost and nobody else will put it back when a
- * SIGTRAP comes. Another thread that blocks it will, when it goes on or is brought out. */
+ * SIGTRAP comes. Another thread that blocks it will, when it goes on or is brought out; one that is
+ * in a call of the supervisor's may end there. */
 bool rec_trap_needs(const struct rec_thread *t);
 /* Before the thread goes on: whether the kernel must first get back what it has lost. */
 bool rec_trap_to_restore(const struct rec_thread *t);

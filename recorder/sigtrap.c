@@ -137,7 +137,7 @@ bool rec_trap_needs(const struct rec_thread *t)
 		return false;
 	for (const struct rec_thread *o = t->rec->threads; o; o = o->next)
 		if (o->group == t->group && o != t && o->own && o->trap.blocked && !o->stopped &&
-		    o->state != REC_GONE && o->state != REC_KILLED)
+		    o->state != REC_GONE && o->state != REC_KILLED && o->state != REC_SYSCALL)
 			return false;
 	return true;
 }
