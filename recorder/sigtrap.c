@@ -35,8 +35,9 @@
  *  - Not, however, by a thread that stops in the midst of a fragment: it would be stepped to the
  *    next boundary, often with a place of the order in its hands (order.c), for which others would
  *    stop and be stepped in their turn. If that thread lets SIGTRAP in itself, by a call, it comes
- *    here first (rec_trap_classes). If another is to get one, that waits as below, and this thread
- *    is brought out, and puts the handler back.
+ *    here first (rec_trap_classes), unless another one that blocks SIGTRAP will put it back
+ *    (rec_trap_needs): that one may trap while the call waits, too. If another is to get one, that
+ *    waits as below, and this thread is brought out, and puts the handler back.
  *  - Between a trap of ours and that, the kernel may find a SIGTRAP for another thread. But it asks
  *    us first, and there we let that thread wait (REC_TRAP_WAIT) until nobody who blocks SIGTRAP
  *    can run into a trap of ours: such threads are brought out of the cache, as for gather.c, and
