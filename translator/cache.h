@@ -145,15 +145,11 @@ struct tr_slab {
 /* That of all there are. */
 void tr_blocks_free(struct translator *tr);
 
-#define FRAG_HASH  (1u << 18)
 #define FRAG_MAYBE (1u << 20)
 
-/* What lies together in the program lies together in the tables, so that a small one touches few of
- * their pages. */
-static inline unsigned tr_hash(uint64_t pc)
-{
-	return (unsigned)((pc >> 4) + (pc >> 22) * 0x9e3779b1u) & (FRAG_HASH - 1);
-}
+/* Which of the lists of tr->hash and tr->waiting. What lies together in the program lies together
+ * in the tables, so that a small one touches few of their pages. */
+static inline unsigned tr_hash(const struct translator *tr, uint64_t pc);
 static inline unsigned tr_maybe_bit(uint64_t pc)
 {
 	return (unsigned)((pc * 0x9e3779b97f4a7c15ULL) >> 44);
@@ -169,6 +165,10 @@ void tr_publish(struct translator *tr, struct tr_frag *f);
 void tr_enter(struct translator *tr, struct tr_frag *f);
 /* And of that: it can be found by its address in the program. */
 void tr_enter_hash(struct translator *tr, struct tr_frag *f);
+void tr_leave_hash(struct translator *tr, struct tr_frag *f);
+/* Tables for so many fragments; they grow by themselves, too. */
+void tr_index_room(struct translator *tr, uint32_t n);
+void tr_index_free(struct translator *tr);
 
 /* ---- numbers and links (translate-link.c) ---- */
 
@@ -191,6 +191,8 @@ struct tr_number {
 uint32_t tr_number_new(struct translator *tr, enum tr_stop_kind kind, uint64_t pc,
 		       uint32_t sibling);
 void tr_numbers_free(struct translator *tr); /* all there are */
+/* So many will be added soon. */
+void tr_numbers_room(struct translator *tr, uint32_t n);
 /* So many in a row, to be filled in. */
 uint32_t tr_numbers_row(struct translator *tr, uint32_t n);
 /* So many that nobody has, of those that there are. */
@@ -316,13 +318,15 @@ struct translator {
 	bool some_go;	   /* when the image ends: that were asleep, or checked */
 	unsigned sparing; /* so many fragments ahead, and not more if they were kept; 0: as usual */
 
-	struct tr_frag *hash[FRAG_HASH];
+	struct tr_frag **hash; /* lists of fragments, 1 << hash_bits of them */
+	uint32_t *waiting;     /* by tr_hash() of the target: first link that waits */
+	unsigned hash_bits;
+	uint32_t n_hashed; /* fragments in there */
 	/* A bit for what may be in there: most who ask ask for what is not. */
 	uint64_t maybe[FRAG_MAYBE / 64];
 	uint32_t published;	   /* since it was made anew */
 	struct tr_number *numbers; /* those below STOP_TABLE are the runtime's */
 	uint32_t n_numbers, cap_numbers, free_run;
-	uint32_t waiting[FRAG_HASH]; /* by tr_hash() of the target: first link that waits */
 
 	struct tr_frag **target;      /* who has which place of the target table */
 	uint32_t target_bits, n_keys; /* 1 << target_bits places, of which so many have a key */
@@ -376,6 +380,11 @@ void tr_warm_read(void *at, size_t size);
 void tr_warm_used(size_t size);
 /* As from tr_huge(), for a translator; NULL: there is none. */
 void *tr_warm_zero(size_t size);
+
+static inline unsigned tr_hash(const struct translator *tr, uint64_t pc)
+{
+	return (unsigned)((pc >> 4) + (pc >> 22) * 0x9e3779b1u) & ((1u << tr->hash_bits) - 1);
+}
 
 /* Our pointer to one of the tables, given its place relative to S. */
 static inline void *tr_table(const struct translator *tr, int64_t off)

@@ -144,7 +144,7 @@ static bool is_welcome(const struct translator *tr, struct tr_kept_frag *k, uint
 		       const struct inner *inner)
 {
 	const struct kept_number *n = parts_of(k).numbers;
-	for (const struct tr_frag *f = tr->hash[tr_hash(pc)]; f; f = f->next)
+	for (const struct tr_frag *f = tr->hash[tr_hash(tr, pc)]; f; f = f->next)
 		if (f->pc == pc) /* also if it is asleep */
 			return false;
 	if (tr_lag_at(tr, pc, 0, k->lag) != k->lag)

@@ -240,32 +240,6 @@ static void emit_all(struct tr_build *b, uint64_t pc)
 
 /* ---- publication --------------------------------------------------------------------------- */
 
-static void may_be_there(struct translator *tr, uint64_t pc)
-{
-	unsigned bit = tr_maybe_bit(pc);
-	tr->maybe[bit / 64] |= 1ULL << (bit % 64);
-}
-
-/* Bits of fragments that are gone stay until there are too many. */
-static void forget_maybe(struct translator *tr)
-{
-	tr->published = 0;
-	memset(tr->maybe, 0, sizeof(tr->maybe));
-	for (uint32_t i = 0; i < FRAG_HASH; i++)
-		for (const struct tr_frag *f = tr->hash[i]; f; f = f->next)
-			may_be_there(tr, f->pc);
-}
-
-void tr_enter_hash(struct translator *tr, struct tr_frag *f)
-{
-	unsigned slot = tr_hash(f->pc);
-	if (tr->published++ == FRAG_MAYBE / 4)
-		forget_maybe(tr);
-	may_be_there(tr, f->pc);
-	f->next = tr->hash[slot];
-	tr->hash[slot] = f;
-}
-
 void tr_enter(struct translator *tr, struct tr_frag *f)
 {
 	tr_enter_hash(tr, f);

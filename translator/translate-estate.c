@@ -489,6 +489,8 @@ struct translator *tr_estate_read(struct tr_estate *e, const struct tr_ops *ops,
 	r.entered = calloc(e->head.frags + 1UL, sizeof(*r.entered));
 	DJ_ASSERT(r.page && r.frag && r.unit && r.entered, "out of memory for what was translated");
 	r.tr->estate = e;
+	tr_numbers_room(r.tr, e->head.numbers);
+	tr_index_room(r.tr, e->head.frags);
 	read_rows(&r, h);
 	if (!h->ready || h->ready(h->ctx)) {
 		park(&r);

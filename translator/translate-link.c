@@ -113,6 +113,15 @@ static uint32_t more_numbers(struct translator *tr, uint32_t len)
 	return first;
 }
 
+void tr_numbers_room(struct translator *tr, uint32_t n)
+{
+	uint32_t first = tr->n_numbers;
+	more_numbers(tr, n);
+	tr->n_numbers = first;
+	if (tr->cap_numbers >= MANY)
+		tr_warm(tr->numbers, (first + n) * sizeof(*tr->numbers));
+}
+
 uint32_t tr_number_new(struct translator *tr, enum tr_stop_kind kind, uint64_t pc, uint32_t sibling)
 {
 	uint32_t n = tr->free_run ? run_take(tr, tr->free_run, 1) : more_numbers(tr, 1);
@@ -157,10 +166,10 @@ void tr_numbers_drop(struct translator *tr, uint32_t first)
 
 uint32_t tr_lag_at(const struct translator *tr, uint64_t pc, uint32_t own, uint32_t or)
 {
-	for (const struct tr_frag *f = tr->hash[tr_hash(pc)]; f; f = f->next)
+	for (const struct tr_frag *f = tr->hash[tr_hash(tr, pc)]; f; f = f->next)
 		if (f->pc == pc) /* also if it is asleep */
 			return f->lag;
-	for (uint32_t k = tr->waiting[tr_hash(pc)]; k; k = tr->numbers[k].next)
+	for (uint32_t k = tr->waiting[tr_hash(tr, pc)]; k; k = tr->numbers[k].next)
 		if (tr->numbers[k].stop.pc == pc)
 			return tr->numbers[k].stop.lag;
 	for (uint32_t k = own; k; k = tr->numbers[k].sibling)
@@ -217,7 +226,7 @@ static bool far_jump(struct tr_number *n, uint64_t to)
 
 static uint32_t *list_of(struct translator *tr, const struct tr_number *n)
 {
-	return n->to ? &n->to->incoming : &tr->waiting[tr_hash(n->stop.pc)];
+	return n->to ? &n->to->incoming : &tr->waiting[tr_hash(tr, n->stop.pc)];
 }
 
 static void list_add(struct translator *tr, uint32_t number)
@@ -316,7 +325,7 @@ void tr_links_end(struct translator *tr, struct tr_frag *f)
 
 void tr_links_join(struct translator *tr, struct tr_frag *f)
 {
-	for (uint32_t k = tr->waiting[tr_hash(f->pc)], next; k; k = next) {
+	for (uint32_t k = tr->waiting[tr_hash(tr, f->pc)], next; k; k = next) {
 		next = tr->numbers[k].next;
 		if (tr->numbers[k].stop.pc != f->pc)
 			continue;

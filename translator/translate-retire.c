@@ -88,10 +88,7 @@ void tr_retire(struct translator *tr, struct tr_frag *f)
 {
 	if (!f->asleep)
 		withdraw(tr, f);
-	struct tr_frag **p = &tr->hash[tr_hash(f->pc)];
-	while (*p != f)
-		p = &(*p)->next;
-	*p = f->next;
+	tr_leave_hash(tr, f);
 	end_uses(f);
 	f->retired = tr->epoch;
 	f->next = NULL;
@@ -148,7 +145,7 @@ void tr_invalidate(struct translator *tr, uint64_t addr, uint64_t len)
 void tr_flush(struct translator *tr)
 {
 	uint64_t before = tr->stats.retired;
-	for (uint32_t i = 0; i < FRAG_HASH; i++)
+	for (uint32_t i = 0; i < 1u << tr->hash_bits; i++)
 		while (tr->hash[i])
 			tr_retire(tr, tr->hash[i]);
 	for (uint32_t i = 0; i < tr->cap_pages; i++) /* those asleep */
@@ -231,7 +228,7 @@ static void wake(struct translator *tr, struct tr_frag *f)
 
 struct tr_frag *tr_wake_at(struct translator *tr, uint64_t pc)
 {
-	struct tr_frag *f = tr->hash[tr_hash(pc)];
+	struct tr_frag *f = tr->hash[tr_hash(tr, pc)];
 	while (f && (f->pc != pc || !can_wake(tr, f)))
 		f = f->next;
 	if (!f)

@@ -73,17 +73,6 @@ void tr_no_arena(struct translator *tr)
 /* ---- fragments --------------------------------------------------------------------------------
  */
 
-struct tr_frag *tr_find(const struct translator *tr, uint64_t pc)
-{
-	unsigned bit = tr_maybe_bit(pc);
-	if (!(tr->maybe[bit / 64] >> (bit % 64) & 1))
-		return NULL;
-	for (struct tr_frag *f = tr->hash[tr_hash(pc)]; f; f = f->next)
-		if (f->pc == pc && !f->asleep && !f->parked)
-			return f;
-	return NULL;
-}
-
 uint64_t tr_entry(const struct tr_frag *f)
 {
 	return f->entry;
@@ -387,6 +376,7 @@ struct translator *tr_new(const struct tr_ops *ops, const struct tr_config *conf
 	tr->bales = config->bales;
 	tr->epoch = 1;
 	tr->retired_end = &tr->retired;
+	tr_index_room(tr, 0);
 	tr->build = calloc(1, sizeof(*tr->build));
 	tr->ahead = calloc(1, sizeof(*tr->ahead));
 	DJ_ASSERT(tr->build && tr->ahead, "out of memory for the translator");
@@ -425,6 +415,7 @@ void tr_free(struct translator *tr)
 	free(tr->tying);
 	free(tr->target);
 	tr_numbers_free(tr);
+	tr_index_free(tr);
 	tr_estate_close(tr->estate); /* which has what is known of instructions */
 	tr_sparse_free(tr, TR_SIZE);
 }

@@ -40,7 +40,7 @@ static uint64_t leads_to(const struct tr_arena *a, const struct tr_number *n)
 static uint32_t in_lists(const struct translator *tr)
 {
 	uint32_t n = 0;
-	for (unsigned i = 0; i < FRAG_HASH; i++) {
+	for (unsigned i = 0; i < 1u << tr->hash_bits; i++) {
 		for (uint32_t k = tr->waiting[i]; k; k = tr->numbers[k].next, n++)
 			CU_ASSERT_FATAL(!tr->numbers[k].to && tr->numbers[k].listed);
 		for (const struct tr_frag *f = tr->hash[i]; f; f = f->next)
@@ -55,7 +55,7 @@ static uint32_t in_lists(const struct translator *tr)
 static uint32_t links(const struct translator *tr)
 {
 	uint32_t n = 0;
-	for (unsigned i = 0; i < FRAG_HASH; i++)
+	for (unsigned i = 0; i < 1u << tr->hash_bits; i++)
 		for (const struct tr_frag *f = tr->hash[i]; f; f = f->next)
 			for (uint32_t k = f->numbers; k; k = tr->numbers[k].sibling) {
 				const struct tr_number *of = &tr->numbers[k];
@@ -94,7 +94,7 @@ static uint32_t targets(const struct translator *tr)
 {
 	uint32_t n = 0;
 	const uint64_t *pairs = tr_table(tr, T_TARGETS);
-	for (unsigned i = 0; i < FRAG_HASH; i++)
+	for (unsigned i = 0; i < 1u << tr->hash_bits; i++)
 		for (const struct tr_frag *f = tr->hash[i]; f; f = f->next) {
 			if (!f->indirect || f->parked || f->slot == TR_NO_SLOT)
 				continue;
@@ -220,9 +220,9 @@ static void free_arenas(void)
 static void same_as(struct translator *tr, struct translator *as)
 {
 	uint32_t n = 0;
-	for (unsigned i = 0; i < FRAG_HASH; i++)
+	for (unsigned i = 0; i < 1u << tr->hash_bits; i++)
 		for (const struct tr_frag *f = tr->hash[i]; f; f = f->next, n++) {
-			const struct tr_frag *g = as->hash[i];
+			const struct tr_frag *g = as->hash[tr_hash(as, f->pc)];
 			while (g && g->pc != f->pc)
 				g = g->next;
 			CU_ASSERT_FATAL(g && same_fragment(f, g) && f->lag == g->lag &&
@@ -279,9 +279,9 @@ static void go_on(struct world *a, struct world *b, uint64_t round)
 	CU_ASSERT_FATAL(links(a->tr) == links(b->tr));
 	CU_ASSERT(targets(a->tr) == targets(b->tr));
 	chunks(b->tr);
-	for (unsigned i = 0; i < FRAG_HASH; i++)
+	for (unsigned i = 0; i < 1u << a->tr->hash_bits; i++)
 		for (const struct tr_frag *f = a->tr->hash[i]; f; f = f->next) {
-			const struct tr_frag *g = b->tr->hash[i];
+			const struct tr_frag *g = b->tr->hash[tr_hash(b->tr, f->pc)];
 			while (g && (g->pc != f->pc || g->asleep != f->asleep))
 				g = g->next;
 			CU_ASSERT_FATAL(g && g->n == f->n && g->lag == f->lag &&
@@ -338,7 +338,7 @@ static void test_same(void)
 static uint32_t parked(const struct translator *tr)
 {
 	uint32_t n = 0;
-	for (unsigned i = 0; i < FRAG_HASH; i++)
+	for (unsigned i = 0; i < 1u << tr->hash_bits; i++)
 		for (const struct tr_frag *f = tr->hash[i]; f; f = f->next) {
 			if (!f->parked)
 				continue;

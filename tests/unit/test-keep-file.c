@@ -302,7 +302,7 @@ static void test_twice(void)
 		translate(&second, round);
 	printf("(%llu, %u, %u) ", (unsigned long long)twice, l->n_bales, k->n);
 	twice = 0;
-	for (unsigned i = 0; i < FRAG_HASH; i++)
+	for (unsigned i = 0; i < 1u << second.tr->hash_bits; i++)
 		for (const struct tr_frag *f = second.tr->hash[i]; f; f = f->next)
 			for (const struct tr_frag *g = f->next; g; g = g->next)
 				twice += f->pc == g->pc;
