@@ -23,14 +23,6 @@
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 
-/* The memory is the program's to read, as far as is known. */
-static bool readable(const struct rec_process *proc, uint64_t addr, uint64_t size)
-{
-	const struct dj_mapping *first = rec_maps_find(proc, addr),
-				*last = rec_maps_find(proc, addr + size - 1);
-	return (!first || first->prot & PROT_READ) && (!last || last->prot & PROT_READ);
-}
-
 /*
  * clone3's arguments are in memory, where another thread may change them until the kernel has read
  * them, and behind that. So the kernel gets a copy, and the flags that were in it are what is
@@ -44,7 +36,7 @@ static uint64_t copy_arguments(struct rec_thread *t, struct user_regs_struct *r)
 	if (size < CLONE_ARGS_SIZE_VER0 || size > sizeof(args))
 		return 0;
 	memset(args, 0, sizeof(args));
-	if (!readable(t->proc, r->rdi, size) || rec_read(t->proc, r->rdi, args, size) != size) {
+	if (!rec_readable(t->proc, r->rdi, size) || rec_read(t->proc, r->rdi, args, size) != size) {
 		r->rdi = -(uint64_t)AREA_PAGE; /* EFAULT, whatever is there by then */
 		return 0;
 	}

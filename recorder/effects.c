@@ -12,11 +12,14 @@ unsigned rec_effects_size(unsigned type, unsigned insn_len)
 {
 	switch (type) {
 	case RING_TSC:
+	case RING_XGETBV:
 		return RING_TSC_SIZE;
 	case RING_CPUID:
 		return RING_SMALL_SIZE;
 	case RING_XRSTOR:
 		return insn_len && insn_len <= INSN_MAX ? RING_XRSTOR_SIZE : 0;
+	case RING_RESULT:
+		return insn_len && insn_len <= INSN_MAX ? RING_RESULT_SIZE : 0;
 	default:
 		return 0;
 	}
@@ -36,6 +39,17 @@ static void tsc(const uint64_t *w, unsigned insn_len, struct dj_record *r)
 	r->mask |= DJ_REG_GPR(DJ_RCX);
 	r->regs.gpr[DJ_RCX] = w[3];
 	memcpy(r->insn, "\x0f\x01\xf9", 3);
+	r->insn_len = 3;
+}
+
+static void xgetbv(const uint64_t *w, struct dj_record *r)
+{
+	r->why = DJ_WHY_CPUID;
+	r->mask = DJ_REG_GPR(DJ_RAX) | DJ_REG_GPR(DJ_RDX) | DJ_REG_RIP;
+	r->regs.gpr[DJ_RAX] = w[1];
+	r->regs.gpr[DJ_RDX] = w[2];
+	r->regs.rip = w[4];
+	memcpy(r->insn, "\x0f\x01\xd0", 3);
 	r->insn_len = 3;
 }
 
@@ -66,6 +80,30 @@ static void xrstor(const uint8_t *bytes, unsigned insn_len, struct dj_record *r)
 	r->insn_len = (uint8_t)insn_len;
 }
 
+/* While the thread is stepped the processor's flags have TF, which is not the program's. */
+static void result(const uint8_t *bytes, unsigned insn_len, struct dj_record *r)
+{
+	uint64_t value, flags;
+	struct insn in;
+
+	memcpy(&r->regs.rip, bytes + 8, sizeof(r->regs.rip));
+	memcpy(&value, bytes + 16, sizeof(value));
+	memcpy(&flags, bytes + RING_RESULT_FLAGS, sizeof(flags));
+	memcpy(r->insn, bytes + RING_RESULT_INSN, insn_len);
+	r->insn_len = (uint8_t)insn_len;
+	r->why = DJ_WHY_OTHER;
+	r->mask = DJ_REG_RIP;
+	if (insn_decode(&in, r->insn, insn_len, 0) != (int)insn_len || in.opnd[0].kind != OPND_GPR)
+		return;
+	r->why = (uint8_t)rec_why_native(&in);
+	r->mask |= DJ_REG_GPR(in.opnd[0].reg);
+	r->regs.gpr[in.opnd[0].reg] = value;
+	if (!(in.flags_written & DJ_FLAGS_ARITH))
+		return;
+	r->mask |= DJ_REG_RFLAGS;
+	r->regs.rflags = flags & ~(uint64_t)TRAP_FLAG;
+}
+
 void rec_effects_from(unsigned type, unsigned insn_len, const uint8_t *bytes, struct dj_record *r)
 {
 	uint64_t w[RING_TSC_SIZE / sizeof(uint64_t)] = { 0 };
@@ -75,9 +113,15 @@ void rec_effects_from(unsigned type, unsigned insn_len, const uint8_t *bytes, st
 		xrstor(bytes, insn_len, r);
 		return;
 	}
+	if (type == RING_RESULT) {
+		result(bytes, insn_len, r);
+		return;
+	}
 	memcpy(w, bytes, rec_effects_size(type, insn_len));
 	if (type == RING_TSC)
 		tsc(w, insn_len, r);
+	else if (type == RING_XGETBV)
+		xgetbv(w, r);
 	else
 		cpuid(w, r);
 }

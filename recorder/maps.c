@@ -16,6 +16,13 @@ const struct dj_mapping *rec_maps_find(const struct rec_process *proc, uint64_t 
 	return dj_mappings_find(&proc->maps, addr);
 }
 
+bool rec_readable(const struct rec_process *proc, uint64_t addr, uint64_t size)
+{
+	const struct dj_mapping *first = rec_maps_find(proc, addr),
+				*last = rec_maps_find(proc, addr + size - 1);
+	return (!first || first->prot & PROT_READ) && (!last || last->prot & PROT_READ);
+}
+
 /* The kernel's name for what is no file, kept: there are few of them. */
 static const char *label(struct rec_recording *rec, const char *name)
 {

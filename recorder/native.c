@@ -47,7 +47,7 @@ static void effects(struct rec_thread *t, const struct dj_regs *after, unsigned 
 	rec_order_release(t);
 }
 
-static unsigned why_native(const struct insn *in)
+unsigned rec_why_native(const struct insn *in)
 {
 	switch (in->id) {
 	case INSN_CPUID:
@@ -303,7 +303,7 @@ static enum rec_state done(struct rec_thread *t)
 	*rec_tcb(t, T_FSBASE) = t->regs.fs_base;
 	rec_set_gs(t, t->regs.gs_base);
 	rec_full_regs(t, &after);
-	effects(t, &after, t->native.known ? why_native(&t->native.in) : DJ_WHY_OTHER);
+	effects(t, &after, t->native.known ? rec_why_native(&t->native.in) : DJ_WHY_OTHER);
 	if (t->native.known)
 		rec_native_data(t, &t->native.in, &t->native.before);
 	if (loses_base(t)) {

@@ -14,7 +14,9 @@
  * before, as happens often, the instant lasts until we get it back. So what could show it or hand
  * it down is not resumed like that (`minds`): calls that make threads or processes or become
  * another program, and those about where a thread may be, for which alone the supervisor makes
- * them. And from when on the program opens a /proc/PID/status nothing is.
+ * them. (Who has not been bound yet may ask by itself where it may be: that is known to be so from
+ * the stop before it is bound first.) And from when on the program opens a /proc/PID/status nothing
+ * is.
  *
  * It is right where only one of the two could work anyway. So not: if other threads run, who
  * would share a processor while another is idle; if the supervisor is to do something while the
@@ -26,6 +28,7 @@
 #include "recorder/recorder.h"
 
 #include <string.h>
+#include <sys/syscall.h>
 
 #define SOON   5000000 /* nanoseconds */
 #define ENOUGH 2       /* stops in a row */
@@ -75,6 +78,16 @@ static bool runs_alone(const struct rec_thread *t)
 	return true;
 }
 
+/* Whether it leaves it to us to find out where it may be. If it does not, it does so from now on. */
+static bool leaves_it(struct rec_thread *t)
+{
+	uint8_t *class = (uint8_t *)rec_tcb(t, T_SYSCLASS) + SYS_sched_getaffinity;
+	bool does = !t->own || *class == SYS_SUPERVISED;
+	if (!does)
+		*class = SYS_SUPERVISED;
+	return does;
+}
+
 bool rec_near(struct rec_thread *t)
 {
 	struct rec_recording *rec = t->rec;
@@ -85,7 +98,7 @@ bool rec_near(struct rec_thread *t)
 	bool near = rec->near.stops >= ENOUGH && !rec->near.seen && is_recorded(t) &&
 		    !rec->asking.n && !rec->rests && !rec->order.more && runs_alone(t);
 	dj_thread_stays(near);
-	return near && !t->minds;
+	return near && !t->minds && leaves_it(t);
 }
 
 void rec_near_opened(struct rec_recording *rec, const char *path)

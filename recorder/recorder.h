@@ -559,6 +559,7 @@ enum rec_state rec_idle_begin(struct rec_thread *t);
 /* ---- native.c ---- */
 /* In hand: execute the instruction at t->regs.rip. */
 enum rec_state rec_native_begin(struct rec_thread *t);
+unsigned rec_why_native(const struct insn *in); /* DJ_WHY_ */
 /* Stopped for a signal: in hand before the instruction, if nothing of it has been executed. */
 bool rec_native_left(struct rec_thread *t);
 /* It has changed the trap flag, which another single step would set before anybody has looked. */

@@ -216,8 +216,10 @@ static enum rec_state begin_arch_prctl(struct rec_thread *t)
 		record_base(t, DJ_REG_FS_BASE);
 		return REC_IN_HAND;
 	case ARCH_GET_GS: {
+		struct rec_tracer *tracer = t->rec->tracer;
 		uint64_t gs = rec_gs(t);
-		return rec_answer(t, rec_write(t->proc, value, &gs, sizeof(gs)) ? 0 : -EFAULT);
+		bool good = tracer->write_as_it(tracer, t->tid, value, &gs, sizeof(gs));
+		return rec_answer(t, good ? 0 : -EFAULT);
 	}
 	}
 	return make(t, REC_SYSCALL);
@@ -351,7 +353,7 @@ static const struct row {
 	ROW(clone3,           "process",   rec_begin_clone, NULL, false),
 	ROW(fork,             "process",   begin_alone, NULL, false),
 	ROW(vfork,            "process",   rec_begin_vfork, NULL, false),
-	ROW(sched_getaffinity, "process",  rec_make_call, NULL, false),
+	ROW(sched_getaffinity, "process",  rec_make_call, NULL, false, .checked = true),
 	ROW(sched_setaffinity, "process",  rec_make_call, rec_cpuid_placed, false),
 	ROW(ptrace,           "process",   rec_begin_ptrace, NULL, false),
 	ROW(execve,           "image",     rec_begin_exec, NULL, false),

@@ -184,17 +184,24 @@
 #define RING_DATA    9 /* address, length, so many bytes and what fills up the last word */
 /* rip after, MXCSR (32 bits), 0, all of ymm0 to ymm15, the instruction's bytes; ordinal = their
  * number */
-#define RING_XRSTOR	 10
-#define RING_DATA_HEAD	 24
-#define RING_DATA_MAX	 1024
-#define RING_IMPORT_SIZE 88
-#define RING_SEQ_SIZE	 16
-#define RING_ORDER_SIZE	 24
-#define RING_SMALL_SIZE	 32
-#define RING_TSC_SIZE	 48
-#define RING_XRSTOR_YMM	 24
-#define RING_XRSTOR_INSN 536
-#define RING_XRSTOR_SIZE 552
+#define RING_XRSTOR 10
+/* rip after, what is in the register now, rflags, the instruction's bytes; ordinal = their number
+ */
+#define RING_RESULT	  11
+#define RING_XGETBV	  12 /* as RING_TSC */
+#define RING_DATA_HEAD	  24
+#define RING_DATA_MAX	  1024
+#define RING_IMPORT_SIZE  88
+#define RING_SEQ_SIZE	  16
+#define RING_ORDER_SIZE	  24
+#define RING_SMALL_SIZE	  32
+#define RING_TSC_SIZE	  48
+#define RING_RESULT_FLAGS 24
+#define RING_RESULT_INSN  32
+#define RING_RESULT_SIZE  48
+#define RING_XRSTOR_YMM	  24
+#define RING_XRSTOR_INSN  536
+#define RING_XRSTOR_SIZE  552
 
 /* An entry of T_CPUID: the leaf, whether there is an entry, which bits of ecx matter and what they
  * are; eax, ebx, ecx, edx. 32 bits each. The second is written last. */
@@ -208,9 +215,9 @@
 #define CPUID_EDX   28
 #define CPUID_SIZE  32
 
-/* What is done about a system call: made here, made by the supervisor; as
- * rt_map_check says; rt_sigaction, which goes to
- * the supervisor if it is about SIGTRAP; rt_sigprocmask, if it may block SIGTRAP. */
+/* What is done about a system call: made here, made by the supervisor; as rt_map_check says;
+ * rt_sigaction, which goes to the supervisor if it is about SIGTRAP, or may set a handler of a
+ * fault; rt_sigprocmask, if it may block SIGTRAP. */
 #define SYS_HERE       0
 #define SYS_SUPERVISED 1
 #define SYS_CHECKED    2

@@ -104,6 +104,7 @@ static inline bool tr_goes_around(const struct tr_build *b, unsigned i)
 uint32_t tr_live_at(struct tr_build *b, uint64_t pc);
 /* XRSTOR that is executed in the cache, if it is about vector registers alone. */
 bool tr_is_xrstor(const struct insn *in);
+bool tr_is_result(const struct insn *in);
 /* Instructions that always go through the supervisor. */
 bool tr_must_be_native(const struct insn *in);
 
@@ -150,6 +151,7 @@ void tr_emit_restore_flags(struct cg *c, enum tr_aside aside);
 /* Flags are about to be clobbered before instruction i has done its work (or after it, if
  * `after`). */
 void tr_flags_clobber(struct tr_build *b, bool after);
+void tr_flags_save(struct tr_build *b);
 void tr_flags_need(struct tr_build *b, struct cg *c);
 /* Before the operation of instruction i itself: bring flags back if it reads or merges them. */
 void tr_flags_for_op(struct tr_build *b);
@@ -263,7 +265,9 @@ void tr_stack_insn(struct tr_build *b);
 /* translate-call.c */
 void tr_call_insn(struct tr_build *b);
 void tr_tsc_insn(struct tr_build *b);
+void tr_xgetbv_insn(struct tr_build *b);
 void tr_cpuid_insn(struct tr_build *b);
+void tr_result_insn(struct tr_build *b);
 void tr_xrstor_insn(struct tr_build *b);
 /* Call a routine of the runtime that returns to T_CALL_RET. r11 is overwritten. */
 void tr_call_runtime(struct tr_build *b, struct cg *c, const uint8_t *routine);

@@ -226,8 +226,8 @@ void tr_tables_arena(struct translator *tr);
 void tr_tables_room(struct translator *tr, uint32_t n);
 /* They are empty: of the fragments that were in there none is left. */
 void tr_tables_clear(struct translator *tr);
-/* They are other ones, and zero: nobody has a place in them. */
-void tr_tables_forget(struct translator *tr);
+/* They are other ones, and zero: who had a place has it again, but for those that are parked. */
+void tr_tables_again(struct translator *tr);
 void tr_remove_indirect(struct translator *tr, struct tr_frag *f);
 /* Its place in the fast table alone. A thread that was just putting it there when it was removed
  * has done so by the time it is given up. */

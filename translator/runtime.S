@@ -602,6 +602,7 @@ rt_apart:
 #define NR_PWRITEV2 328
 #define NR_MEMBARRIER 324
 #define NR_PRLIMIT64 302
+#define NR_SCHED_GETAFFINITY 204
 #define RLIMIT_STACK 3
 #define NR_OPEN	    2
 #define NR_OPENAT   257
@@ -645,6 +646,8 @@ rt_map_check:
 	je	26f
 	cmp	$NR_PRLIMIT64, %eax
 	je	34f
+	cmp	$NR_SCHED_GETAFFINITY, %eax
+	je	35f
 	mov	%gs:T_LOG_HEAD, %rcx
 	cmp	%gs:T_LOG_END, %rcx
 	jae	8f
@@ -762,6 +765,9 @@ rt_open_check_out:
 	jnz	8b
 	cmp	$RLIMIT_STACK, %esi
 	jne	8b
+	jmp	16b
+35:	test	%edi, %edi /* the thread's own (recorder/near.c) */
+	jnz	8b
 	jmp	16b
 25:	test	%edi, %edi /* what there is; and what is about rseq(2) */
 	jz	8b

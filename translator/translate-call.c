@@ -1,6 +1,6 @@
 /*
- * Translation of system calls that are made in the cache, of the time-stamp counter and of CPUID:
- * all leave a record in the ring.
+ * Translation of system calls that are made in the cache, and of instructions whose result no
+ * emulator can know: all leave a record in the ring.
  */
 #include "translator/build.h"
 #include "translator/runtime.h"
@@ -75,16 +75,20 @@ static void class_is(struct cg *c, unsigned class)
 	cg8(c, (uint8_t) class);
 }
 
+#define NEAR_STACK 0x4000 /* bytes above the stack pointer */
+
 /* Goes to cold code if the supervisor makes the call, which is to be emitted there next. Changes
  * nothing but flags, and may fault at the argument of rt_sigprocmask. */
 static void whose(struct tr_build *b)
 {
 	struct cg *c = b->c;
 	struct ea set = ea_base(6, 0);
-	/* SIGTRAP is deja's, too (sigtrap.c); handlers of faults see flags (tr_keep_fault_flags) */
-	static const uint8_t told[] = { SIGTRAP, SIGSEGV, SIGBUS, SIGFPE, SIGILL };
-	uint8_t *away[3 + sizeof(told)], *here[4];
-	unsigned n_away = 2;
+	/* SIGTRAP is deja's, too (sigtrap.c); handlers of faults see flags (tr_keep_fault_flags),
+	 * but who only asks has none, and who wants none has it on the stack, where libc has it: to
+	 * look elsewhere might be a fault */
+	static const uint8_t faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL };
+	struct ea action = ea_base(6, 0);
+	uint8_t *away[6], *here[6], *fault[sizeof(faults)];
 
 	cg_bytes(c, "\x48\x3d", 2); /* cmp rax, 512 */
 	cg32(c, 512);
@@ -97,24 +101,40 @@ static void whose(struct tr_build *b)
 	cg_jcc(c, 4, cg_va(b->cold));
 	class_is(c, SYS_SIGACTION);
 	uint8_t *mask = cg_jcc8(c, 0x75);
-	for (unsigned k = 0; k < sizeof(told); k++) {
-		cg_bytes(c, "\x83\xff", 2); /* cmp edi, the signal's number */
-		cg8(c, told[k]);
-		away[n_away++] = cg_jcc(c, 4, 0);
+	cg_bytes(c, "\x83\xff", 2); /* cmp edi, the signal's number */
+	cg8(c, SIGTRAP);
+	away[2] = cg_jcc(c, 4, 0);
+	for (unsigned k = 0; k < sizeof(faults); k++) {
+		cg_bytes(c, "\x83\xff", 2);
+		cg8(c, faults[k]);
+		fault[k] = cg_jcc8(c, 0x74);
 	}
 	here[1] = cg_jcc8(c, 0xeb);
-	cg_here8(c, mask);
+	for (unsigned k = 0; k < sizeof(faults); k++)
+		cg_here8(c, fault[k]);
 	cg_bytes(c, "\x48\x85\xf6", 3); /* test rsi, rsi */
 	here[2] = cg_jcc8(c, 0x74);
+	cg_rr(c, 8, 0x29, 4, 6);	/* sub rsi, rsp */
+	cg_bytes(c, "\x48\x81\xfe", 3); /* cmp rsi, NEAR_STACK */
+	cg32(c, NEAR_STACK);
+	cg_bytes(c, "\x48\x8d\x34\x34", 4); /* lea rsi, [rsp + rsi] */
+	away[3] = cg_jcc(c, 3, 0);
+	cg_rm(c, 8, 0x83, 7, &action, 1); /* cmp qword [rsi], SIG_IGN */
+	cg8(c, 1);
+	here[3] = cg_jcc8(c, 0x76);
+	away[5] = cg_jmp(c, 0);
+	cg_here8(c, mask);
+	cg_bytes(c, "\x48\x85\xf6", 3); /* test rsi, rsi */
+	here[4] = cg_jcc8(c, 0x74);
 	cg_bytes(c, "\x83\xff\x01", 3); /* cmp edi, SIG_UNBLOCK */
-	here[3] = cg_jcc8(c, 0x74);
+	here[5] = cg_jcc8(c, 0x74);
 	cg_rm(c, 4, 0xf6, 0, &set, 1); /* test byte [rsi], the bit of SIGTRAP */
 	cg8(c, 1 << 4);
-	away[n_away++] = cg_jcc(c, 5, 0);
+	away[4] = cg_jcc(c, 5, 0);
 	check_arguments(b, cg_va(c));
-	for (int k = 0; k < 4; k++)
+	for (int k = 0; k < 6; k++)
 		cg_here8(c, here[k]);
-	for (unsigned k = 0; k < n_away && !c->overflow; k++)
+	for (unsigned k = 0; k < 6 && !c->overflow; k++)
 		cg_patch32(away[k], c->delta, cg_va(b->cold));
 }
 
@@ -175,20 +195,15 @@ void tr_call_insn(struct tr_build *b)
 	b->st.clean &= ~(1u << 0 | 1u << 1 | 1u << 11);
 }
 
-/* rdtsc, rdtscp: executed here and logged. */
-void tr_tsc_insn(struct tr_build *b)
+/* An instruction that wrote rax, rdx and maybe rcx is logged; flags and register s are free. */
+static void log_two(struct tr_build *b, unsigned s, uint8_t kind)
 {
 	const struct insn *in = &b->insn[b->i];
 	struct cg *c = b->c;
-	int s = tr_reg_scratch(b, 0x7, false);
-	if (b->failed)
-		return;
-	tr_flags_clobber(b, true);
-	cg_bytes(c, in->bytes, in->len);
 	struct ea m[5];
 	for (int k = 0; k < 5; k++)
-		m[k] = ea_base(s, 8 * k);
-	cg_load_gs(c, (unsigned)s, T_HEAD);
+		m[k] = ea_base((int)s, 8 * k);
+	cg_load_gs(c, s, T_HEAD);
 	cg_store(c, 0, &m[1]);
 	cg_store(c, 2, &m[2]);
 	cg_store(c, 1, &m[3]);
@@ -196,15 +211,27 @@ void tr_tsc_insn(struct tr_build *b)
 	cg_store(c, 0, &m[4]);
 	tr_emit_get_steps(c, 0, (int32_t)tr_lag(b));
 	cg_store(c, 0, &m[0]);
-	struct ea type = ea_base(s, 7), length = ea_base(s, 6);
+	struct ea type = ea_base((int)s, 7), length = ea_base((int)s, 6);
 	cg_rm(c, 4, 0xc6, 0, &type, 1);
-	cg8(c, RING_TSC);
+	cg8(c, kind);
 	cg_rm(c, 4, 0xc6, 0, &length, 1);
 	cg8(c, in->len);
 	cg_load(c, 0, &m[1]);
-	cg_lea(b->c, (unsigned)s, (unsigned)s, RING_TSC_SIZE);
-	cg_store_gs(c, (unsigned)s, T_HEAD);
-	tr_ring_check(b, (unsigned)s);
+	cg_lea(b->c, s, s, RING_TSC_SIZE);
+	cg_store_gs(c, s, T_HEAD);
+	tr_ring_check(b, s);
+}
+
+/* rdtsc, rdtscp: executed here and logged. */
+void tr_tsc_insn(struct tr_build *b)
+{
+	const struct insn *in = &b->insn[b->i];
+	int s = tr_reg_scratch(b, 0x7, false);
+	if (b->failed)
+		return;
+	tr_flags_clobber(b, true);
+	cg_bytes(b->c, in->bytes, in->len);
+	log_two(b, (unsigned)s, RING_TSC);
 }
 
 /* All registers are the program's but HOME, which is free, as flags are. */
@@ -219,17 +246,17 @@ static void all_but_home(struct tr_build *b)
 	tr_reg_spill(b, HOME);
 }
 
-/* Into the ring, where `at` is: the position, rip behind the instruction, its bytes. rcx is free.
- */
-static void log_insn(struct tr_build *b, unsigned at, uint8_t type, int32_t bytes)
+/* Into the ring, where `at` is: the position, rip behind the instruction, its bytes. Flags and
+ * register `t` are free. */
+static void log_insn(struct tr_build *b, unsigned at, unsigned t, uint8_t type, int32_t bytes)
 {
 	const struct insn *in = &b->insn[b->i];
 	struct cg *c = b->c;
 	struct ea m = ea_base((int)at, 0), m8 = ea_base((int)at, 8);
-	cg_addr(c, 1, in->addr + in->len);
-	cg_store(c, 1, &m8);
-	tr_emit_get_steps(c, 1, (int32_t)tr_lag(b));
-	cg_store(c, 1, &m);
+	cg_addr(c, t, in->addr + in->len);
+	cg_store(c, t, &m8);
+	tr_emit_get_steps(c, t, (int32_t)tr_lag(b));
+	cg_store(c, t, &m);
 	struct ea kind = ea_base((int)at, 7), length = ea_base((int)at, 6);
 	cg_rm(c, 4, 0xc6, 0, &kind, 1);
 	cg8(c, type);
@@ -276,11 +303,69 @@ void tr_xrstor_insn(struct tr_build *b)
 		cg_vex_rm(c, VMOVUPS_STORE, true, (unsigned)r, 0, &m);
 	}
 	cg_store_gs(c, 1, T_SLOT(1));
-	log_insn(b, HOME, RING_XRSTOR, RING_XRSTOR_INSN);
+	log_insn(b, HOME, 1, RING_XRSTOR, RING_XRSTOR_INSN);
 	cg_load_gs(c, 1, T_SLOT(1));
 	cg_lea(c, HOME, HOME, RING_XRSTOR_SIZE);
 	cg_store_gs(c, HOME, T_HEAD);
 	tr_ring_check(b, HOME);
+}
+
+/* xgetbv of XCR0, of which programs see three bits (recorder/native.c); the supervisor answers what
+ * is asked for besides. */
+void tr_xgetbv_insn(struct tr_build *b)
+{
+	const struct insn *in = &b->insn[b->i];
+	struct cg *c = b->c;
+
+	all_but_home(b);
+	cg_bytes(c, "\x85\xc9", 2); /* test ecx, ecx */
+	uint8_t *other = cg_jcc(c, 5, 0);
+	if (!c->overflow)
+		cg_patch32(other, c->delta, cg_va(b->cold));
+	tr_exit_stop(b, b->cold, b->st, TR_STOP_NATIVE, in->addr, tr_lag(b), b->live[b->i]);
+	cg_bytes(c, in->bytes, in->len);
+	cg_bytes(c, "\x83\xe0\x07", 3); /* and eax, 7 */
+	cg_bytes(c, "\x31\xd2", 2);	/* xor edx, edx */
+	log_two(b, HOME, RING_XGETBV);
+}
+
+/* What writes one register, and maybe flags, and nobody knows what: executed here, and logged. */
+void tr_result_insn(struct tr_build *b)
+{
+	const struct insn *in = &b->insn[b->i];
+	struct cg *c = b->c;
+	bool flags = in->flags_written & ARITH;
+	int s = tr_reg_scratch(b, 0, false), t = tr_reg_scratch(b, 1u << s, false);
+	struct ea value = ea_base(s, 16);
+
+	if (b->failed)
+		return;
+	if (!flags)
+		tr_flags_clobber(b, true);
+	else if (tr_flags_killed(in) != ARITH)
+		tr_flags_need(b, c);
+	cg_bytes(c, in->bytes, in->len);
+	b->st.spilled &= ~in->gpr_full;
+	b->st.clean &= ~in->gpr_written;
+	if (flags) {
+		b->st.flags = TR_FLAGS_HW;
+		b->st.lost &= ~tr_flags_killed(in);
+		tr_flags_save(b);
+		b->st.flags = TR_FLAGS_SAVED;
+	}
+	cg_load_gs(c, (unsigned)s, T_HEAD);
+	if (flags) { /* all of them, where they are to lie */
+		cg_lea(c, (unsigned)s, (unsigned)s, RING_RESULT_FLAGS + 8);
+		cg_rr(c, 8, 0x87, (unsigned)s, 4); /* xchg s, rsp */
+		cg8(c, 0x9c);
+		cg_rr(c, 8, 0x87, (unsigned)s, 4);
+		cg_lea(c, (unsigned)s, (unsigned)s, -RING_RESULT_FLAGS);
+	}
+	cg_store(c, in->opnd[0].reg, &value);
+	log_insn(b, (unsigned)s, (unsigned)t, RING_RESULT, RING_RESULT_INSN);
+	cg_lea(c, (unsigned)s, (unsigned)s, RING_RESULT_SIZE);
+	cg_store_gs(c, (unsigned)s, T_HEAD);
+	tr_ring_check(b, (unsigned)s);
 }
 
 /* cpuid: answered from a table, and logged; the supervisor answers what is not there. */

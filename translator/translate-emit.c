@@ -90,6 +90,10 @@ static bool emit_insn(struct tr_build *b)
 		tr_call_insn(b);
 		return false;
 	}
+	if (tr_is_result(in)) {
+		tr_result_insn(b);
+		return false;
+	}
 	if (b->policy.lock)
 		tr_order_before(b);
 	if (in->attr & INSN_A_FENCE) {
@@ -98,6 +102,8 @@ static bool emit_insn(struct tr_build *b)
 		tr_tsc_insn(b);
 	} else if (in->id == INSN_CPUID) {
 		tr_cpuid_insn(b);
+	} else if (in->id == INSN_XGETBV) {
+		tr_xgetbv_insn(b);
 	} else if (tr_is_xrstor(in)) {
 		tr_xrstor_insn(b);
 	} else if (in->attr & INSN_A_BRANCH) {

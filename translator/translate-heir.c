@@ -104,13 +104,6 @@ static void park(struct translator *tr, struct tr_frag *f)
 		f->parked = f->uses[i].page->parked = true;
 }
 
-/* What is parked has no place in them. */
-static void restore_indirect(struct translator *tr, struct tr_frag *f)
-{
-	if (!f->parked)
-		tr_restore_indirect(tr, f);
-}
-
 static void come(struct translator *tr, struct tr_page *p)
 {
 	p->parked = false;
@@ -150,7 +143,6 @@ void tr_take_over(struct translator *tr, const struct tr_ops *ops, uint8_t *tabl
 	tr->no_arena = 0;
 	memset(&tr->asked_kept, 0, sizeof(tr->asked_kept));
 	memset(&tr->stats, 0, sizeof(tr->stats));
-	tr_tables_forget(tr);
 	bool all = true; /* are there: nothing is to be parked */
 	for (uint32_t i = 0; i < tr->cap_pages; i++)
 		if (tr->pages[i] && tr->pages[i]->uses) {
@@ -163,5 +155,5 @@ void tr_take_over(struct translator *tr, const struct tr_ops *ops, uint8_t *tabl
 	tr->epoch++;
 	tr_reclaim(tr, tr->epoch);
 	tr->stats.retired = 0;
-	each_fragment(tr, restore_indirect);
+	tr_tables_again(tr);
 }

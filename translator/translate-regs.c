@@ -108,7 +108,7 @@ static enum tr_aside aside_for(const struct tr_build *b)
 	return free_regs & 1 ? RAX_FREE : free_regs & HOME_BIT ? RAX_TO_HOME : RAX_TO_MEMORY;
 }
 
-static void flags_save(struct tr_build *b)
+void tr_flags_save(struct tr_build *b)
 {
 	if (b->st.flags != TR_FLAGS_HW)
 		return;
@@ -124,7 +124,7 @@ void tr_flags_clobber(struct tr_build *b, bool after)
 			b->st.lost = ARITH;
 			return;
 		}
-		flags_save(b);
+		tr_flags_save(b);
 	}
 	b->st.flags = TR_FLAGS_SAVED;
 }

@@ -10,6 +10,26 @@ bool tr_is_xrstor(const struct insn *in)
 	       in->index != r11 && in->seg != gs && __builtin_cpu_supports("avx");
 }
 
+/* Not into rsp, which is lent to something else while the result is logged. */
+bool tr_is_result(const struct insn *in)
+{
+	const uint8_t rsp = 4;
+	if (in->has_mem || in->opnd[0].reg == rsp)
+		return false;
+	switch (in->id) {
+	case INSN_LSL:
+		return in->opnd[1].kind == OPND_GPR;
+	case INSN_RDPID:
+		return __builtin_cpu_supports("rdpid");
+	case INSN_RDRAND:
+		return __builtin_cpu_supports("rdrnd");
+	case INSN_RDSEED:
+		return __builtin_cpu_supports("rdseed");
+	default:
+		return false;
+	}
+}
+
 bool tr_must_be_native(const struct insn *in)
 {
 	if (in->lock && !insn_lockable(in))
@@ -18,7 +38,10 @@ bool tr_must_be_native(const struct insn *in)
 		return true;
 	if (in->id == INSN_RDTSC || in->id == INSN_RDTSCP)
 		return false;
-	if (in->id == INSN_SYSCALL || (in->id == INSN_CPUID && in->len == 2) || tr_is_xrstor(in))
+	if (in->id == INSN_SYSCALL || (in->id == INSN_CPUID && in->len == 2) || tr_is_xrstor(in) ||
+	    tr_is_result(in))
+		return false;
+	if (in->id == INSN_XGETBV && in->len == 3 && __builtin_cpu_supports("avx"))
 		return false;
 	if (!insn_is_emulated(in))
 		return true;
@@ -80,7 +103,8 @@ static void find_live(struct tr_build *b)
 								   : (uint64_t)in->imm);
 		live &= ~tr_flags_killed(in);
 		live |= tr_flags_used(in);
-		if (tr_must_be_native(in) || in->attr & INSN_A_REP) /* flags_ahead() */
+		if (tr_must_be_native(in) || in->attr & INSN_A_REP || /* flags_ahead() */
+		    tr_is_result(in)) /* a record of its flags has all of them */
 			live = ARITH;
 		b->within[i] = live;
 		if (b->policy.fault_flags && tr_may_fault(in)) {

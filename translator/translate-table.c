@@ -13,6 +13,7 @@
 #define RUN    64 /* places in a row that may have a key: no search is longer */
 #define BITS   12 /* of places, to begin with: a small program touches few pages */
 #define SPARSE 4  /* one of so many places may have a key, as long as there can be more places */
+#define NO_KEY 1  /* as good as any: whatever is looked for, what is found is a miss */
 #define GONE   ((struct tr_frag *)(void *)tr_tables_init) /* a key that leads nowhere any more */
 
 static void store(uint64_t *at, uint64_t value)
@@ -86,7 +87,7 @@ static void grow(struct translator *tr)
 		if (old[i])
 			store(key(tr, i), 0);
 	tr->n_keys = 0;
-	tr->target_bits += 2;
+	tr->target_bits += tr->target_bits + 2 > AREA_TARGET_BITS ? 1 : 2;
 	take_places(tr);
 	tell_places(tr);
 	for (uint32_t i = 0; i < n; i++)
@@ -100,7 +101,7 @@ void tr_tables_room(struct translator *tr, uint32_t n)
 	uint32_t bits = tr->target_bits;
 	DJ_ASSERT(!tr->n_keys, "there are %u targets already", tr->n_keys);
 	while (n > ((1u << bits) - 1) / SPARSE && bits < AREA_TARGET_BITS)
-		bits += 2;
+		bits++;
 	if (bits == tr->target_bits)
 		return;
 	tr->target_bits = bits;
@@ -230,18 +231,26 @@ void tr_tables_clear(struct translator *tr)
 		tr_tables_init(tr);
 }
 
-void tr_tables_forget(struct translator *tr)
+/* Places of those that are gone have a key, too, as searches go on behind them: one that leads
+ * nowhere, whoever should look for it. */
+void tr_tables_again(struct translator *tr)
 {
-	/* a megabyte, nearly all of it empty */
-	for (struct tr_frag **at = tr->target, **end = at + mask(tr) + 1; at < end; at++) {
-		if (!*at)
-			continue;
-		if (*at != GONE)
-			(*at)->slot = TR_NO_SLOT;
-		*at = NULL;
-	}
-	tr->n_keys = 0;
 	tr_tables_init(tr);
+	uint64_t *fast = tr_table(tr, T_FAST);
+	/* a megabyte, nearly all of it empty */
+	for (uint32_t i = 0; i <= mask(tr); i++) {
+		struct tr_frag *f = tr->target[i];
+		if (!f)
+			continue;
+		if (f != GONE && f->parked) {
+			f->slot = TR_NO_SLOT;
+			f = tr->target[i] = GONE;
+		}
+		if (f != GONE)
+			fast[f->pc & 0xffff] = f->stub;
+		*(key(tr, i) + 1) = f != GONE ? f->stub : rt_va(tr->arenas, rt_miss);
+		*key(tr, i) = f != GONE ? f->pc : NO_KEY;
+	}
 }
 
 void tr_tables_init(struct translator *tr)

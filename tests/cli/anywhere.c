@@ -1,8 +1,8 @@
 /* For tests/cli/anywhere.sh: signals that come anywhere in instructions of every kind that is
  * translated or executed in its own way. What the program computes does not depend on them.
  *
- * usage: anywhere SEED MICROSECONDS SIGNALS [any|strings|stack]: six kinds of them, a signal every
- * so many microseconds, until so many have come. */
+ * usage: anywhere SEED MICROSECONDS SIGNALS [any|strings|stack|unknown]: six kinds of them, a
+ * signal every so many microseconds, until so many have come. */
 #define _GNU_SOURCE
 #include <immintrin.h>
 #include <signal.h>
@@ -116,6 +116,12 @@ MEMORY(native, "cpuid; rdtsc; str %%ax; xor %%eax, %%eax; xor %%ecx, %%ecx; xget
 	       "%%eax; xor %%edx, %%edx; xor %%ecx, %%ecx")
 MEMORY(counters,
        "rdtscp; lfence; rdtsc; mfence; pause; xor %%eax, %%eax; xor %%edx, %%edx; xor %%ecx, %%ecx")
+MEMORY(unknown,
+       "xor %%ecx, %%ecx; xgetbv; and $7, %%eax; mov %%eax, %%r11d; mov $0x2b, %%ecx; cmp %%rcx, "
+       "%%rdi; stc; lsl %%ecx, %%ebx; setc %%al; setz %%ah; stc; lsl %%ebx, %%edx; adc %%r11d, "
+       "%%eax; mov $0x7b, %%ecx; lsl %%ecx, %%edx; rdrand %%rbx; pushf; pop %%rbx; and $0x8d4, "
+       "%%ebx; rdrand %%dx; rdrand %%ecx; sbb %%ecx, %%ecx; add %%rbx, %%rax; xor %%edx, %%edx; "
+       "xor %%ecx, %%ecx")
 MEMORY(addr32, "mov $3, %%ecx; lea -64(%%rsp), %%rbx; addr32 nop; lea 5(%%eax), %%ecx; jrcxz 1f; "
 	       "inc %%rax\n1: loop 2f\n2: setc %%al")
 MEMORY(segments, "mov %%fs:0, %%rax; mov %%ds, %%ecx; xor %%eax, %%eax; xor %%edx, %%edx; sub $8, "
@@ -177,6 +183,7 @@ static uint64_t (*const all[])(void) = {
 	xsave,
 	native,
 	counters,
+	unknown,
 	addr32,
 	call,
 	time_of_day,
@@ -198,6 +205,10 @@ int main(int argc, char **argv)
 	} else if (argc > 4 && !strcmp(argv[4], "stack")) {
 		first_kind = STRINGS;
 		n_kinds = STACK;
+	} else if (argc > 4 && !strcmp(argv[4], "unknown")) {
+		while (all[first_kind] != unknown)
+			first_kind++;
+		n_kinds = 1;
 	}
 	seed = first;
 	for (unsigned i = 0; i < 6; i++)

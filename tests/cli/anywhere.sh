@@ -13,9 +13,10 @@ options=("" "--exact-flags" "--order load" "--shadow-memory 1M" "--predict last"
 for ((i = first; i < first + seeds; i++)); do
 	us=$((20 + i * 37 % 120))
 	seed=$i n=2000
-	case $((i % 4)) in
-	0) kinds=stack n=6000 seed=$((i + 16)) ;; # 20 is mostly pushf
-	1) kinds=strings ;;
+	case $((i % 8)) in
+	6) kinds=unknown ;;
+	0 | 4) kinds=stack n=6000 seed=$((i + 16)) ;; # 20 is mostly pushf
+	1 | 5) kinds=strings ;;
 	*) kinds=any ;;
 	esac
 	read -ra with <<<"${options[i % ${#options[@]}]}"

@@ -47,6 +47,36 @@ expect cpuid out '^done$' 2
 expect cpuid out '^  cpuid +24,[0-9]+ \(cpuid\)$' 1
 expect cpuid out '^  [0-9]?[0-9]?[0-9] +stops: instruction executed natively$' 1
 
+# What nobody can know beforehand is executed in the cache, as well: with all orders of memory.
+${CC:-gcc} -O1 -w "$here/../programs/results.c" -o results || exit 99
+orders=(fence kernel acqrel load)
+options=("" "--exact-flags" "--shadow-memory 1M" "--predict last")
+for seed in {1..8}; do
+	./results $seed 500 >natively || fail "results $seed, natively"
+	read -ra with <<<"--order=${orders[seed % 4]} ${options[seed / 2 % 4]}"
+	"$deja" record "${with[@]}" -o r.deja ./results $seed 500 >out 2>err || fail "results $seed ${with[*]}: $(cat err)"
+	cmp -s natively out || fail "results $seed ${with[*]}: $(head -3 out), natively $(head -3 natively)"
+	"$deja" verify r.deja >out 2>&1 || fail "results $seed ${with[*]}: $(tail -1 out)"
+	"$deja" verify --emulate r.deja >out 2>&1 || fail "results $seed ${with[*]}, emulated: $(tail -1 out)"
+done
+"$deja" info r.deja >out 2>err || fail "info: $(cat err)"
+expect results out '^  (lsl|rdpid) +1,[0-9]+ \(other\)$' 1 # getcpu(2) of the vdso
+expect results out '^  [0-9]?[0-9] +stops: instruction executed natively$' 1
+
+# What signals of faults do is asked for and set without the recorder, but for handlers; and what the program
+# may not read or write the recorder does not, either.
+${CC:-gcc} -O1 -w "$here/actions.c" -o actions || exit 99
+for seed in {1..4}; do
+	./actions $seed 2000 >natively 2>supervised || fail "actions $seed, natively"
+	"$deja" record --order=${orders[seed % 4]} -o a.deja ./actions $seed 2000 >out 2>err || fail "actions $seed: $(cat err)"
+	cmp -s natively out || fail "actions $seed: $(cat out), natively $(cat natively)"
+	cmp -s supervised err || fail "actions $seed: $(cat err)"
+	"$deja" verify a.deja >out 2>&1 || fail "actions $seed: $(tail -1 out)"
+	calls=$("$deja" info a.deja | sed -n 's/^ *\([0-9,]*\) *stops: system call$/\1/p' | tr -d ,)
+	[ "$calls" -ge "$(cat supervised)" ] && [ "$calls" -le $(($(cat supervised) + 100)) ] ||
+		fail "actions $seed: $calls calls stopped, $(cat supervised) are the recorder's"
+done
+
 # and which processor it is, where a thread has said where it wants to be
 ${CC:-gcc} -O1 -w "$here/placed.c" -o placed -pthread || exit 99
 for run in "./placed" "taskset -c $(taskset -cp $$ | sed 's/.*[ ,-]//') ./placed"; do
@@ -96,7 +126,6 @@ numbers() {
 	"$deja" info z.deja | sed -nE 's/^  xrstor +([0-9]+) .*|^  ([0-9]+) +stops: instruction executed natively$/\1\2/p'
 }
 if grep -q xsavec /proc/cpuinfo; then
-	orders=(fence kernel acqrel load)
 	same=0xff # of XCR0, natively and in a recording: not MPX and AVX-512 where the processor has them
 	if grep -q mpx /proc/cpuinfo; then same=$((same & ~0x18)); fi
 	if grep -q avx512f /proc/cpuinfo; then same=$((same & ~0xe0)); fi
