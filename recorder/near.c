@@ -78,7 +78,8 @@ static bool runs_alone(const struct rec_thread *t)
 	return true;
 }
 
-/* Whether it leaves it to us to find out where it may be. If it does not, it does so from now on. */
+/* Whether it leaves it to us to find out where it may be. If it does not, it does so from now on.
+ */
 static bool leaves_it(struct rec_thread *t)
 {
 	uint8_t *class = (uint8_t *)rec_tcb(t, T_SYSCLASS) + SYS_sched_getaffinity;
