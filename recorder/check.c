@@ -179,7 +179,7 @@ void rec_digest(struct rec_thread *t, bool whole)
 		check_pages(t, &c);
 	}
 	rec_check_record(t, &c);
-	rec_written(t, true);
+	rec_written(t, whole);
 	if (whole)
 		next_gap(t);
 }

@@ -93,7 +93,7 @@ enum rec_state rec_deliver(struct rec_thread *t, const siginfo_t *info, uint64_t
 	if (after) /* rax is not the program's, nor are rcx and r11 */
 		rec_digest_in_call(t);
 	else if (t->state != REC_HANDLER || !t->signal.after) /* nor if that had no frame */
-		rec_digest(t, false);
+		rec_digest(t, d != REC_CAUGHT);
 	t->signal.info = *info;
 	t->signal.after = after;
 	if ((info->si_signo == SIGSEGV || info->si_signo == SIGBUS) &&

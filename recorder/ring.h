@@ -141,7 +141,8 @@ void rec_native_data(struct rec_thread *t, const struct insn *in, const struct d
 bool rec_flags_known(struct rec_thread *t);
 void rec_digest_start(struct rec_thread *t);
 bool rec_digest_is_due(const struct rec_thread *t, uint64_t steps);
-/* In hand: what a replay is to be compared with; of memory the stack only, unless `whole`. */
+/* In hand: what a replay is to be compared with; unless `whole`, of memory the stack only, and what
+ * the kernel wrote there is left for later. */
 void rec_digest(struct rec_thread *t, bool whole);
 void rec_check_record(struct rec_thread *t, const struct dj_check *c);
 /* In hand behind a system call that a signal interrupts: the same as far as it is known there, and
