@@ -91,17 +91,28 @@ static uint32_t unit_of(const struct tr_frag *f)
 	return unit;
 }
 
-/* It is parked if it is to be, and can. */
+/* It is parked if it can be: its code, or some of it, is not there yet. */
 static void park(struct translator *tr, struct tr_frag *f)
 {
 	uint32_t unit = unit_of(f);
 	bool alone = unit != TR_UNIT_NONE;
-	for (uint32_t k = f->incoming; alone && unit && k; k = tr->numbers[k].next)
+	for (uint32_t k = f->incoming; alone && k; k = tr->numbers[k].next)
 		alone = unit_of(tr->numbers[k].frag) == unit;
 	if (!alone)
 		tr_retire(tr, f);
-	for (unsigned i = 0; alone && unit && i < f->n_uses; i++)
+	for (unsigned i = 0; alone && i < f->n_uses; i++)
 		f->parked = f->uses[i].page->parked = true;
+}
+
+/* Who lies in more than one page is looked at in each, which makes no difference. */
+static void park_page(struct translator *tr, const struct tr_page *p)
+{
+	for (struct tr_use *u = p->uses, *next; u; u = next) {
+		next = u->next;
+		if (next)
+			__builtin_prefetch(next->frag);
+		park(tr, u->frag);
+	}
 }
 
 static void come(struct translator *tr, struct tr_page *p)
@@ -143,15 +154,13 @@ void tr_take_over(struct translator *tr, const struct tr_ops *ops, uint8_t *tabl
 	tr->no_arena = 0;
 	memset(&tr->asked_kept, 0, sizeof(tr->asked_kept));
 	memset(&tr->stats, 0, sizeof(tr->stats));
-	bool all = true; /* are there: nothing is to be parked */
 	for (uint32_t i = 0; i < tr->cap_pages; i++)
-		if (tr->pages[i] && tr->pages[i]->uses) {
+		if (tr->pages[i] && tr->pages[i]->uses)
 			tr->pages[i]->unit = unit(ctx, tr->pages[i]->page);
-			all &= !tr->pages[i]->unit;
-		}
 	tr_forget_ahead(tr);
-	if (!all)
-		each_fragment(tr, park);
+	for (uint32_t i = 0; i < tr->cap_pages; i++)
+		if (tr->pages[i] && tr->pages[i]->uses && tr->pages[i]->unit)
+			park_page(tr, tr->pages[i]);
 	tr->epoch++;
 	tr_reclaim(tr, tr->epoch);
 	tr->stats.retired = 0;

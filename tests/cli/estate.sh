@@ -195,4 +195,24 @@ for f in "$cache"/*.estate; do
 	# a fragment takes more than 200 bytes there, and less than 1,000
 	[ "$(stat -c %s "$f")" -le $((3 * most * 1000)) ] || fail "$(stat -c %s "$f") bytes, where one needs $most fragments"
 done
+# ---- what takes longer to read is read beside the others ------------------------------------------
+
+# Two compilers at once, the second of which begins while the first one's is read; and one that is killed at any
+# time, also while it waits for that.
+anew
+cc1=$(${CC:-gcc} -print-prog-name=cc1)
+for ((k = 0; k < 300; k++)); do
+	echo "int f$k(int *p, int n) { for (int i = 0; i < n; i++) p[i] = p[i] * $k + (p[i] >> 3) - n; return p[n / 2] / ($k + 3); }"
+done >many.c
+both="$cc1 -quiet -O2 many.c -o 1.s & $cc1 -quiet -O2 many.c -o 2.s; wait \$!; cmp 1.s 2.s && cksum <1.s"
+"$deja" record -o t.deja -- sh -c "$both" >out 2>err || fail "two compilers: $(head -3 err)"
+[ "$(fragments)" -gt 30000 ] || fail "two compilers make $(fragments) fragments, which are read at once"
+begins "two compilers" any -- sh -c "$both"
+[ "$(fragments)" -lt 20000 ] || fail "two compilers made $(fragments) fragments again: not both began with what was left"
+for ((n = 0; n < 12; n++)); do
+	signal=$((n % 2 ? 9 : 15))
+	begins "a compiler that is killed, $n" any -- \
+		sh -c "$cc1 -quiet many.c -o /dev/null & n=0; while [ \$n -lt $((n * n * 100)) ]; do n=\$((n + 1)); done; kill -$signal \$!; wait \$!"
+done
+
 conclude
