@@ -7,9 +7,11 @@
 
 #include <stdlib.h>
 
-#define FEWEST 12 /* bits */
+#define FEWEST 13 /* bits */
 #define MOST   20
-#define STEP   3
+#define STEP   2
+#define SPARSE                                                                                     \
+	2 /* bits: mostly what is looked for is not there, which an empty list says at once */
 
 /* Both tables, one behind the other. */
 static size_t bytes_of(unsigned bits)
@@ -98,7 +100,7 @@ static void resize(struct translator *tr, unsigned bits)
 void tr_index_room(struct translator *tr, uint32_t n)
 {
 	unsigned bits = tr->hash ? tr->hash_bits : FEWEST;
-	while (bits < MOST && n > 1u << bits)
+	while (bits < MOST && n > 1u << (bits - SPARSE))
 		bits++;
 	if (!tr->hash || bits != tr->hash_bits)
 		resize(tr, bits);
@@ -130,8 +132,8 @@ void tr_enter_hash(struct translator *tr, struct tr_frag *f)
 	if (tr->published++ == FRAG_MAYBE / 4)
 		forget_maybe(tr);
 	may_be_there(tr, f->pc);
-	if (tr->n_hashed++ >> tr->hash_bits)
-		tr_index_room(tr, 1u << (tr->hash_bits + STEP));
+	if (tr->n_hashed++ >> (tr->hash_bits - SPARSE))
+		tr_index_room(tr, 1u << (tr->hash_bits - SPARSE + STEP));
 	struct tr_frag **to = &tr->hash[tr_hash(tr, f->pc)];
 	f->next = *to;
 	*to = f;
