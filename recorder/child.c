@@ -142,6 +142,22 @@ static void new_child(struct rec_thread *t, pid_t pid, uint64_t flags)
 	rec_ring_record(t, &r);
 }
 
+/* A thread that blocks SIGTRAP sleeps until its child lets it go, which may need a SIGTRAP that
+ * another thread is to get. That one cannot wait for this to stop (rec_trap_mine); so this stops
+ * behind the sleep, before it could run into a trap of ours. */
+bool rec_vfork_holds(struct rec_thread *t, int event)
+{
+	struct rec_tracer *tracer = t->rec->tracer;
+	if (event == PTRACE_EVENT_VFORK)
+		t->sys.in_vfork = t->trap.blocked && t->proc->n_threads > 1 &&
+				  rec_trap_disposition(t) == REC_CAUGHT &&
+				  !tracer->watch_vfork(tracer, t->tid);
+	else if (event == PTRACE_EVENT_VFORK_DONE)
+		t->sys.in_vfork = false;
+	t->sys.out_of_vfork = event == PTRACE_EVENT_VFORK_DONE && rec_trap_held(t);
+	return t->sys.out_of_vfork;
+}
+
 enum rec_state rec_child_event(struct rec_thread *t, int event)
 {
 	unsigned long pid = 0;
@@ -153,6 +169,7 @@ enum rec_state rec_child_event(struct rec_thread *t, int event)
 		return REC_KILLED;
 	}
 	t->sys.clone_flags &= ~(uint64_t)(CLONE_VM | CLONE_THREAD); /* it is there now */
+	rec_vfork_holds(t, event);
 	if (flags & CLONE_THREAD)
 		return rec_thread_event(t, (pid_t)pid);
 	if (rec_vfork_recorded(t, flags))

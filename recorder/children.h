@@ -8,6 +8,8 @@
 void rec_child_traced(struct rec_thread *t, struct user_regs_struct *r);
 /* A system call of the program's has made a process or a thread: with this event of ptrace's. */
 enum rec_state rec_child_event(struct rec_thread *t, int event);
+/* The same, or what follows a vfork: whether it stays stopped, until rec_trap_over(). */
+bool rec_vfork_holds(struct rec_thread *t, int event);
 /* What a new process has of the one that the thread is of, and the kernel copies. */
 void rec_child_inherits(struct rec_process *group, const struct rec_thread *t);
 

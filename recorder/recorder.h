@@ -374,10 +374,10 @@ struct rec_thread {
 		struct user_regs_struct regs;
 		uint64_t clone_flags; /* of what it makes, if it makes a process or thread */
 		bool quiet; /* without a trap: it stops at its entry, which is to come, and exit */
-		bool entry, waits;  /* ...; it waits for its turn */
-		bool trap_flag;	    /* in the frame of rt_sigreturn */
-		bool traps_blocked; /* by the mask that rt_sigreturn sets */
-		bool filtered;	    /* it was not let through; signal.info says so */
+		bool entry, waits;	       /* ...; it waits for its turn */
+		bool trap_flag, traps_blocked; /* by what rt_sigreturn reads */
+		bool in_vfork, out_of_vfork;   /* asleep; stopped behind that (sigtrap.c) */
+		bool filtered;		       /* it was not let through; signal.info says so */
 	} sys;
 	struct {
 		struct dj_regs before;

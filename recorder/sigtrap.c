@@ -44,7 +44,8 @@
  *    do not go on, nor does a new one begin, whose mask is that of the call that made it: libc
  *    blocks all signals in there. When the frame is built and its thread goes on, so do they. That
  *    holds, too, if nobody had to be waited for: until the thread that gets the signal runs others
- *    may come to block SIGTRAP.
+ *    may come to block SIGTRAP. Who sleeps until its child by vfork lets it go is not waited for,
+ *    as the child may need what the handler does (rec_vfork_holds).
  *  - Threads that say what it does, by rt_sigaction, take turns, and none does so while a SIGTRAP
  * is on its way to a handler.
  *
@@ -530,7 +531,7 @@ static bool may_trap(const struct rec_thread *o)
 	case REC_GONE:
 		return false;
 	default:
-		return o->trap.blocked && !o->stopped;
+		return o->trap.blocked && !o->stopped && !o->sys.in_vfork;
 	}
 }
 
@@ -578,6 +579,12 @@ bool rec_trap_held(const struct rec_thread *t)
 
 void rec_trap_over(struct rec_thread *t)
 {
-	if (t->group->trap.due == t)
-		t->group->trap.due = NULL;
+	if (t->group->trap.due != t)
+		return;
+	t->group->trap.due = NULL;
+	for (struct rec_thread *o = t->rec->threads; o; o = o->next)
+		if (o->group == t->group && o->sys.out_of_vfork) {
+			o->sys.out_of_vfork = false;
+			rec_run(o, REC_STEP, 0);
+		}
 }

@@ -83,8 +83,7 @@ static int start(struct rec_recording *rec, const char *file, int *report)
 	close(back[1]);
 	*report = back[0];
 	int rc = 0;
-	long opts = PTRACE_O_EXITKILL | PTRACE_O_TRACEEXEC | PTRACE_O_TRACEFORK |
-		    PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE;
+	long opts = REC_TRACE_OPTIONS;
 	if (pid < 0) {
 		rc = dj_fail_errno(rec->err, 1, "cannot fork");
 	} else if (ptrace(PTRACE_SEIZE, pid, NULL, (void *)opts)) {

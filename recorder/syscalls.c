@@ -467,7 +467,8 @@ enum rec_state rec_on_syscall(struct rec_thread *t, const struct rec_stop *stop)
 		rec_trap_exec(t);
 		return rec_image_begin(t, true);
 	default:
-		rec_run(t, REC_STEP, 0);
+		if (!rec_vfork_holds(t, stop->event))
+			rec_run(t, REC_STEP, 0);
 		return REC_SYSCALL;
 	}
 	if (rec_get_regs(t, &r))

@@ -73,6 +73,13 @@ static int pt_loosen(struct rec_tracer *tr, pid_t tid)
 	return (int)ptrace(PTRACE_SETOPTIONS, tid, NULL, NULL);
 }
 
+static int pt_watch_vfork(struct rec_tracer *tr, pid_t tid)
+{
+	const long options = REC_TRACE_OPTIONS | PTRACE_O_TRACEVFORKDONE;
+	(void)tr;
+	return (int)ptrace(PTRACE_SETOPTIONS, tid, NULL, (void *)options);
+}
+
 static int pt_get_regs(struct rec_tracer *tr, pid_t tid, struct user_regs_struct *r)
 {
 	(void)tr;
@@ -216,6 +223,7 @@ struct rec_tracer rec_tracer_ptrace = {
 	.interrupt = pt_interrupt,
 	.kill = pt_kill,
 	.loosen = pt_loosen,
+	.watch_vfork = pt_watch_vfork,
 	.get_regs = pt_get_regs,
 	.set_regs = pt_set_regs,
 	.get_fpregs = pt_get_fpregs,

@@ -42,6 +42,8 @@ struct rec_tracer {
 	int (*kill)(struct rec_tracer *tr, pid_t pid);
 	/* The thread is not to die with us, and its children are not to be traced. */
 	int (*loosen)(struct rec_tracer *tr, pid_t tid);
+	/* It also stops when the child that it has made by vfork(2) lets it go. */
+	int (*watch_vfork)(struct rec_tracer *tr, pid_t tid);
 
 	int (*get_regs)(struct rec_tracer *tr, pid_t tid, struct user_regs_struct *r);
 	int (*set_regs)(struct rec_tracer *tr, pid_t tid, const struct user_regs_struct *r);
@@ -76,6 +78,10 @@ struct rec_tracer {
 		     struct rlimit *was);
 };
 
+/* Of each thread (PTRACE_SETOPTIONS). */
+#define REC_TRACE_OPTIONS                                                                          \
+	(PTRACE_O_EXITKILL | PTRACE_O_TRACEEXEC | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |       \
+	 PTRACE_O_TRACECLONE)
 /* ptrace(2). */
 extern struct rec_tracer rec_tracer_ptrace;
 

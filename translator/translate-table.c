@@ -100,6 +100,7 @@ void tr_tables_room(struct translator *tr, uint32_t n)
 {
 	uint32_t bits = tr->target_bits;
 	DJ_ASSERT(!tr->n_keys, "there are %u targets already", tr->n_keys);
+	n += n / 4; /* and some that come: to grow is to begin anew */
 	while (n > ((1u << bits) - 1) / SPARSE && bits < AREA_TARGET_BITS)
 		bits++;
 	if (bits == tr->target_bits)

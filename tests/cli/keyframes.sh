@@ -32,7 +32,7 @@ recorded() {
 	grep -Eq '^[1-9][0-9]+ positions compared' out || fail "$name from its keyframes: $(cat out)"
 }
 # Regular expressions, floating point, string instructions; signals, children and exec; threads.
-recorded awk 30 awk 'BEGIN { for (i = 0; i < 2000; i++) { s = sprintf("%d %.3f", i, i / 7)
+recorded awk 30 awk 'BEGIN { for (i = 0; i < 6000; i++) { s = sprintf("%d %.3f", i, i / 7)
 	gsub(/[37]/, "xy", s); t[i % 97] = t[i % 97] substr(s, 1, 2); n += length(s) * sqrt(i) } print n, t[5] }'
 # shellcheck disable=SC2016
 recorded sh 10 bash -c 'trap "n=\$((n + 1))" USR1

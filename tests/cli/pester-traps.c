@@ -59,7 +59,8 @@ static void *trap(void *arg)
 		trap_flag_over_five();
 		wrong += traps - before != 5 || steps - stepped != 5;
 	}
-	while (!handled) /* on a busy machine all this may be over before the first signal is sent */
+	while (!handled) /* on a busy machine all this may be over before the first signal is sent
+			  */
 		sched_yield();
 	return NULL;
 }

@@ -144,5 +144,13 @@ if [ "$(id -u)" = 0 ]; then
 	quiet "children that become another user"
 fi
 
+# A thread that blocks SIGTRAP sleeps until another one has had a SIGTRAP: that one does not wait for it.
+${CC:-gcc} -O1 -w -pthread "$here/vfork-trap.c" -o vfork-trap || exit 99
+for n in 5 20 60; do
+	timeout --foreground -s KILL 60 "$deja" record -o t.deja ./vfork-trap $n >out 2>err || fail "SIGTRAP beside a vfork: $(head -c 300 err)"
+	[ "$(cat out)" = "$n of $n" ] || fail "SIGTRAP beside a vfork: $(cat out)"
+	replays "SIGTRAP beside a vfork"
+done
+
 [ $failures = 0 ] || exit 1
 echo "children in their parent's memory: recorded, and as without deja"
