@@ -585,6 +585,7 @@ void rec_trap_over(struct rec_thread *t)
 	for (struct rec_thread *o = t->rec->threads; o; o = o->next)
 		if (o->group == t->group && o->sys.out_of_vfork) {
 			o->sys.out_of_vfork = false;
-			rec_run(o, REC_STEP, 0);
+			if (o->state == REC_SYSCALL) /* and has not been killed */
+				rec_run(o, REC_STEP, 0);
 		}
 }
