@@ -416,20 +416,6 @@ static bool allowed(struct rec_thread *t)
 	return true;
 }
 
-enum rec_state rec_area_heir(struct rec_thread *t)
-{
-	if (rec_heir_find(t)) {
-		t->area.link = rec_heir_file(t->proc);
-		if (t->area.link >= 0)
-			t->area.way = OPEN;
-		else
-			rec_heir_give_up(t->proc);
-	} else if (t->proc->heir.coming) {
-		return REC_HEIR_WAIT;
-	}
-	return make_file(t, 0);
-}
-
 /* Memory that is mapped over a reservation does not count anew, so the kernel would only refuse the
  * program's own. */
 static enum rec_state area_room(struct rec_thread *t, int64_t result)
@@ -437,7 +423,14 @@ static enum rec_state area_room(struct rec_thread *t, int64_t result)
 	(void)result;
 	if (!rec_limits_suffice(t)) /* which are mostly ours, too */
 		return area_failed(t, "have room for deja's memory in", -ENOMEM);
-	return rec_area_heir(t);
+	if (rec_heir_find(t)) {
+		t->area.link = rec_heir_file(t->proc);
+		if (t->area.link >= 0)
+			t->area.way = OPEN;
+		else
+			rec_heir_give_up(t->proc);
+	}
+	return make_file(t, 0);
 }
 
 enum rec_state rec_area_begin(struct rec_thread *t)

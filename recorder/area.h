@@ -31,8 +31,6 @@ bool rec_holes(struct rec_thread *t, const uint64_t *places, unsigned n, uint64_
 uint64_t rec_area_size(const struct rec_process *proc, int resource);
 /* Put tables, the thread's own part and the shadow into the program; `rec_image_ready` follows. */
 enum rec_state rec_area_begin(struct rec_thread *t);
-/* On from where it waited for what is read of an earlier recording's code. */
-enum rec_state rec_area_heir(struct rec_thread *t);
 enum rec_state rec_image_ready(struct rec_thread *t);
 /* The pieces of the address space that are deja's, one after the other; false: there are no more.
  * `what` is that of the next one. */

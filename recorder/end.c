@@ -303,19 +303,6 @@ void rec_thread_free(struct rec_thread *t)
 	free(t);
 }
 
-struct rec_process *rec_process_new(struct rec_recording *rec, pid_t pid)
-{
-	struct rec_process *proc = calloc(1, sizeof(*proc));
-	DJ_ASSERT(proc, "out of memory for a process");
-	proc->rec = rec;
-	proc->pid = pid;
-	proc->mem = proc->memfd = proc->program = -1;
-	proc->n_threads = 1;
-	proc->next = rec->processes;
-	rec->processes = proc;
-	return proc;
-}
-
 void rec_process_free(struct rec_process *proc)
 {
 	struct rec_process **at = &proc->rec->processes;

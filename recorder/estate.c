@@ -301,35 +301,25 @@ static bool ready(void *ctx)
 	return c->good;
 }
 
-/* An heir whose translator is being made: of a large estate by another thread, as that takes longer
- * than other processes should have to wait. */
-struct rec_coming {
-	struct rec_heir *h;
-	struct tr_estate *e;
-	struct tr_ops ops;
-	struct tr_config config;
-	pthread_t thread;
-	_Atomic bool done;
-};
-
-/* The translator, of an heir that has arenas for it; NULL: the file is damaged. The estate is the
- * translator's, or closed. */
-static void *make(void *arg)
+/* The translator, of an heir that has arenas for it; NULL: the file is damaged. */
+static struct translator *translator_of(struct rec_thread *t, struct rec_heir *h,
+					struct tr_estate *e)
 {
-	struct rec_coming *c = arg;
 	uint8_t *ours[REC_ARENAS];
-	struct copying copying;
-	const struct tr_estate_heir to = { ours, unit, ready, &copying };
+	struct copying c;
+	struct tr_config config = rec_translator_config(t, h->tables);
+	const struct tr_ops ops = rec_translator_ops(t->proc);
+	const struct tr_estate_heir to = { ours, unit, ready, &c };
+	config.large |= h->n > MANY;
+	config.policy.fault_flags = h->faults && !config.policy.exact_flags;
 	for (unsigned i = 0; i < REC_ARENAS; i++)
-		ours[i] = c->h->arena[i].ours;
-	begin_copy(&copying, c->h, c->e);
-	c->h->tr = tr_estate_read(c->e, &c->ops, &c->config, &to);
-	c->done = true;
-	return NULL;
+		ours[i] = h->arena[i].ours;
+	begin_copy(&c, h, e);
+	return tr_estate_read(e, &ops, &config, &to);
 }
 
-/* What is in the file, if it is of use, but for its translator; NULL: it is not, or cannot be had.
- * The estate is closed then. */
+/* What is in the file, if it is of use; NULL: it is not, or cannot be had. The estate is the
+ * heir's, or closed. */
 static struct rec_heir *heir_of(struct rec_thread *t, struct tr_estate *e,
 				const struct rec_code_ranges *now, bool faults)
 {
@@ -342,40 +332,14 @@ static struct rec_heir *heir_of(struct rec_thread *t, struct tr_estate *e,
 				.n = tr_estate_fragments(e),
 				.program = t->proc->program };
 	h->code = ranges_in(e, &h->needed);
-	if (h->code && rec_heir_fits(h, t->proc, now, faults) && make_arenas(h, e))
+	if (!h->code || !rec_heir_fits(h, t->proc, now, faults) || !make_arenas(h, e))
+		tr_estate_close(e);
+	else
+		h->tr = translator_of(t, h, e);
+	if (h->tr)
 		return h;
-	tr_estate_close(e);
 	rec_heir_free(h);
 	return NULL;
-}
-
-/* With its translator, or NULL. */
-static struct rec_heir *made(struct rec_process *proc, struct rec_heir *h)
-{
-	uint32_t *had = written(proc->rec, h->program, h->faults);
-	if (h->tr) { /* else another one is written, if there is anything */
-		*had = (uint32_t)h->n;
-		return h;
-	}
-	rec_heir_free(h);
-	return NULL;
-}
-
-bool rec_estate_comes(const struct rec_process *proc)
-{
-	return proc->heir.coming && !proc->heir.coming->done;
-}
-
-struct rec_heir *rec_estate_came(struct rec_process *proc)
-{
-	struct rec_coming *c = proc->heir.coming;
-	struct rec_heir *h = c ? c->h : NULL;
-	if (!c)
-		return NULL;
-	pthread_join(c->thread, NULL);
-	proc->heir.coming = NULL;
-	free(c);
-	return made(proc, h);
 }
 
 struct rec_heir *rec_estate_find(struct rec_thread *t, const struct rec_code_ranges *now,
@@ -391,22 +355,9 @@ struct rec_heir *rec_estate_find(struct rec_thread *t, const struct rec_code_ran
 		return NULL;
 	struct tr_estate *e = rec_store_read_estate(t->rec, m, faults);
 	m->no_estate[faults] = !e;
+	uint32_t n = e ? tr_estate_fragments(e) : 0;
 	struct rec_heir *h = e ? heir_of(t, e, now, faults) : NULL;
-	if (!h)
-		return NULL;
-	struct rec_coming *c = calloc(1, sizeof(*c));
-	DJ_ASSERT(c, "out of memory for an heir");
-	*c = (struct rec_coming){ .h = h,
-				  .e = e,
-				  .ops = rec_translator_ops(proc),
-				  .config = rec_translator_config(t, h->tables) };
-	c->config.large |= h->n > MANY;
-	c->config.policy.fault_flags = faults && !c->config.policy.exact_flags;
-	if (h->n > MANY && rec_has_processors() && !dj_thread(&c->thread, make, c)) {
-		proc->heir.coming = c;
-		return NULL;
-	}
-	make(c);
-	free(c);
-	return made(proc, h);
+	if (h) /* else another one is written, if there is anything */
+		*had = n;
+	return h;
 }

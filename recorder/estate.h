@@ -75,10 +75,8 @@ bool rec_estate_wanted(struct rec_process *proc, uint64_t made);
  * worth it. Only rec_heir_free() may follow. */
 void rec_estate_write(struct rec_recording *rec, struct rec_heir *h);
 /* What was written down for the program whose image begins, with this code so far, if it may have
- * that: its translator is made already. NULL: nothing, or it comes: rec_estate_came(). */
+ * that: its translator is made already. NULL: nothing. */
 struct rec_heir *rec_estate_find(struct rec_thread *t, const struct rec_code_ranges *now,
 				 bool faults);
-/* What has come, waiting for it if need be; NULL: nothing. */
-struct rec_heir *rec_estate_came(struct rec_process *proc);
 
 #endif

@@ -409,9 +409,11 @@ bool rec_heir_fits(const struct rec_heir *h, const struct rec_process *proc,
 }
 
 /* What an earlier recording has left (estate.c), if it may be taken over. */
-static struct rec_heir *if_same(struct rec_process *proc, struct rec_heir *h)
+static struct rec_heir *from_before(struct rec_thread *t, const struct rec_code_ranges *now,
+				    bool faults)
 {
-	if (h && same_code(h, proc))
+	struct rec_heir *h = rec_estate_find(t, now, faults);
+	if (h && same_code(h, t->proc))
 		return h;
 	if (h)
 		rec_heir_free(h);
@@ -425,10 +427,6 @@ bool rec_heir_find(struct rec_thread *t)
 	rec_heir_give_up(proc);
 	proc->heir.copy = t->area.forked;
 	proc->heir.had = proc->heir.needed = 0;
-	if (proc->heir.coming) {
-		proc->heir.of = if_same(proc, rec_estate_came(proc));
-		return proc->heir.of;
-	}
 	bool faults = proc->trap.faults || rec_ahead_faults(t);
 	struct rec_code_ranges *now = rec_ranges_of(proc);
 	while (now && *at && !rec_heir_fits(*at, proc, now, faults))
@@ -438,7 +436,7 @@ bool rec_heir_find(struct rec_thread *t)
 		*at = h->next;
 		h->next = NULL;
 	} else {
-		h = now && !h ? if_same(proc, rec_estate_find(t, now, faults)) : NULL;
+		h = now && !h ? from_before(t, now, faults) : NULL;
 	}
 	free(now);
 	proc->heir.of = h;
@@ -480,9 +478,6 @@ void rec_heir_mapped(struct rec_process *proc, const struct dj_mapping *m)
 
 void rec_heritage_free(struct rec_process *proc)
 {
-	struct rec_heir *h = rec_estate_came(proc);
-	if (h)
-		rec_heir_free(h);
 	rec_heir_give_up(proc);
 	free(proc->heir.parked);
 	proc->heir.parked = NULL;

@@ -21,9 +21,8 @@ struct rec_code_ranges;
 
 /* Of a process: */
 struct rec_heritage {
-	struct rec_heir *of;	   /* that it is about to take over, or NULL */
-	struct rec_heir *left;	   /* that it has left, or NULL */
-	struct rec_coming *coming; /* that is being read, or NULL (estate.c) */
+	struct rec_heir *of;   /* that it is about to take over, or NULL */
+	struct rec_heir *left; /* that it has left, or NULL */
 	bool faults;	 /* flags of faults were seen to when it was about to exit (sigtrap.c) */
 	bool before;	 /* what it has taken over is of an earlier recording */
 	bool copy;	 /* it is a forked child, with the image of its parent */
@@ -52,8 +51,6 @@ void rec_heirs_free(struct rec_recording *rec);
 void rec_heirs_write(struct rec_recording *rec);
 /* A new image, in which there is nothing of deja's yet: whether it is another one's heir. */
 bool rec_heir_find(struct rec_thread *t);
-/* Or whether that is not known yet: it is to ask again when this is false. */
-bool rec_estate_comes(const struct rec_process *proc);
 /* This code has been mapped: what was taken over of it is of use, if it is what it was. */
 void rec_heir_mapped(struct rec_process *proc, const struct dj_mapping *m);
 void rec_heritage_free(struct rec_process *proc);

@@ -136,7 +136,6 @@ static bool busy(const struct rec_thread *t)
 	case REC_BOUNDARY:
 	case REC_CALL:
 	case REC_HANDLER:
-	case REC_HEIR_WAIT:
 	case REC_NATIVE:
 	case REC_NATIVE_RUN:
 	case REC_SIGRETURN:

@@ -57,7 +57,6 @@
  */
 #include "format/thread.h"
 #include "recorder/ahead.h"
-#include "recorder/area.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -96,7 +95,6 @@ static const struct {
 	[REC_NEW_THREAD]   = { "new thread", "a new thread's first stop", rec_on_new_thread, false },
 	[REC_WAIT]         = { "wait", "its turn, stopped and in hand", NULL, false },
 	[REC_TRAP_WAIT]    = { "trap wait", "others, which could reset SIGTRAP's handler, to stop", NULL, false },
-	[REC_HEIR_WAIT]    = { "heir wait", "what is read of an earlier recording's code (estate.c)", NULL, false },
 	[REC_CHILD]        = { "child", "a new child's first stop", rec_on_child, false },
 	[REC_VFORK]        = { "vfork", "the exec of a child that is not recorded before", rec_on_vfork, false },
 	[REC_HELPER]       = { "helper", "a system call of a process that shares memory", rec_on_helper, false },
@@ -115,6 +113,19 @@ struct rec_stray {
 };
 
 /* ---- threads and processes ------------------------------------------------------------ */
+
+struct rec_process *rec_process_new(struct rec_recording *rec, pid_t pid)
+{
+	struct rec_process *proc = calloc(1, sizeof(*proc));
+	DJ_ASSERT(proc, "out of memory for a process");
+	proc->rec = rec;
+	proc->pid = pid;
+	proc->mem = proc->memfd = proc->program = -1;
+	proc->n_threads = 1;
+	proc->next = rec->processes;
+	rec->processes = proc;
+	return proc;
+}
 
 static struct rec_thread **with_tid(struct rec_recording *rec, pid_t tid)
 {
@@ -413,7 +424,7 @@ static void go_on(struct rec_thread *t, enum rec_state next)
 		next = REC_KILLED;
 	}
 	t->state = next;
-	rec->turns |= next == REC_WAIT || next == REC_TRAP_WAIT || next == REC_HEIR_WAIT;
+	rec->turns |= next == REC_WAIT || next == REC_TRAP_WAIT;
 	const struct rec_thread *other = next == REC_WAIT ? rec_turn_of(t->proc) : NULL;
 	if (other && other->stopped && other->group == t->group)
 		waiters_stop(t->group);
@@ -540,10 +551,6 @@ static void next_turn(struct rec_recording *rec)
 	for (struct rec_thread *t = rec->threads; t && turns; t = t->next)
 		if (t->state == REC_TRAP_WAIT && !being_replaced(t))
 			go_on(t, rec_trap_wait(t));
-		else if (t->state == REC_HEIR_WAIT && rec_estate_comes(t->proc))
-			rec->turns = rec->held = true;
-		else if (t->state == REC_HEIR_WAIT)
-			go_on(t, rec_area_heir(t));
 		else if (t->state == REC_WAIT && !t->proc->busy && !t->proc->logged.held)
 			go_on(t, tries(t));
 		else

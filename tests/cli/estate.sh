@@ -195,10 +195,9 @@ for f in "$cache"/*.estate; do
 	# a fragment takes more than 200 bytes there, and less than 1,000
 	[ "$(stat -c %s "$f")" -le $((3 * most * 1000)) ] || fail "$(stat -c %s "$f") bytes, where one needs $most fragments"
 done
-# ---- what takes longer to read is read beside the others ------------------------------------------
+# ---- large ones --------------------------------------------------------------------------------------
 
-# Two compilers at once, the second of which begins while the first one's is read; and one that is killed at any
-# time, also while it waits for that.
+# Two compilers at once, each of which reads its own; and one that is killed at any time, also while that is read.
 anew
 cc1=$(${CC:-gcc} -print-prog-name=cc1)
 for ((k = 0; k < 300; k++)); do
