@@ -36,7 +36,7 @@ static uint64_t copy_arguments(struct rec_thread *t, struct user_regs_struct *r)
 	if (size < CLONE_ARGS_SIZE_VER0 || size > sizeof(args))
 		return 0;
 	memset(args, 0, sizeof(args));
-	if (!rec_readable(t->proc, r->rdi, size) || rec_read(t->proc, r->rdi, args, size) != size) {
+	if (!rec_read_as_it(t->proc, r->rdi, args, size)) {
 		r->rdi = -(uint64_t)AREA_PAGE; /* EFAULT, whatever is there by then */
 		return 0;
 	}

@@ -25,32 +25,24 @@ unsigned rec_effects_size(unsigned type, unsigned insn_len)
 	}
 }
 
-static void tsc(const uint64_t *w, unsigned insn_len, struct dj_record *r)
+/* rdtsc, rdtscp, which writes rcx, too, or xgetbv. */
+static void two(unsigned type, const uint64_t *w, unsigned insn_len, struct dj_record *r)
 {
-	r->why = DJ_WHY_TSC;
+	const char *insn = type == RING_XGETBV ? "\x0f\x01\xd0"
+			   : insn_len == 3     ? "\x0f\x01\xf9"
+					       : "\x0f\x31";
+
+	r->why = type == RING_XGETBV ? DJ_WHY_CPUID : DJ_WHY_TSC;
 	r->mask = DJ_REG_GPR(DJ_RAX) | DJ_REG_GPR(DJ_RDX) | DJ_REG_RIP;
 	r->regs.gpr[DJ_RAX] = w[1];
 	r->regs.gpr[DJ_RDX] = w[2];
 	r->regs.rip = w[4];
-	memcpy(r->insn, "\x0f\x31", 2);
-	r->insn_len = 2;
-	if (insn_len != 3)
+	r->insn_len = type == RING_XGETBV || insn_len == 3 ? 3 : 2;
+	memcpy(r->insn, insn, r->insn_len);
+	if (type == RING_XGETBV || insn_len != 3)
 		return;
 	r->mask |= DJ_REG_GPR(DJ_RCX);
 	r->regs.gpr[DJ_RCX] = w[3];
-	memcpy(r->insn, "\x0f\x01\xf9", 3);
-	r->insn_len = 3;
-}
-
-static void xgetbv(const uint64_t *w, struct dj_record *r)
-{
-	r->why = DJ_WHY_CPUID;
-	r->mask = DJ_REG_GPR(DJ_RAX) | DJ_REG_GPR(DJ_RDX) | DJ_REG_RIP;
-	r->regs.gpr[DJ_RAX] = w[1];
-	r->regs.gpr[DJ_RDX] = w[2];
-	r->regs.rip = w[4];
-	memcpy(r->insn, "\x0f\x01\xd0", 3);
-	r->insn_len = 3;
 }
 
 static void cpuid(const uint64_t *w, struct dj_record *r)
@@ -118,10 +110,8 @@ void rec_effects_from(unsigned type, unsigned insn_len, const uint8_t *bytes, st
 		return;
 	}
 	memcpy(w, bytes, rec_effects_size(type, insn_len));
-	if (type == RING_TSC)
-		tsc(w, insn_len, r);
-	else if (type == RING_XGETBV)
-		xgetbv(w, r);
-	else
+	if (type == RING_CPUID)
 		cpuid(w, r);
+	else
+		two(type, w, insn_len, r);
 }

@@ -16,11 +16,12 @@ const struct dj_mapping *rec_maps_find(const struct rec_process *proc, uint64_t 
 	return dj_mappings_find(&proc->maps, addr);
 }
 
-bool rec_readable(const struct rec_process *proc, uint64_t addr, uint64_t size)
+bool rec_read_as_it(struct rec_process *proc, uint64_t addr, void *buf, size_t len)
 {
 	const struct dj_mapping *first = rec_maps_find(proc, addr),
-				*last = rec_maps_find(proc, addr + size - 1);
-	return (!first || first->prot & PROT_READ) && (!last || last->prot & PROT_READ);
+				*last = rec_maps_find(proc, addr + len - 1);
+	return (!first || first->prot & PROT_READ) && (!last || last->prot & PROT_READ) &&
+	       rec_read(proc, addr, buf, len) == len;
 }
 
 /* The kernel's name for what is no file, kept: there are few of them. */

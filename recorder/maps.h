@@ -37,8 +37,8 @@ void rec_maps_remove(struct rec_thread *t, uint64_t start, uint64_t end);
 void rec_maps_remove_at(struct rec_thread *t, uint64_t start);
 void rec_maps_protect(struct rec_thread *t, uint64_t start, uint64_t end, uint32_t prot);
 const struct dj_mapping *rec_maps_find(const struct rec_process *proc, uint64_t addr);
-/* The memory is the program's to read, as far as is known: by ptrace it could be read anyhow. */
-bool rec_readable(const struct rec_process *proc, uint64_t addr, uint64_t size);
+/* Read all of it if the program may, as far as is known: by ptrace it could be read anyhow. */
+bool rec_read_as_it(struct rec_process *proc, uint64_t addr, void *buf, size_t len);
 /* Put one into the trace. */
 void rec_maps_record(struct rec_thread *t, const struct dj_mapping *m, const char *name);
 void rec_maps_free(struct rec_process *proc);

@@ -375,7 +375,7 @@ struct rec_thread {
 		bool quiet; /* without a trap: it stops at its entry, which is to come, and exit */
 		bool entry, waits;	       /* ...; it waits for its turn */
 		bool trap_flag, traps_blocked; /* by what rt_sigreturn reads */
-		bool in_vfork, out_of_vfork;   /* asleep; stopped behind that (sigtrap.c) */
+		bool in_vfork, out_of_vfork;   /* asleep; stopped behind that (child.c) */
 		bool filtered;		       /* it was not let through; signal.info says so */
 	} sys;
 	struct {

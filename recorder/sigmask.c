@@ -26,8 +26,7 @@ static bool wanted(struct rec_thread *t, uint64_t *mask)
 		return false;
 	if (!t->regs.rsi)
 		return true;
-	if (!rec_readable(t->proc, t->regs.rsi, sizeof(set)) ||
-	    rec_read(t->proc, t->regs.rsi, &set, sizeof(set)) != sizeof(set))
+	if (!rec_read_as_it(t->proc, t->regs.rsi, &set, sizeof(set)))
 		return false;
 	switch ((int)t->regs.rdi) {
 	case SIG_BLOCK:

@@ -115,8 +115,7 @@ void rec_trap_ignore(struct rec_thread *t, struct user_regs_struct *r)
 	struct rec_action action;
 	t->trap.instead = r->rax == SYS_rt_sigaction && (int)r->rdi == SIGTRAP && r->rsi &&
 			  r->r10 == sizeof(uint64_t) && t->proc->n_threads > 1 &&
-			  rec_readable(t->proc, r->rsi, sizeof(action)) &&
-			  rec_read(t->proc, r->rsi, &action, sizeof(action)) == sizeof(action) &&
+			  rec_read_as_it(t->proc, r->rsi, &action, sizeof(action)) &&
 			  action.handler == IGNORE;
 	if (!t->trap.instead)
 		return;
@@ -350,8 +349,7 @@ static bool acted(struct rec_thread *t, const struct user_regs_struct *in, uint6
 {
 	struct rec_action action;
 	return !result || ((int64_t)result == -EFAULT && in->rdx && !t->filters &&
-			   rec_readable(t->proc, in->rsi, sizeof(action)) &&
-			   rec_read(t->proc, in->rsi, &action, sizeof(action)) == sizeof(action));
+			   rec_read_as_it(t->proc, in->rsi, &action, sizeof(action)));
 }
 
 void rec_after_sigaction(struct rec_thread *t, const struct user_regs_struct *in, uint64_t result)

@@ -103,7 +103,7 @@ static void add(uint64_t v)
 
 /* What is not known is not added up. (RDRAND and RDSEED may have nothing to give, with all flags
  * clear.) */
-static void look(enum kind kind, unsigned size, unsigned d, unsigned s, uint64_t before, int seen)
+static void look(enum kind kind, unsigned size, unsigned d, uint64_t before, int seen)
 {
 	uint64_t flags = out[16] & ARITH;
 	for (unsigned r = 0; r < 16; r++) {
@@ -141,7 +141,6 @@ static void look(enum kind kind, unsigned size, unsigned d, unsigned s, uint64_t
 		add(out[2]);
 		add(seen ? flags : 0);
 	}
-	(void)s;
 }
 
 static void one(uint8_t *code, uint64_t there)
@@ -183,7 +182,7 @@ static void one(uint8_t *code, uint64_t there)
 		put(0x8f), put(0x00);
 		put(0x48), put(0x8b), put(0x44), put(0x24), put(0xf0); /* mov rax, [rsp - 16] */
 	} else {
-		put(0x31 | 0), put(0xc0 | 5 << 3 | 5); /* xor ebp, ebp: all flags are new */
+		put(0x31), put(0xc0 | 5 << 3 | 5); /* xor ebp, ebp: all flags are new */
 		put(0x48), put(0xbd), put64(d == 5 ? 0 : in[5]);
 		if (d == 5)
 			in[5] = 0;
@@ -192,7 +191,7 @@ static void one(uint8_t *code, uint64_t there)
 	put(0x41), put(0x5f), put(0x41), put(0x5e), put(0x41), put(0x5d), put(0x41), put(0x5c),
 		put(0x5d), put(0x5b), put(0xc3);
 	((void (*)(void))(uintptr_t)code)();
-	look(kind, size, d, s, before & ARITH, seen);
+	look(kind, size, d, before & ARITH, seen);
 }
 
 int main(int argc, char **argv)
